@@ -1,0 +1,173 @@
+"""From a dict that a user wrote to a frozen dataclass, with every mistake named."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, fields, is_dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from chop.registry import closest
+
+T = TypeVar("T")
+_hints: dict[type[object], dict[str, Any]] = {}
+
+
+def read_options(cls: type[T], mapping: Mapping[str, object] | T | None, where: str) -> T:
+    """The dataclass `cls` filled from `mapping`, which is not changed; `where` begins each error message."""
+    if isinstance(mapping, cls):
+        return mapping
+    values = check_options(cls, cast("Mapping[str, object] | None", mapping), where)
+    for field in _options(cls):
+        if field.name not in values and field.default is MISSING and field.default_factory is MISSING:
+            raise ValueError(f"{where}: needs '{field.name}'")
+    try:
+        return cls(**values)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
+
+
+def check_options(cls: type[object], mapping: Mapping[str, object] | None, where: str) -> dict[str, Any]:
+    """The entries of `mapping` under the names and with the types of the fields of `cls`; none is required.
+
+    An alias of a field (`metadata["aliases"]`) is accepted for its name.
+    """
+    if mapping is None:
+        return {}
+    if not isinstance(mapping, Mapping):
+        raise ValueError(f"{where}: must be a dict of options, got {_show(mapping)}")
+    names = {alias: field.name for field in _options(cls) for alias in (field.name, *aliases(field))}
+    values: dict[str, Any] = {}
+    for key, value in mapping.items():
+        if key not in names:
+            raise ValueError(f"{where}: unknown key '{key}', {closest(key, names)}")
+        name = names[key]
+        if name in values:
+            raise ValueError(f"{where}: '{name}' is given twice, as {_spellings(mapping, names, name)}")
+        values[name] = _read(value, type_hints(cls)[name], where, str(key))
+    return values
+
+
+def type_hints(cls: type[object]) -> dict[str, Any]:
+    """The types of the fields of `cls`, worked out once."""
+    if cls not in _hints:
+        _hints[cls] = get_type_hints(cls)
+    return _hints[cls]
+
+
+def aliases(field: Field[Any]) -> tuple[str, ...]:
+    return tuple(field.metadata.get("aliases", ()))
+
+
+def _options(cls: type[object]) -> list[Field[Any]]:
+    return [field for field in fields(cast(Any, cls)) if field.init]
+
+
+def _spellings(mapping: Mapping[str, object], names: dict[str, str], name: str) -> str:
+    return " and ".join(f"'{key}'" for key in mapping if names.get(key) == name)
+
+
+def _read(value: object, hint: object, where: str, name: str) -> object:
+    """`value` as `hint` wants it: lists become tuples, ints floats, tables dataclasses."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return value
+    if origin in (Union, types.UnionType):
+        return _read_union(value, hint, where, name)
+    if origin is Literal:
+        if any(value == choice and type(value) is type(choice) for choice in arguments):
+            return value
+    elif origin is tuple or origin is list:
+        if isinstance(value, list | tuple):
+            return _read_items(value, hint, where, name)
+    elif isinstance(origin, type) and issubclass(origin, Mapping):
+        if isinstance(value, Mapping):
+            return _read_table(value, arguments, where, name)
+    elif is_dataclass(hint) and isinstance(value, Mapping):
+        return read_options(cast("type[object]", hint), value, f"{where}: {name}")
+    elif hint is Path and isinstance(value, str):
+        return Path(value)
+    elif hint is float and _fits(value, int):
+        return float(cast(int, value))
+    elif _fits(value, origin or hint):
+        return value
+    raise _mismatch(value, hint, where, name)
+
+
+def _fits(value: object, kind: object) -> bool:
+    """Whether `value` is a `kind`; True and False are no numbers, and a string is no sequence."""
+    if kind is Callable:
+        return callable(value)
+    if isinstance(value, bool):
+        return kind in (bool, object)
+    assert isinstance(kind, type), f"a field of type {kind} cannot be read from a dict"
+    if isinstance(value, str) and kind is not str and issubclass(kind, Sequence):
+        return False
+    return isinstance(value, kind)
+
+
+def _read_union(value: object, hint: object, where: str, name: str) -> object:
+    failures = []
+    for option in get_args(hint):
+        try:
+            return _read(value, option, where, name)
+        except ValueError as error:
+            failures.append(error)
+    others = [option for option in get_args(hint) if option is not type(None)]
+    if len(others) == 1 and isinstance(value, list | tuple | Mapping):
+        raise failures[get_args(hint).index(others[0])]  # it says which item is wrong
+    raise _mismatch(value, hint, where, name)
+
+
+def _read_items(values: Sequence[object], hint: object, where: str, name: str) -> object:
+    kinds: Sequence[Any] = get_args(hint)
+    if get_origin(hint) is list or kinds[-1] is Ellipsis:
+        kinds = [kinds[0]] * len(values)
+    if len(kinds) != len(values):
+        raise ValueError(f"{where}: '{name}' must have {len(kinds)} items, got {len(values)}")
+    items = zip(values, kinds, strict=True)
+    read = (_read(value, kind, where, f"{name}[{i}]") for i, (value, kind) in enumerate(items))
+    return list(read) if get_origin(hint) is list else tuple(read)
+
+
+def _read_table(table: Mapping[Any, object], kinds: Sequence[Any], where: str, name: str) -> object:
+    key_kind, value_kind = kinds or (Any, Any)
+    return {
+        _read(key, key_kind, where, f"key of {name}"): _read(value, value_kind, where, f"{name}.{key}")
+        for key, value in table.items()
+    }
+
+
+def _mismatch(value: object, hint: object, where: str, name: str) -> ValueError:
+    message = f"{where}: '{name}' must be {_describe(hint)}, got {_show(value)}"
+    nearest = closest(value, _words(hint))
+    return ValueError(f"{message}, {nearest}" if nearest.startswith("did you mean") else message)
+
+
+def _words(hint: object) -> list[str]:
+    """The strings that a hint allows by name."""
+    if get_origin(hint) is Literal:
+        return [choice for choice in get_args(hint) if isinstance(choice, str)]
+    return [word for option in get_args(hint) for word in _words(option)]
+
+
+def _describe(hint: object) -> str:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return " or ".join(repr(choice) for choice in arguments)
+    if origin in (Union, types.UnionType):
+        return " or ".join(_describe(option) for option in arguments)
+    if origin is tuple or origin is list:
+        return f"a list of {_describe(arguments[0])}"
+    if hint is type(None) or hint is None:
+        return "None"
+    kind = origin or hint
+    if isinstance(kind, type) and (issubclass(kind, Mapping) or is_dataclass(kind)):
+        return "a dict"
+    return str(getattr(kind, "__name__", kind))
+
+
+def _show(value: object) -> str:
+    text = repr(value)
+    return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(value).__name__})"
