@@ -1,0 +1,11 @@
+"""Number formats, one file each. A new file in this folder is found by itself."""
+
+import importlib
+import pkgutil
+
+from chop.formats.base import FORMATS, Format, param, parameters, register_format
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
+
+__all__ = ["FORMATS", "Format", "param", "parameters", "register_format"]

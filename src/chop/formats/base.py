@@ -1,0 +1,126 @@
+"""What a number format is: parameters, the rounding they define, and the gradient that passes through."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Literal, Self, TypeVar
+
+import torch
+from torch import Tensor
+
+from chop.registry import Registry
+
+Place = Literal["reduce_dim", "channel_dim"]
+
+
+def param(default: Any, *, help: str, search: Sequence[Any] = (), place: Place | None = None) -> Any:
+    """A format's parameter. `search` lists values worth trying.
+
+    A parameter with a `place` that is left None is taken from the operand which the format is put on.
+    (`Any`, as for `dataclasses.field`: the field's own annotation says the type.)
+    """
+    return dataclasses.field(default=default, metadata={"help": help, "search": tuple(search), "place": place})
+
+
+class Format(ABC):
+    """A set of representable numbers. A subclass is a frozen dataclass whose fields are its parameters."""
+
+    name: ClassVar[str]
+    floating_point: ClassVar[bool] = False
+    """Whether arithmetic in this format counts as floating point."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Bits that one element takes, sign included."""
+
+    @property
+    def bits(self) -> float:
+        """Average storage of an element in bits, its part of everything shared by a block included."""
+        return float(self.width)
+
+    @abstractmethod
+    def quantize(self, x: Tensor) -> Tensor:
+        """The nearest representable values, in the shape and dtype of `x`."""
+
+    def integers(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Integers and the scale by which they stand for `quantize(x)`, exactly: integers * scale."""
+        raise ValueError(f"format '{self.name}' has no integers behind its values")
+
+    def contains(self, x: Tensor) -> Tensor:
+        """Where `x` is a number that this format can represent."""
+        return self.quantize(x) == x
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """`quantize` with a straight-through gradient."""
+        if torch.is_grad_enabled() and x.requires_grad:
+            return _straight_through(x, self)
+        return self.quantize(x)
+
+    @property
+    def precision(self) -> list[int | float]:
+        """The width, then the other numbers among the parameters: `[8, 4]` is 8 bits, 4 of them fraction."""
+        numbers = [
+            value
+            for field in parameters(type(self))
+            if field.name != "width" and field.metadata["place"] is None
+            for value in [getattr(self, field.name)]
+            if isinstance(value, int | float) and not isinstance(value, bool)
+        ]
+        return [self.width, *numbers]
+
+    def placed(self, reduce_dim: int, channel_dim: int | None) -> Self:
+        """This format on an operand that is reduced along one dimension and has its channels along another."""
+        dims = {"reduce_dim": reduce_dim, "channel_dim": channel_dim}
+        found = {
+            field.name: dims[field.metadata["place"]]
+            for field in parameters(type(self))
+            if field.metadata["place"] is not None and getattr(self, field.name) is None
+        }
+        # mypy does not see that every concrete format is a dataclass.
+        return dataclasses.replace(self, **found) if found else self  # type: ignore[type-var]
+
+
+class _StraightThrough(torch.autograd.Function):
+    """Rounding that the gradient does not see."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, number_format: Format) -> Tensor:
+        y = number_format.quantize(x)
+        return y.view_as(y) if y is x else y
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return gradient, None
+
+
+# `Function.apply` has no types of its own.
+_straight_through: Callable[[Tensor, Format], Tensor] = _StraightThrough.apply
+
+FORMATS: Registry[type[Format]] = Registry("format")
+FormatClass = TypeVar("FormatClass", bound=type[Format])
+
+
+def register_format(name: str) -> Callable[[FormatClass], FormatClass]:
+    """Files a format under the name that configs use; stands above `@dataclass`."""
+
+    def decorate(format_class: FormatClass) -> FormatClass:
+        format_class.name = name
+        FORMATS.add(name, format_class)
+        return format_class
+
+    return decorate
+
+
+def parameters(format_class: type[Format]) -> tuple[dataclasses.Field[Any], ...]:
+    """The parameters of a format, in the order of their declaration."""
+    # mypy does not see that every concrete format is a dataclass.
+    return dataclasses.fields(format_class)  # type: ignore[arg-type]
+
+
+def check_range(what: str, value: int, low: int, high: int) -> None:
+    """Raises where a parameter lies outside of what its format can do."""
+    if not low <= value <= high:
+        raise ValueError(f"{what} must be from {low} to {high}, got {value}")

@@ -1,0 +1,54 @@
+"""Small floats in the manner of IEEE 754, without infinities and NaN."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from chop.formats.base import Format, check_range, param, register_format
+from chop.formats.bits import power_of_two_below, round_to_minifloat, working
+
+
+@register_format("minifloat_ieee")
+@dataclass(frozen=True)
+class MinifloatIEEE(Format):
+    """Sign, exponent, mantissa with a hidden bit, subnormals; every code is a number (E4M3 tops at 480)."""
+
+    floating_point = True
+
+    width: int = param(8, search=(4, 6, 8), help="bits of an element, sign included")
+    exponent_width: int = param(4, search=(2, 3, 4, 5), help="bits of the exponent")
+    exponent_bias: int | None = param(None, help="subtracted from the stored exponent; None: half of its range")
+
+    def __post_init__(self) -> None:
+        check_range("width", self.width, 2, 24)
+        check_range("exponent_width", self.exponent_width, 1, min(8, self.width - 1))
+        if self.exponent_bias is None:
+            object.__setattr__(self, "exponent_bias", self._bias)
+        # The smallest normal and the smallest subnormal must exist in float32.
+        check_range("exponent_bias", self._bias, -126, min(127, 150 - self._mantissa_width))
+
+    def quantize(self, x: Tensor) -> Tensor:
+        return round_to_minifloat(working(x), self._mantissa_width, 1 - self._bias, self._largest).to(x.dtype)
+
+    def integers(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Significands, and for each the power of two that it counts in."""
+        values = working(self.quantize(x))
+        step = power_of_two_below(values.abs()).clamp_(min=2.0 ** (1 - self._bias)).mul_(2.0**-self._mantissa_width)
+        return values.div(step).to(torch.int64), step.to(x.dtype)
+
+    @property
+    def _bias(self) -> int:
+        return 2 ** (self.exponent_width - 1) - 1 if self.exponent_bias is None else self.exponent_bias
+
+    @property
+    def _mantissa_width(self) -> int:
+        return self.width - 1 - self.exponent_width
+
+    @property
+    def _largest(self) -> float:
+        top = min(2**self.exponent_width - 1 - self._bias, 127)  # float32 ends there
+        return math.ldexp(2 - 2.0**-self._mantissa_width, top)
