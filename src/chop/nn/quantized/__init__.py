@@ -1,0 +1,18 @@
+"""Quantised layers and calls: where formats, ops and roles meet.
+
+The class of every layer in every format can be imported by its name: `LinearInteger`, `Conv2dBlockFP`.
+"""
+
+from chop.nn.quantized.call import QuantizedCall
+from chop.nn.quantized.config import ROLES, UNSET, QuantConfig
+from chop.nn.quantized.layer import QuantizedLayer, layer_class_by_name, quantize_layer
+
+
+def __getattr__(name: str) -> type[QuantizedLayer]:
+    found = layer_class_by_name(name)
+    if found is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return found
+
+
+__all__ = ["ROLES", "UNSET", "QuantConfig", "QuantizedCall", "QuantizedLayer", "quantize_layer"]

@@ -1,0 +1,190 @@
+"""The op table: what an op is called, how it is spelled, what goes into it and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from torch import Tensor, nn
+
+from chop.registry import Registry
+
+Role = Literal["data_in", "weight", "bias"]
+MaseType = Literal["module_related_func", "module", "builtin_func", "implicit_func"]
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A tensor that goes into an op."""
+
+    name: str
+    role: Role | None
+    """Whose settings of a config it takes; None: it is never quantised."""
+    position: int
+    """Where it stands among the arguments of the function, or of the module's forward."""
+    keywords: tuple[str, ...] = ()
+    reduce_dim: int = -1
+    """The dimension that the op sums over, along which block formats run."""
+    channel_dim: int | None = None
+    """The dimension of output channels, for formats with one scale for each."""
+    variadic: bool = False
+    """A list of tensors: `data_in_0`, `data_in_1`, ..."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One use of an op, as far as its cost depends on it: shapes and settings, never values."""
+
+    operands: Mapping[str, Shape]
+    results: tuple[Shape, ...]
+    attributes: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Count:
+    """Operations of one call."""
+
+    macs: int = 0
+    """Multiplications of an operand with a weight, each with its addition."""
+    multiplies: int = 0
+    """Multiplications, divisions, exponentials, and what comes with them."""
+    adds: int = 0
+    """Additions, subtractions, comparisons."""
+    products: tuple[tuple[str, str, int], ...] = ()
+    """Of the MACs, how many multiply which two operands; empty: all of them `data_in_0` with the weight."""
+
+
+@dataclass(frozen=True)
+class Op:
+    """A row of the op table."""
+
+    name: str
+    mase_type: MaseType
+    operands: tuple[Operand, ...] = ()
+    modules: tuple[type[nn.Module], ...] = ()
+    functions: tuple[Callable[..., Any], ...] = ()
+    methods: tuple[str, ...] = ()
+    attributes: Mapping[str, int] = field(default_factory=dict)
+    """Settings that `count` needs, and where they stand among the function's arguments."""
+    count: Callable[[Call], Count] = lambda _: Count()
+    compute: Callable[..., Tensor] | None = None
+    """The layer's result from (layer, data, parameters in the order of operands); None: its own forward."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _op_named, (self.name,)  # functions of the row cannot be pickled, and need not be
+
+    @property
+    def quantizable(self) -> bool:
+        return any(operand.role is not None for operand in self.operands)
+
+    @property
+    def parameters(self) -> tuple[Operand, ...]:
+        """The operands that a module holds itself."""
+        return tuple(operand for operand in self.operands if operand.name in ("weight", "bias"))
+
+    def map_operands(
+        self,
+        change: Callable[[str, Operand, Any], Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a call with `change(name, operand, value)` in the place of each operand's value."""
+        new_args, new_kwargs = list(args), dict(kwargs)
+
+        def changed(operand: Operand, value: Any) -> Any:
+            if not operand.variadic:
+                return change(operand.name, operand, value)
+            stem = operand.name.removesuffix("0")
+            return type(value)(change(f"{stem}{i}", operand, item) for i, item in enumerate(value))
+
+        for operand in self.operands:
+            if operand.position < len(new_args):
+                new_args[operand.position] = changed(operand, new_args[operand.position])
+                continue
+            for keyword in operand.keywords:
+                if keyword in new_kwargs:
+                    new_kwargs[keyword] = changed(operand, new_kwargs[keyword])
+        return tuple(new_args), new_kwargs
+
+    def bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, Operand, Any]]:
+        """Name, operand and value of each operand among the arguments of a call."""
+        found: list[tuple[str, Operand, Any]] = []
+
+        def note(name: str, operand: Operand, value: Any) -> Any:
+            found.append((name, operand, value))
+            return value
+
+        self.map_operands(note, args, kwargs)
+        return iter(found)
+
+    def settings(
+        self, module: nn.Module | None, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """The op's attributes in one call, from the module or else from the arguments."""
+        if module is not None:
+            return {name: getattr(module, name) for name in self.attributes}
+        found = {name: args[at] for name, at in self.attributes.items() if at < len(args)}
+        return found | {name: kwargs[name] for name in self.attributes if name in kwargs}
+
+
+OPS: Registry[Op] = Registry("op")
+
+
+def _op_named(name: str) -> Op:
+    return OPS[name]
+
+
+_by_module: dict[type[nn.Module], Op] = {}
+_by_function: dict[Callable[..., Any], Op] = {}
+_by_method: dict[str, Op] = {}
+
+
+def register_op(op: Op) -> Op:
+    """Adds a row to the table. A spelling belongs to one op only."""
+    OPS.add(op.name, op)
+    for module in op.modules:
+        assert _by_module.setdefault(module, op) is op, f"{module} is spelled twice"
+    for function in op.functions:
+        assert _by_function.setdefault(function, op) is op, f"{function} is spelled twice"
+    for method in op.methods:
+        assert _by_method.setdefault(method, op) is op, f"{method} is spelled twice"
+    return op
+
+
+def op_of_module(module_class: type[nn.Module]) -> Op | None:
+    """The op of a layer class, or of one that inherits from it without a forward of its own."""
+    for base in module_class.__mro__:
+        if base in _by_module:
+            return _by_module[base] if module_class.forward is base.forward else None
+    return None
+
+
+def op_of_function(function: Callable[..., Any]) -> Op | None:
+    return _by_function[function] if function in _by_function else None
+
+
+def op_of_method(name: str) -> Op | None:
+    return _by_method[name] if name in _by_method else None
+
+
+def function_names() -> dict[str, Callable[..., Any]]:
+    """Every function of the table by the name that a saved graph calls it."""
+    return {qualified_name(function): function for function in _by_function}
+
+
+def method_names() -> frozenset[str]:
+    return frozenset(_by_method)
+
+
+def qualified_name(function: Callable[..., Any]) -> str:
+    """Module and name of a function, the same in every process."""
+    return f"{function.__module__ or 'torch'}.{function.__name__}"
+
+
+def numel(shape: Shape) -> int:
+    product = 1
+    for n in shape:
+        product *= n
+    return product

@@ -1,0 +1,148 @@
+"""Ops that multiply data with weights: linear layers, convolutions, matrix products, attention, embedding."""
+
+from __future__ import annotations
+
+import operator
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from chop.ops.base import Call, Count, Op, Operand, numel, register_op
+from chop.ops.normalization import softmax_count
+
+
+def _linear_count(call: Call) -> Count:
+    return Count(macs=numel(call.results[0]) * call.operands["weight"][-1])
+
+
+def _linear(layer: nn.Module, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return F.linear(x, weight, bias)
+
+
+register_op(
+    Op(
+        "linear",
+        "module_related_func",
+        operands=(
+            Operand("data_in_0", "data_in", 0, ("input",)),
+            Operand("weight", "weight", 1, ("weight",), channel_dim=0),
+            Operand("bias", "bias", 2, ("bias",)),
+        ),
+        modules=(nn.Linear,),
+        functions=(F.linear,),
+        count=_linear_count,
+        compute=_linear,
+    )
+)
+
+
+def _convolution_count(call: Call) -> Count:
+    # A weight is [out, in / groups, *kernel], so that groups need no care of their own.
+    return Count(macs=numel(call.results[0]) * numel(call.operands["weight"][1:]))
+
+
+def _convolution(layer: nn.Conv1d | nn.Conv2d, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return cast(Tensor, layer._conv_forward(x, weight, bias))
+
+
+for _name, _module, _function in (("conv1d", nn.Conv1d, F.conv1d), ("conv2d", nn.Conv2d, F.conv2d)):
+    register_op(
+        Op(
+            _name,
+            "module_related_func",
+            operands=(
+                Operand("data_in_0", "data_in", 0, ("input",), reduce_dim=1),
+                Operand("weight", "weight", 1, ("weight",), reduce_dim=1, channel_dim=0),
+                Operand("bias", "bias", 2, ("bias",)),
+            ),
+            modules=(_module,),
+            functions=(_function,),
+            count=_convolution_count,
+            compute=_convolution,
+        )
+    )
+
+
+def _matmul_count(call: Call) -> Count:
+    return Count(macs=numel(call.results[0]) * call.operands["data_in_0"][-1])
+
+
+_PRODUCT_OPERANDS = (
+    Operand("data_in_0", "data_in", 0, ("input",)),
+    Operand("data_in_1", "weight", 1, ("other", "mat2"), reduce_dim=-2, channel_dim=-1),
+)
+register_op(
+    Op(
+        "matmul",
+        "builtin_func",
+        operands=_PRODUCT_OPERANDS,
+        functions=(torch.matmul, torch.mm, operator.matmul),
+        methods=("matmul", "mm", "__matmul__"),
+        count=_matmul_count,
+    )
+)
+register_op(
+    Op(
+        "bmm",
+        "builtin_func",
+        operands=_PRODUCT_OPERANDS,
+        functions=(torch.bmm,),
+        methods=("bmm",),
+        count=_matmul_count,
+    )
+)
+
+
+def _attention_count(call: Call) -> Count:
+    query, key, value = (call.operands[f"data_in_{i}"] for i in range(3))
+    shape = (*call.results[0][:-1], key[-2])  # of the scores, the query's and the key's batches broadcast
+    scores, softmax = numel(shape), softmax_count(shape)
+    by_key, by_value = scores * query[-1], scores * value[-1]
+    # Between the two products nothing is rounded: the probabilities are as wide as the query.
+    return Count(
+        macs=by_key + by_value,
+        multiplies=scores + softmax.multiplies,
+        adds=softmax.adds,
+        products=(("data_in_0", "data_in_1", by_key), ("data_in_0", "data_in_2", by_value)),
+    )
+
+
+register_op(
+    Op(
+        "scaled_dot_product_attention",
+        "module_related_func",
+        operands=(
+            Operand("data_in_0", "data_in", 0, ("query",)),
+            Operand("data_in_1", "data_in", 1, ("key",)),
+            Operand("data_in_2", "data_in", 2, ("value",), reduce_dim=-2),
+        ),
+        functions=(F.scaled_dot_product_attention,),
+        count=_attention_count,
+    )
+)
+
+
+def _embedding(layer: nn.Embedding, indices: Tensor, weight: Tensor) -> Tensor:
+    return F.embedding(
+        indices,
+        weight,
+        layer.padding_idx,
+        layer.max_norm,
+        layer.norm_type,
+        layer.scale_grad_by_freq,
+        layer.sparse,
+    )
+
+
+register_op(
+    Op(
+        "embedding",
+        "module_related_func",
+        operands=(Operand("data_in_0", None, 0, ("input",)), Operand("weight", "weight", 1, ("weight",))),
+        modules=(nn.Embedding,),
+        functions=(F.embedding,),
+        compute=_embedding,
+    )
+)
