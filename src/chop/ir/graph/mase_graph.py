@@ -1,0 +1,68 @@
+"""The annotated graph of a model."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from torch import fx, nn
+
+from chop.ir.graph.meta import NodeMeta, metas
+from chop.ir.graph.module import graph_module, relink
+from chop.ir.graph.trace import trace
+
+
+class MaseGraph:
+    """A model as a torch.fx graph whose nodes carry metadata under `node.meta["mase"]`.
+
+    The graph runs on the model's own layers: it shares their parameters, and transforms put new layers into
+    the graph only, never into the model that it was made from.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        cf_args: Mapping[str, Any] | None = None,
+        leaf_modules: tuple[type[nn.Module], ...] = (),
+    ) -> None:
+        """Trace `model`, with the arguments named in `cf_args` fixed and modules of `leaf_modules` kept whole.
+
+        A model that is a traced graph already is taken as it is.
+        """
+        if isinstance(model, fx.GraphModule) and not cf_args:
+            graph = copy.deepcopy(model.graph)
+            relink(graph)
+        else:
+            graph = trace(model, cf_args, leaf_modules)
+        self.model: fx.GraphModule = graph_module(model, graph)
+
+    @property
+    def fx_graph(self) -> fx.Graph:
+        return self.model.graph
+
+    @fx_graph.setter
+    def fx_graph(self, graph: fx.Graph) -> None:
+        self.model = graph_module(self.model, graph)
+
+    @property
+    def modules(self) -> dict[str, nn.Module]:
+        """All modules by path; the model itself under ''."""
+        return dict(self.model.named_modules())
+
+    def metas(self) -> list[NodeMeta]:
+        """What is known of each node, in graph order."""
+        return metas(self.fx_graph.nodes)
+
+    def annotated_metas(self) -> list[NodeMeta]:
+        """The same, once ops and shapes are known."""
+        found = self.metas()
+        for meta in found:
+            if not meta.annotated:
+                raise ValueError(
+                    f"node '{meta.node.name}' has no op and shapes yet; run add_common_metadata_analysis_pass first"
+                )
+        return found
+
+    def __repr__(self) -> str:
+        return f"MaseGraph({type(self.model).__name__}, {len(self.fx_graph.nodes)} nodes)"

@@ -1,0 +1,182 @@
+"""What is known of a node: its op, its tensors and their formats, and what passes noted."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import torch
+from torch import Tensor, fx, nn
+
+from chop.formats import Format
+from chop.formats.float import Float
+from chop.ir.graph.view import View
+from chop.nn.quantized import QuantizedCall, QuantizedLayer
+from chop.ops import Call, Op, op_of_function, op_of_method, op_of_module
+
+GRAPH_KINDS = ("placeholder", "get_attr", "output")
+UNKNOWN = "unknown"
+
+
+@dataclass
+class TensorMeta:
+    """A tensor that goes into a node or comes out of it, as it was in the annotating run."""
+
+    shape: list[int]
+    dtype: torch.dtype
+    format: Format = field(default_factory=Float)
+    value: Tensor | None = None
+    held: bool = False
+    """A parameter of the node's layer: its value is read from there."""
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, tensor: Tensor, *, keep_value: bool, held: bool = False) -> TensorMeta:
+        keep = keep_value and not held
+        return cls(list(tensor.shape), tensor.dtype, value=tensor.detach() if keep else None, held=held)
+
+    @property
+    def numel(self) -> int:
+        return torch.Size(self.shape).numel()
+
+    def copied(self) -> TensorMeta:
+        return replace(self, notes=copy.deepcopy(self.notes))
+
+
+@dataclass
+class NodeMeta:
+    """Everything known of one node. `op` is None for nodes that are no op, and for unknown ones."""
+
+    node: fx.Node
+    annotated: bool = False
+    op: Op | None = None
+    args: dict[str, TensorMeta] = field(default_factory=dict)
+    results: dict[str, TensorMeta] = field(default_factory=dict)
+    common: dict[str, Any] = field(default_factory=dict)
+    """Keys that users or passes added to `parameters["common"]`."""
+    software: dict[str, Any] = field(default_factory=dict)
+    hardware: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def model(self) -> fx.GraphModule:
+        model = self.node.graph.owning_module
+        assert model is not None, "a MaseGraph's fx graph always belongs to its model"
+        return model
+
+    @property
+    def module(self) -> nn.Module | None:
+        """The layer that the node calls, if it calls one."""
+        return self.model.get_submodule(str(self.node.target)) if self.node.op == "call_module" else None
+
+    @property
+    def quantized(self) -> QuantizedLayer | QuantizedCall | None:
+        """The quantised layer or call that the node is, if it is one."""
+        target = self.module if self.node.op == "call_module" else self.node.target
+        return target if isinstance(target, QuantizedLayer | QuantizedCall) else None
+
+    @property
+    def mase_type(self) -> str:
+        if self.op is not None:
+            return self.op.mase_type
+        return self.node.op if self.node.op in GRAPH_KINDS else UNKNOWN
+
+    @property
+    def mase_op(self) -> str:
+        if self.op is not None:
+            return self.op.name
+        return self.node.op if self.node.op in GRAPH_KINDS else UNKNOWN
+
+    @property
+    def quantizable(self) -> bool:
+        return self.op is not None and self.op.quantizable
+
+    def find_op(self) -> Op | None:
+        """The op that the node spells, from the op table."""
+        if self.quantized is not None:
+            return self.quantized.op
+        if self.module is not None:
+            return op_of_module(type(self.module))
+        target: Any = self.node.target
+        match self.node.op:
+            case "call_function":
+                return op_of_function(target)
+            case "call_method":
+                return op_of_method(target)
+            case _:
+                return None
+
+    def note_formats(self) -> None:
+        """Note on each tensor the format that the node's quantised layer or call has for it."""
+        formats = self.quantized.formats if self.quantized is not None else {}
+        for name, tensor in (*self.args.items(), *self.results.items()):
+            tensor.format = formats[name] if name in formats else Float()
+
+    def call(self) -> Call:
+        """The node as a call whose cost can be counted."""
+        assert self.op is not None, "only an op has a cost"
+        shapes = {name: tuple(tensor.shape) for name, tensor in self.args.items()}
+        results = tuple(tuple(tensor.shape) for tensor in self.results.values())
+        return Call(shapes, results, self.op.settings(self.module, self.node.args, self.node.kwargs))
+
+    def value(self, name: str) -> Tensor | None:
+        """The value of an argument or result: a parameter's of today, an activation's of the annotating run."""
+        tensor = self.args[name] if name in self.args else self.results[name]
+        if tensor.held:
+            held = cast("Tensor | None", getattr(self.module, name))
+            return None if held is None else held.detach()
+        return tensor.value
+
+    @property
+    def parameters(self) -> View:
+        """All of it as a dict of `common`, `software` and `hardware`, for users."""
+        common = View(self._common, self.common)
+        return View(lambda: {"common": common, "software": self.software, "hardware": self.hardware}, {})
+
+    def _common(self) -> dict[str, Any]:
+        if not self.annotated:
+            return {}
+        return {
+            "mase_type": self.mase_type,
+            "mase_op": self.mase_op,
+            "args": {name: self._entry(name, tensor) for name, tensor in self.args.items()},
+            "results": {name: self._entry(name, tensor) for name, tensor in self.results.items()},
+        }
+
+    def _entry(self, name: str, tensor: TensorMeta) -> View:
+        def fields() -> dict[str, Any]:
+            return {
+                "shape": tensor.shape,
+                "torch_dtype": tensor.dtype,
+                "type": tensor.format.name,
+                "precision": tensor.format.precision,
+                "value": self.value(name),
+            }
+
+        return View(fields, tensor.notes)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "node": None}  # a pickled graph brings its own nodes
+
+    def copied(self, node: fx.Node) -> NodeMeta:
+        """The same knowledge about another node. Values of activations are shared, all else is copied."""
+        return replace(
+            self,
+            node=node,
+            args={name: tensor.copied() for name, tensor in self.args.items()},
+            results={name: tensor.copied() for name, tensor in self.results.items()},
+            common=copy.deepcopy(self.common),
+            software=copy.deepcopy(self.software),
+            hardware=copy.deepcopy(self.hardware),
+        )
+
+
+def metas(nodes: Iterable[fx.Node]) -> list[NodeMeta]:
+    """What is known of each node; an error that names the pass to run where there is nothing yet."""
+    found = []
+    for node in nodes:
+        if "mase" not in node.meta:
+            raise ValueError(f"node '{node.name}' has no metadata yet; run init_metadata_analysis_pass first")
+        found.append(cast(NodeMeta, node.meta["mase"]))
+    return found

@@ -1,0 +1,93 @@
+"""Python values as JSON and back. Only plain data: nothing that is read here can run code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from chop.formats import FORMATS, Format, parameters
+from chop.ir.graph.module import NodeRef
+from chop.ir.graph.view import View, plain
+from chop.options import read_options
+
+
+class NotPlainError(ValueError):
+    """A value that has no JSON form."""
+
+
+def encode(value: Any) -> Any:
+    """`value` as JSON. What JSON lacks is written as a dict of one tag: `{"tuple": [...]}`."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case torch.Size() | tuple():
+            return {"tuple": [encode(item) for item in value]}
+        case list():
+            return [encode(item) for item in value]
+        case View() | dict():
+            if not all(isinstance(key, str) for key in value):
+                raise NotPlainError(f"a dict whose keys are not all strings: {plain(value)!r}")
+            return {"dict": {key: encode(item) for key, item in value.items()}}
+        case slice():
+            return {"slice": [encode(part) for part in (value.start, value.stop, value.step)]}
+        case NodeRef():
+            return {"node": value.name}
+        case torch.dtype():
+            return {"dtype": encode_dtype(value)}
+        case torch.device():
+            return {"device": str(value)}
+        case Tensor():
+            return {"tensor": value.tolist(), "of": encode_dtype(value.dtype)}
+        case _ if value is Ellipsis:
+            return {"ellipsis": None}
+        case _:
+            raise NotPlainError(f"a {type(value).__name__}: {value!r}")
+
+
+def decode(value: Any) -> Any:
+    """What `encode` made `value` from."""
+    if isinstance(value, list):
+        return [decode(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    tag = next(iter(value), None)
+    if tag not in _DECODERS:
+        raise ValueError(f"unknown kind of value '{tag}'")
+    return _DECODERS[tag](value)
+
+
+_DECODERS: Mapping[Any, Callable[[dict[str, Any]], Any]] = {
+    "tuple": lambda v: tuple(decode(item) for item in v["tuple"]),
+    "dict": lambda v: {key: decode(item) for key, item in v["dict"].items()},
+    "slice": lambda v: slice(*(decode(part) for part in v["slice"])),
+    "node": lambda v: NodeRef(v["node"]),
+    "dtype": lambda v: decode_dtype(v["dtype"]),
+    "device": lambda v: torch.device(v["device"]),
+    "tensor": lambda v: torch.tensor(v["tensor"], dtype=decode_dtype(v["of"])),
+    "ellipsis": lambda v: ...,
+}
+
+
+def encode_dtype(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def decode_dtype(name: str) -> torch.dtype:
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype):
+        raise ValueError(f"unknown dtype '{name}'")
+    return dtype
+
+
+def encode_format(number_format: Format) -> dict[str, Any]:
+    values = {p.name: getattr(number_format, p.name) for p in parameters(type(number_format))}
+    return {"name": number_format.name, **{key: encode(value) for key, value in values.items()}}
+
+
+def decode_format(record: Mapping[str, Any]) -> Format:
+    name = record["name"]
+    values = {key: decode(value) for key, value in record.items() if key != "name"}
+    return read_options(FORMATS[name], values, f"format '{name}'")

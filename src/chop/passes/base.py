@@ -1,0 +1,54 @@
+"""What a pass is: a function over a graph, its arguments read into a frozen dataclass before it runs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeVar, get_type_hints
+
+from chop.ir import MaseGraph
+from chop.options import read_options
+from chop.registry import Registry
+
+Args = TypeVar("Args")
+Kind = Literal["analysis", "transform", "interface"]
+PassResult = tuple[MaseGraph, dict[str, Any]]
+Pass = Callable[..., PassResult]
+"""`(graph, pass_args=None) -> (graph, info)`"""
+
+PASSES: Registry[Pass] = Registry("pass")
+ANALYSIS_PASSES: Registry[Pass] = Registry("analysis pass")
+TRANSFORM_PASSES: Registry[Pass] = Registry("transform pass")
+INTERFACE_PASSES: Registry[Pass] = Registry("interface pass")
+_KINDS = {"analysis": ANALYSIS_PASSES, "transform": TRANSFORM_PASSES, "interface": INTERFACE_PASSES}
+
+
+def register_pass(name: str, kind: Kind) -> Callable[[Callable[[Any, Args], PassResult]], Pass]:
+    """Files `function(graph, args)` under `name` and lets it be called with a dict of arguments.
+
+    The dict is read into the dataclass that annotates `args`, and never changed; a dataclass with a
+    `from_pass_args` reads it by itself. After a transform the graph is checked and its code made anew.
+    """
+
+    def decorate(function: Callable[[Any, Args], PassResult]) -> Pass:
+        args_class = get_type_hints(function)["args"]
+        read = getattr(args_class, "from_pass_args", functools.partial(_read, args_class))
+
+        @functools.wraps(function)
+        def run(graph: MaseGraph, pass_args: Any = None) -> PassResult:
+            args = pass_args if isinstance(pass_args, args_class) else read(pass_args, function.__name__)
+            graph, info = function(graph, args)
+            if kind == "transform":
+                graph.fx_graph.lint()
+                graph.model.recompile()
+            return graph, info
+
+        PASSES.add(name, run)
+        _KINDS[kind].add(name, run)
+        return run
+
+    return decorate
+
+
+def _read(args_class: type[Args], pass_args: Mapping[str, Any] | None, where: str) -> Args:
+    return read_options(args_class, pass_args, where)

@@ -1,0 +1,35 @@
+"""Passes over graphs."""
+
+from chop.passes.graph.analysis import (
+    add_common_metadata_analysis_pass,
+    add_software_metadata_analysis_pass,
+    calculate_avg_bits_mg_analysis_pass,
+    count_bitops_analysis_pass,
+    count_flops_analysis_pass,
+    init_metadata_analysis_pass,
+    verify_common_metadata_analysis_pass,
+    verify_quantization_analysis_pass,
+)
+from chop.passes.graph.interface import (
+    load_mase_graph_interface_pass,
+    load_node_meta_param_interface_pass,
+    save_mase_graph_interface_pass,
+    save_node_meta_param_interface_pass,
+)
+from chop.passes.graph.transforms import quantize_transform_pass
+
+__all__ = [
+    "add_common_metadata_analysis_pass",
+    "add_software_metadata_analysis_pass",
+    "calculate_avg_bits_mg_analysis_pass",
+    "count_bitops_analysis_pass",
+    "count_flops_analysis_pass",
+    "init_metadata_analysis_pass",
+    "load_mase_graph_interface_pass",
+    "load_node_meta_param_interface_pass",
+    "quantize_transform_pass",
+    "save_mase_graph_interface_pass",
+    "save_node_meta_param_interface_pass",
+    "verify_common_metadata_analysis_pass",
+    "verify_quantization_analysis_pass",
+]

@@ -1,0 +1,23 @@
+"""Passes that look at the graph and leave it alone."""
+
+from chop.passes.graph.analysis.calculate_avg_bits import calculate_avg_bits_mg_analysis_pass
+from chop.passes.graph.analysis.count_bitops import count_bitops_analysis_pass
+from chop.passes.graph.analysis.count_flops import count_flops_analysis_pass
+from chop.passes.graph.analysis.metadata import (
+    add_common_metadata_analysis_pass,
+    add_software_metadata_analysis_pass,
+    init_metadata_analysis_pass,
+    verify_common_metadata_analysis_pass,
+)
+from chop.passes.graph.analysis.verify_quantization import verify_quantization_analysis_pass
+
+__all__ = [
+    "add_common_metadata_analysis_pass",
+    "add_software_metadata_analysis_pass",
+    "calculate_avg_bits_mg_analysis_pass",
+    "count_bitops_analysis_pass",
+    "count_flops_analysis_pass",
+    "init_metadata_analysis_pass",
+    "verify_common_metadata_analysis_pass",
+    "verify_quantization_analysis_pass",
+]

@@ -1,0 +1,41 @@
+"""Floating-point operations of a graph."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from chop.cost import flops, operations
+from chop.ir import MaseGraph
+from chop.passes.base import PassResult, register_pass
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class CountFlopsArgs:
+    convention: str = "mase"
+    """What counts: `mase` (every operation once), `macs`, or `flops` (two a MAC)."""
+
+
+@register_pass("count_flops", kind="analysis")
+def count_flops_analysis_pass(graph: MaseGraph, args: CountFlopsArgs) -> PassResult:
+    """Floating-point operations of one forward run, by node and in total, noted as `flop` on each node.
+
+    `total_operations` counts operations in all formats. Nodes whose operations are not known are named in
+    `not_counted`; they are in no total and not in `by_node`, and the note on them is None.
+    """
+    metas = graph.annotated_metas()
+    found = {meta.node.name: flops(meta, args.convention) for meta in metas}
+    for meta in metas:
+        meta.common["flop"] = found[meta.node.name]
+    by_node = {name: value for name, value in found.items() if value is not None}
+    not_counted = [name for name in found if name not in by_node]
+    if not_counted:
+        logger.warning("count_flops: unknown operations, not counted: %s", ", ".join(not_counted))
+    return graph, {
+        "total_flops": sum(by_node.values()),
+        "total_operations": sum(operations(meta, args.convention) or 0 for meta in metas),
+        "by_node": by_node,
+        "not_counted": not_counted,
+    }

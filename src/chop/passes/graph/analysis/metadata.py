@@ -1,0 +1,94 @@
+"""Passes that put metadata on a graph's nodes, and one that checks it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import fx
+
+from chop.formats.float import Float
+from chop.ir import MaseGraph, NodeMeta
+from chop.ir.graph.annotate import annotate
+from chop.passes.base import PassResult, register_pass
+
+
+@dataclass(frozen=True)
+class InitMetadataArgs:
+    """Nothing to choose."""
+
+
+@register_pass("init_metadata", kind="analysis")
+def init_metadata_analysis_pass(graph: MaseGraph, args: InitMetadataArgs) -> PassResult:
+    """Empty metadata on every node, under `node.meta["mase"]`."""
+    for node in graph.fx_graph.nodes:
+        node.meta["mase"] = NodeMeta(node)
+    return graph, {}
+
+
+@dataclass(frozen=True)
+class CommonMetadataArgs:
+    dummy_in: Mapping[str, Any]
+    """One batch by argument name, such as `{"x": tensor}`."""
+    add_value: bool = True
+    """Keep each tensor's value; without, a large model's activations can be freed."""
+
+
+@register_pass("add_common_metadata", kind="analysis")
+def add_common_metadata_analysis_pass(graph: MaseGraph, args: CommonMetadataArgs) -> PassResult:
+    """The op of every node, and shapes, dtypes, formats and values of its tensors, from one run on `dummy_in`."""
+    annotate(graph, args.dummy_in, keep_values=args.add_value)
+    return graph, {}
+
+
+@dataclass(frozen=True)
+class SoftwareMetadataArgs:
+    """Nothing to choose."""
+
+
+@register_pass("add_software_metadata", kind="analysis")
+def add_software_metadata_analysis_pass(graph: MaseGraph, args: SoftwareMetadataArgs) -> PassResult:
+    """A place for statistics, `{"stat": {}}`, for every tensor of every node."""
+    for meta in graph.annotated_metas():
+        meta.software["args"] = {name: {"stat": {}} for name in meta.args}
+        meta.software["results"] = {name: {"stat": {}} for name in meta.results}
+    return graph, {}
+
+
+@dataclass(frozen=True)
+class VerifyMetadataArgs:
+    """Nothing to choose."""
+
+
+@register_pass("verify_common_metadata", kind="analysis")
+def verify_common_metadata_analysis_pass(graph: MaseGraph, args: VerifyMetadataArgs) -> PassResult:
+    """Checks that what is noted agrees with the graph: ops, shapes along its edges, formats of its layers."""
+    metas = {meta.node: meta for meta in graph.annotated_metas()}
+    for meta in metas.values():
+        problem = next(_problems(meta, metas), None)
+        if problem:
+            raise ValueError(f"node '{meta.node.name}': {problem}; run add_common_metadata_analysis_pass again")
+    return graph, {"num_nodes": len(metas)}
+
+
+def _problems(meta: NodeMeta, metas: Mapping[fx.Node, NodeMeta]) -> Iterator[str]:
+    """What is noted on a node and is not so."""
+    if meta.op is not meta.find_op():
+        yield f"it is noted as '{meta.mase_op}' but calls something else"
+        return
+    if meta.op is not None:
+        for name, _, source in meta.op.bound(meta.node.args, meta.node.kwargs):
+            if isinstance(source, fx.Node) and name in meta.args and len(metas[source].results) == 1:
+                made = metas[source].results["data_out_0"]
+                if (made.shape, made.dtype) != (meta.args[name].shape, meta.args[name].dtype):
+                    yield f"'{name}' is {meta.args[name].shape} but '{source.name}' makes {made.shape}"
+    for name, tensor in meta.args.items():
+        value = meta.value(name) if tensor.held else None
+        if value is not None and list(value.shape) != tensor.shape:
+            yield f"'{name}' is noted as {tensor.shape} but is {list(value.shape)}"
+    quantized = meta.quantized
+    for name, tensor in {**meta.args, **meta.results}.items():
+        actual = quantized.formats.get(name, Float()) if quantized else Float()
+        if actual != tensor.format:
+            yield f"'{name}' is noted as {tensor.format} but is {actual}"

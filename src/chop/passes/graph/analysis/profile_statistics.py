@@ -1,0 +1,220 @@
+"""Collect statistics of weights and activations."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from torch import Tensor, fx
+from torch.fx.node import map_aggregate
+
+from chop.ir import MaseGraph, NodeMeta
+from chop.ir.graph.annotate import bind_inputs, undisturbed
+from chop.ops import OPS
+from chop.passes.base import PassResult, register_pass
+from chop.passes.graph.analysis.statistics import Statistic, make_statistic
+from chop.passes.graph.utils import get_node_actual_target
+from chop.registry import closest
+
+logger = logging.getLogger(__name__)
+
+Options = Mapping[str, Mapping[str, Any]]
+Collection = dict[str, Statistic]
+"""Statistics of one tensor, by name."""
+
+
+@dataclass(frozen=True)
+class ProfileStatisticsArgs:
+    by: Literal["type", "name"]
+    """Whether targets are ops, such as "linear", or names of nodes."""
+    target_weight_nodes: tuple[str, ...] = ()
+    target_activation_nodes: tuple[str, ...] = ()
+    weight_statistics: Options = field(default_factory=dict)
+    """The options of each statistic by its name: `{"range_quantile": {"dims": "all", "quantile": 0.97}}`."""
+    activation_statistics: Options = field(default_factory=dict)
+    profile_output_activation: bool = False
+    """Profile what comes out of the target nodes, beside what goes in."""
+    input_generator: Iterable[Mapping[str, Any]] | None = None
+    """Batches by argument name, such as `{"x": tensor}`."""
+    num_samples: int | None = None
+    """How many rows to run; the last batch is cut to it."""
+
+    def __post_init__(self) -> None:
+        if self.num_samples is not None and self.num_samples < 1:
+            raise ValueError(f"'num_samples' must be at least 1, got {self.num_samples}")
+        if self.target_activation_nodes and self.activation_statistics:
+            for name in ("input_generator", "num_samples"):
+                if getattr(self, name) is None:
+                    raise ValueError(f"activations are found by running the model, which needs '{name}'")
+
+
+@register_pass("profile_statistics", kind="analysis")
+def profile_statistics_analysis_pass(graph: MaseGraph, args: ProfileStatisticsArgs) -> PassResult:
+    """Statistics of the weights and of the inputs of the target nodes, noted as `stat` of each tensor.
+
+    They are found under `parameters["software"]["args"][entry]["stat"]`, those of outputs under `["results"]`.
+    The model runs in evaluation mode and is left as it was. `info["num_samples"]` is the number of rows run.
+    """
+    metas = graph.annotated_metas()
+    for meta in metas:
+        if "args" not in meta.software:
+            raise ValueError(
+                f"node '{meta.node.name}' has no place for statistics; run add_software_metadata_analysis_pass first"
+            )
+    make_statistics(args.weight_statistics, "weight_statistics")  # so that mistakes show before the run
+    make_statistics(args.activation_statistics, "activation_statistics")
+    for meta in _targets(args.target_weight_nodes, args.by, metas, "target_weight_nodes"):
+        _profile_weights(meta, args.weight_statistics)
+    chosen = _targets(args.target_activation_nodes, args.by, metas, "target_activation_nodes")
+    num_samples = _profile_activations(graph, chosen, args) if chosen and args.activation_statistics else 0
+    return graph, {"num_samples": num_samples}
+
+
+def make_statistics(options: Options, where: str) -> Collection:
+    return {name: make_statistic(name, given, where) for name, given in options.items()}
+
+
+def _targets(names: tuple[str, ...], by: str, metas: list[NodeMeta], where: str) -> list[NodeMeta]:
+    """The nodes that the targets mean, in graph order. An op that this graph does not have is no mistake."""
+    present = {meta.mase_op if by == "type" else meta.node.name for meta in metas}
+    known = present | set(OPS) if by == "type" else present
+    for name in names:
+        if name not in known:
+            what = "op" if by == "type" else "node"
+            raise ValueError(f"{where}: there is no {what} '{name}'; {closest(name, known)}")
+        if name not in present:
+            logger.info("%s: the graph has no '%s'", where, name)
+    return [meta for meta in metas if (meta.mase_op if by == "type" else meta.node.name) in names]
+
+
+def _weights(meta: NodeMeta) -> dict[str, Tensor]:
+    """A layer's own weight and bias, or those attributes of the model that a function takes as such."""
+    found = {name: value for name in meta.args if meta.args[name].held and (value := meta.value(name)) is not None}
+    if meta.op is not None and meta.module is None:
+        for name, operand, source in meta.op.bound(meta.node.args, meta.node.kwargs):
+            is_attribute = isinstance(source, fx.Node) and source.op == "get_attr"
+            if is_attribute and operand.role in ("weight", "bias"):
+                found[name] = get_node_actual_target(source)
+    return found
+
+
+def _profile_weights(meta: NodeMeta, options: Options) -> None:
+    weights = _weights(meta)
+    if not weights:
+        logger.info("node '%s' (%s) has no weights to profile", meta.node.name, meta.mase_op)
+    for entry, weight in weights.items():
+        statistics = make_statistics(options, "weight_statistics")
+        _update(statistics, weight, meta.node, entry)
+        _note(meta, "args", entry, statistics)
+
+
+def _profile_activations(graph: MaseGraph, chosen: list[NodeMeta], args: ProfileStatisticsArgs) -> int:
+    assert args.input_generator is not None, "checked when the arguments were read"
+    assert args.num_samples is not None, "checked when the arguments were read"
+    profiler = _Profiler(graph.model, chosen, args)
+    num_done = 0
+    with undisturbed(graph.model):
+        for rows, batch in _batches(args.input_generator, args.num_samples):
+            try:
+                profiler.run(*bind_inputs(graph, batch))
+            except RuntimeError as error:
+                raise ValueError(f"the model does not run on a batch of input_generator: {error}") from error
+            num_done += rows
+            logger.debug("profiled %d of %d samples", num_done, args.num_samples)
+    if num_done == 0:
+        raise ValueError("input_generator gives no batches")
+    if num_done < args.num_samples:
+        logger.warning("input_generator ended after %d of %d samples", num_done, args.num_samples)
+    for meta in chosen:
+        for kind, collections in profiler.collections[meta.node].items():
+            for entry, statistics in collections.items():
+                _note(meta, kind, entry, statistics)
+    return num_done
+
+
+def _batches(
+    batches: Iterable[Mapping[str, Any]], num_samples: int
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Copies of batches, which the model may write into, with their numbers of rows: `num_samples` in all."""
+    wanted = num_samples
+    for batch in batches:
+        if not isinstance(batch, Mapping):
+            kind = type(batch).__name__
+            raise ValueError(f"input_generator must give dicts such as {{'x': tensor}}, got a {kind}")
+        # The number of rows is that of the first tensor; others may have no dimension of rows.
+        tensors = (value for value in batch.values() if isinstance(value, Tensor) and value.ndim > 0)
+        rows = next((len(tensor) for tensor in tensors), 1)
+        taken = min(rows, wanted)
+        yield taken, {name: _cut(value, rows, taken) for name, value in batch.items()}
+        wanted -= taken
+        if wanted == 0:
+            return
+
+
+def _cut(value: object, rows: int, taken: int) -> object:
+    if not isinstance(value, Tensor):
+        return value
+    return (value[:taken] if value.ndim > 0 and len(value) == rows else value).clone()
+
+
+class _Profiler(fx.Interpreter):
+    """Runs the model and shows to statistics what goes into the chosen nodes and comes out."""
+
+    def __init__(self, model: fx.GraphModule, chosen: list[NodeMeta], args: ProfileStatisticsArgs) -> None:
+        super().__init__(model)
+        self.extra_traceback = False  # the node is named in our own errors
+        self.metas = {meta.node: meta for meta in chosen}
+        self.weights = {meta.node: _weights(meta) for meta in chosen}
+        self.args = args
+        self.collections: dict[fx.Node, dict[str, dict[str, Collection]]] = {
+            meta.node: {"args": {}, "results": {}} for meta in chosen
+        }
+
+    def run_node(self, n: fx.Node) -> Any:
+        if n not in self.metas:
+            return super().run_node(n)
+        # Before the node runs, since it may write into its inputs.
+        for entry, tensor in _inputs(self.metas[n], *self.fetch_args_kwargs_from_env(n)):
+            if entry not in self.weights[n]:
+                self._show(n, "args", entry, tensor)
+        result = super().run_node(n)
+        if self.args.profile_output_activation:
+            for i, tensor in enumerate(_tensors(result)):
+                self._show(n, "results", f"data_out_{i}", tensor)
+        return result
+
+    def _show(self, node: fx.Node, kind: str, entry: str, tensor: Tensor) -> None:
+        collections = self.collections[node][kind]
+        if entry not in collections:
+            collections[entry] = make_statistics(self.args.activation_statistics, "activation_statistics")
+        _update(collections[entry], tensor, node, entry)
+
+
+def _inputs(meta: NodeMeta, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Tensor]]:
+    """The tensors that go into a node, under the names that the annotator gave them."""
+    if meta.op is not None:
+        bound = meta.op.bound(args, kwargs)
+        return [(name, value) for name, _, value in bound if isinstance(value, Tensor)]
+    return [(f"data_in_{i}", tensor) for i, tensor in enumerate(_tensors((args, kwargs)))]
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    found: list[Tensor] = []
+    keep: Callable[[Any], Any] = lambda item: found.append(item) if isinstance(item, Tensor) else None  # noqa: E731
+    map_aggregate(value, keep)
+    return found
+
+
+def _update(statistics: Collection, tensor: Tensor, node: fx.Node, entry: str) -> None:
+    for name, statistic in statistics.items():
+        try:
+            statistic.update(tensor)
+        except ValueError as error:
+            raise ValueError(f"'{name}' of '{entry}' at node '{node.name}': {error}") from error
+
+
+def _note(meta: NodeMeta, kind: str, entry: str, statistics: Collection) -> None:
+    results = {name: statistic.compute() for name, statistic in statistics.items()}
+    meta.software[kind].setdefault(entry, {})["stat"] = results

@@ -1,0 +1,39 @@
+"""Print the metadata of each node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from pprint import pformat
+from typing import Literal
+
+from chop.ir import MaseGraph
+from chop.ir.graph.view import plain
+from chop.passes.base import PassResult, register_pass
+from chop.passes.graph.analysis.report.table import NODE_HEADERS, grid, node_cells
+
+_PARTS = ("common", "hardware", "software")
+
+
+@dataclass(frozen=True)
+class ReportNodeMetaParamArgs:
+    which: tuple[Literal["all", "common", "software", "hardware"], ...] = ("all",)
+    """The parts of the metadata to show."""
+    save_path: Path | None = None
+    """A file to write the table to, beside printing it."""
+
+
+@register_pass("report_node_meta_param", kind="analysis")
+def report_node_meta_param_analysis_pass(graph: MaseGraph, args: ReportNodeMetaParamArgs) -> PassResult:
+    """Prints a table of `node.meta["mase"].parameters` of every node, one column a part."""
+    parts = [part for part in _PARTS if part in args.which or "all" in args.which]
+    rows = []
+    for meta in graph.annotated_metas():
+        parameters = plain(meta.parameters)
+        rows.append([*node_cells(meta), *(pformat(parameters[part]) for part in parts)])
+    table = grid(rows, (*NODE_HEADERS, *(f"{part.capitalize()} Param" for part in parts)))
+    print(table)
+    if args.save_path is not None:
+        args.save_path.parent.mkdir(parents=True, exist_ok=True)
+        args.save_path.write_text(table + "\n", encoding="utf-8")
+    return graph, {}

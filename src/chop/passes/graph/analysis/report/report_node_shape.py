@@ -1,0 +1,29 @@
+"""Print the shapes of what goes into each node and comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from chop.ir import MaseGraph, TensorMeta
+from chop.passes.base import PassResult, register_pass
+from chop.passes.graph.analysis.report.table import NODE_HEADERS, grid, node_cells
+
+
+@dataclass(frozen=True)
+class ReportNodeShapeArgs:
+    """Nothing to choose."""
+
+
+@register_pass("report_node_shape", kind="analysis")
+def report_node_shape_analysis_pass(graph: MaseGraph, args: ReportNodeShapeArgs) -> PassResult:
+    """Prints a table of the nodes' input and output shapes, one line a tensor: `weight: [5, 16]`."""
+    rows = [
+        [*node_cells(meta), _shapes(meta.args), _shapes(meta.results)] for meta in graph.annotated_metas()
+    ]
+    print(grid(rows, (*NODE_HEADERS, "Input shapes", "Output shapes")))
+    return graph, {}
+
+
+def _shapes(tensors: Mapping[str, TensorMeta]) -> str:
+    return "\n".join(f"{name}: {tensor.shape}" for name, tensor in tensors.items())

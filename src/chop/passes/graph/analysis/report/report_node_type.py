@@ -1,0 +1,21 @@
+"""Print what each node is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from chop.ir import MaseGraph
+from chop.passes.base import PassResult, register_pass
+from chop.passes.graph.analysis.report.table import NODE_HEADERS, grid, node_cells
+
+
+@dataclass(frozen=True)
+class ReportNodeTypeArgs:
+    """Nothing to choose."""
+
+
+@register_pass("report_node_type", kind="analysis")
+def report_node_type_analysis_pass(graph: MaseGraph, args: ReportNodeTypeArgs) -> PassResult:
+    """Prints a table of the nodes' fx ops, MASE types and MASE ops."""
+    print(grid([node_cells(meta) for meta in graph.annotated_metas()], NODE_HEADERS))
+    return graph, {}

@@ -1,0 +1,30 @@
+"""Statistics of tensors that come in parts. All but `record` keep a state of bounded size."""
+
+from chop.passes.graph.analysis.statistics.abs_mean import AbsMean
+from chop.passes.graph.analysis.statistics.base import (
+    STATISTICS,
+    Reduction,
+    Statistic,
+    make_statistic,
+    register_statistic,
+)
+from chop.passes.graph.analysis.statistics.range_min_max import RangeMinMax
+from chop.passes.graph.analysis.statistics.range_n_sigma import RangeNSigma
+from chop.passes.graph.analysis.statistics.range_quantile import RangeQuantile
+from chop.passes.graph.analysis.statistics.record import Record
+from chop.passes.graph.analysis.statistics.variance import VarianceOnline, VariancePrecise
+
+__all__ = [
+    "STATISTICS",
+    "AbsMean",
+    "RangeMinMax",
+    "RangeNSigma",
+    "RangeQuantile",
+    "Record",
+    "Reduction",
+    "Statistic",
+    "VarianceOnline",
+    "VariancePrecise",
+    "make_statistic",
+    "register_statistic",
+]

@@ -1,0 +1,23 @@
+"""The range of all values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from chop.passes.graph.analysis.statistics.base import Reduction, register_statistic
+from chop.passes.graph.analysis.statistics.extremes import Extremes, as_range
+from chop.passes.graph.analysis.statistics.sample import Sample
+
+
+@register_statistic("range_min_max")
+@dataclass(eq=False)
+class RangeMinMax(Reduction[Extremes]):
+    """From the smallest to the largest value, infinities included."""
+
+    def observe(self, sample: Sample) -> Extremes:
+        return Extremes.of(sample)
+
+    def summarize(self, state: Extremes, count: Tensor) -> dict[str, Tensor]:
+        return as_range(state.low, state.high, count)

@@ -1,0 +1,29 @@
+"""Mean and variance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from chop.passes.graph.analysis.statistics.base import Reduction, register_statistic
+from chop.passes.graph.analysis.statistics.moments import Moments
+from chop.passes.graph.analysis.statistics.sample import Sample
+
+
+@register_statistic("variance_precise")
+@dataclass(eq=False)
+class VariancePrecise(Reduction[Moments]):
+    """Mean and unbiased variance, in double precision: two runs over each tensor, parts merged exactly."""
+
+    def observe(self, sample: Sample) -> Moments:
+        return Moments.of(sample)
+
+    def summarize(self, state: Moments, count: Tensor) -> dict[str, Tensor]:
+        return {"mean": state.mean, "variance": state.variance}
+
+
+@register_statistic("variance_online")
+@dataclass(eq=False)
+class VarianceOnline(VariancePrecise):
+    """The same as `variance_precise`, which needs no more memory; both names are in use."""

@@ -1,0 +1,14 @@
+"""Passes between graphs and files."""
+
+from chop.passes.graph.interface.mase_graph import load_mase_graph_interface_pass, save_mase_graph_interface_pass
+from chop.passes.graph.interface.node_meta_param import (
+    load_node_meta_param_interface_pass,
+    save_node_meta_param_interface_pass,
+)
+
+__all__ = [
+    "load_mase_graph_interface_pass",
+    "load_node_meta_param_interface_pass",
+    "save_mase_graph_interface_pass",
+    "save_node_meta_param_interface_pass",
+]

@@ -1,0 +1,51 @@
+"""What is known of nodes to files and back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from chop.ir import MaseGraph, NodeMeta
+from chop.ir.graph.storage import decode_meta, encode_meta, read_json, write_atomically
+from chop.passes.base import PassResult, register_pass
+from chop.passes.graph.interface.paths import LoadArgs, SaveArgs
+
+
+@register_pass("save_node_meta_param", kind="interface")
+def save_node_meta_param_interface_pass(graph: MaseGraph, args: SaveArgs) -> PassResult:
+    """Writes the metadata of all nodes, statistics and users' keys included, as JSON; not the tensors' values."""
+    path = _file(args.path)
+    data = {meta.node.name: encode_meta(meta) for meta in graph.metas()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, json.dumps(data, indent=1).encode())
+    return graph, {}
+
+
+@register_pass("load_node_meta_param", kind="interface")
+def load_node_meta_param_interface_pass(graph: MaseGraph, args: LoadArgs) -> PassResult:
+    """Puts metadata that was saved on the nodes of the same name; values and formats stay those of the graph."""
+    path = _file(args.path)
+    data = read_json(path)
+    names = [node.name for node in graph.fx_graph.nodes]
+    if list(data) != names:
+        raise ValueError(f"{path} is of another graph: its nodes are {list(data)}, this one's are {names}")
+    for node in graph.fx_graph.nodes:
+        meta = decode_meta(data[node.name], node)
+        if "mase" in node.meta:
+            _keep_values(meta, node.meta["mase"])
+        meta.note_formats()
+        node.meta["mase"] = meta
+    return graph, {}
+
+
+def _file(path: Path) -> Path:
+    """The JSON file itself, or the one in a folder."""
+    if path.suffix not in ("", ".json"):
+        raise ValueError(f"metadata is JSON: give a folder or a .json file, not {path}")
+    return path if path.suffix else path / "node_meta_param.json"
+
+
+def _keep_values(loaded: NodeMeta, present: NodeMeta) -> None:
+    for new, old in ((loaded.args, present.args), (loaded.results, present.results)):
+        for name in new.keys() & old.keys():
+            new[name].value = old[name].value

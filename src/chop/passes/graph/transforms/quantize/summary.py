@@ -1,0 +1,126 @@
+"""Compare a graph with the quantised one, node by node and by type."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tabulate import tabulate
+from torch import fx
+
+from chop.ir import MaseGraph
+from chop.nn.quantized import QuantizedCall, QuantizedLayer
+from chop.passes.base import PassResult
+from chop.passes.graph.utils import get_mase_op, get_mase_type, get_node_actual_target
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_COLUMNS = ("Ori name", "New name", "MASE_TYPE", "Mase_OP", "Original type", "Quantized type", "Changed")
+
+
+def summarize_quantization_analysis_pass(
+    ori_graph: MaseGraph, graph: MaseGraph, save_dir: str | Path | None = None
+) -> PassResult:
+    """Prints what quantisation changed in each node and in each type; both tables are in the info.
+
+    With `save_dir` they are written there as `quantize_table.csv` and `quantize_histogram.csv`. Of the original
+    graph no metadata is needed.
+    """
+    folder = None if save_dir is None else Path(save_dir)
+    table = graph_iterator_compare_nodes(ori_graph, graph, folder and folder / "quantize_table.csv")
+    histogram = graph_iterator_node_histogram(ori_graph, graph, folder and folder / "quantize_histogram.csv")
+    return graph, {"table": table, "histogram": histogram}
+
+
+def graph_iterator_compare_nodes(
+    ori_graph: MaseGraph, graph: MaseGraph, save_path: str | Path | None = None, silent: bool = False
+) -> pd.DataFrame:
+    """One row a node: what it was, what it is, and whether that differs; printed unless `silent`.
+
+    A node has changed if it calls another layer or function, or the same one in other formats.
+    """
+    import pandas as pd
+
+    rows = [
+        [
+            before.name,
+            after.name,
+            get_mase_type(after),
+            get_mase_op(after),
+            _type_name(before),
+            _type_name(after),
+            _callee(before) != _callee(after),
+        ]
+        for before, after in _pairs(ori_graph, graph)
+    ]
+    table = pd.DataFrame(rows, columns=list(_COLUMNS))
+    if not silent:
+        _print("Nodes of the original and of the quantised graph", table, show_index=False)
+    if save_path is not None:
+        _save(table, save_path, index=False)
+    return table
+
+
+def graph_iterator_node_histogram(
+    ori_graph: MaseGraph, graph: MaseGraph, save_path: str | Path | None = None
+) -> pd.DataFrame:
+    """One row an original type: its op, and how many nodes have it in total, changed and unchanged."""
+    import pandas as pd
+
+    groups = graph_iterator_compare_nodes(ori_graph, graph, silent=True).groupby("Original type")
+    total, changed = groups.size(), groups["Changed"].sum()
+    histogram = pd.DataFrame(
+        {
+            "OP": groups["Mase_OP"].first(),
+            "Total": total,
+            "Changed": changed,
+            "Unchanged": total - changed,
+        }
+    )
+    _print("Changes by original type", histogram, show_index=True)
+    if save_path is not None:
+        _save(histogram, save_path, index=True)
+    return histogram
+
+
+def _pairs(ori_graph: MaseGraph, graph: MaseGraph) -> list[tuple[fx.Node, fx.Node]]:
+    """The nodes of both graphs side by side; they must have the same names."""
+    pairs = []
+    for before, after in zip_longest(ori_graph.fx_graph.nodes, graph.fx_graph.nodes):
+        if before is None or after is None or before.name != after.name:
+            was, now = (f"'{node.name}'" if node is not None else "no node" for node in (before, after))
+            raise ValueError(
+                f"only graphs of the same nodes can be compared: node {len(pairs)} is {was} in the original "
+                f"and {now} in the other graph"
+            )
+        pairs.append((before, after))
+    return pairs
+
+
+def _type_name(node: fx.Node) -> str:
+    """The class of a layer, the name of a function or method; else what fx calls the node's target."""
+    if node.op == "call_module":
+        return type(get_node_actual_target(node)).__name__
+    return str(getattr(node.target, "__name__", node.target))
+
+
+def _callee(node: fx.Node) -> tuple[object, Any]:
+    """What a node calls and the formats that it rounds to, None if it does not round."""
+    target = get_node_actual_target(node) if node.op == "call_module" else node.target
+    if isinstance(target, QuantizedCall):
+        return target.target, target.formats
+    if isinstance(target, QuantizedLayer):
+        return type(target), target.formats
+    return (type(target) if node.op == "call_module" else target), None
+
+
+def _print(title: str, table: pd.DataFrame, *, show_index: bool) -> None:
+    print(f"{title}:")
+    print(tabulate(table, headers="keys", tablefmt="orgtbl", showindex=show_index))  # type: ignore[arg-type]
+
+
+def _save(table: pd.DataFrame, path: str | Path, *, index: bool) -> None:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    table.to_csv(path, index=index)

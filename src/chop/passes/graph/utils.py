@@ -1,0 +1,59 @@
+"""Small questions about nodes, under the names that the course notes use."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, cast
+
+import torch
+from torch import fx
+
+from chop.ir import MaseGraph, NodeMeta
+
+
+def get_mase_op(node: fx.Node) -> str:
+    """The op of an annotated node, such as `linear`."""
+    return _annotated(node).mase_op
+
+
+def get_mase_type(node: fx.Node) -> str:
+    """The MASE type of an annotated node, such as `module_related_func`."""
+    return _annotated(node).mase_type
+
+
+def get_node_actual_target(node: fx.Node) -> Any:
+    """What the node calls: the layer, the function, the tensor method; an attribute's value; else its name."""
+    match node.op:
+        case "call_module":
+            return _model(node).get_submodule(str(node.target))
+        case "call_method":
+            return getattr(torch.Tensor, str(node.target))
+        case "get_attr":
+            owner, _, name = str(node.target).rpartition(".")
+            return getattr(_model(node).get_submodule(owner), name)
+        case _:
+            return node.target
+
+
+def get_parent_name(target: str) -> tuple[str, str]:
+    """The path of the module that holds `target`, and the name under which: `a.b.c` is `("a.b", "c")`."""
+    parent, _, name = target.rpartition(".")
+    return parent, name
+
+
+def deepcopy_mase_graph(graph: MaseGraph) -> MaseGraph:
+    """A graph of its own, with parameters and metadata of its own; activations' values are shared."""
+    return copy.deepcopy(graph)
+
+
+def _annotated(node: fx.Node) -> NodeMeta:
+    meta = node.meta.get("mase")
+    if meta is None or not meta.annotated:
+        raise ValueError(f"node '{node.name}' has no op yet; run add_common_metadata_analysis_pass first")
+    return cast(NodeMeta, meta)
+
+
+def _model(node: fx.Node) -> fx.GraphModule:
+    model = node.graph.owning_module
+    assert model is not None, "a MaseGraph's fx graph always belongs to its model"
+    return model

@@ -1,0 +1,124 @@
+"""What holds for every number format: a new file in `formats/` is tested on arrival."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from chop.formats import FORMATS, Format, parameters
+from chop.nn.quantized import QuantConfig
+
+ROUNDING = [name for name in FORMATS if name != "float"]
+SCALED_BY_DATA = ("binary", "ternary")
+"""Formats whose scale is a mean of the data, which may move by one ulp when it is taken again."""
+SHAPES = [(), (1,), (7,), (0,), (3, 0), (5, 33), (2, 3, 17), (1, 2, 3, 4)]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_shape_and_dtype_are_kept_and_the_gradient_passes(
+    name: str, dtype: torch.dtype, shape: tuple[int, ...]
+) -> None:
+    x = torch.randn(shape, dtype=dtype, requires_grad=True)
+    y = FORMATS[name]()(x)
+    y.sum().backward()
+    assert (y.shape, y.dtype) == (x.shape, x.dtype)
+    assert y.isfinite().all()
+    assert x.grad is not None
+    assert x.grad.equal(torch.ones_like(x))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_input_is_left_alone(name: str) -> None:
+    x = torch.randn(4, 40)
+    before = x.clone()
+    FORMATS[name]().quantize(x)
+    assert x.equal(before)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_memory_layout_makes_no_difference(name: str) -> None:
+    number_format, x = FORMATS[name](), torch.randn(40, 6)
+    assert number_format.quantize(x.t()).equal(number_format.quantize(x.t().contiguous()))
+
+
+def numbers(draw_shape: tuple[int, int] = (1, 70)) -> st.SearchStrategy[Tensor]:
+    floats = st.floats(allow_nan=False, allow_infinity=False, width=32)
+    return st.lists(floats, min_size=draw_shape[0], max_size=draw_shape[1]).map(lambda v: torch.tensor(v))
+
+
+@pytest.mark.parametrize("name", ROUNDING)
+@settings(max_examples=150, deadline=None)
+@given(x=numbers())
+def test_rounding_twice_changes_nothing(name: str, x: Tensor) -> None:
+    number_format = FORMATS[name]()
+    once = number_format.quantize(x)
+    twice = number_format.quantize(once)
+    if name in SCALED_BY_DATA:
+        torch.testing.assert_close(twice, once, rtol=2**-23, atol=0)
+    else:
+        assert twice.equal(once)
+    assert number_format.contains(once).all()
+
+
+@pytest.mark.parametrize("name", ROUNDING)
+@settings(max_examples=100, deadline=None)
+@given(x=numbers())
+def test_a_larger_number_never_becomes_a_smaller_one(name: str, x: Tensor) -> None:
+    y = FORMATS[name]().quantize(x.sort().values)
+    in_one_block = y[:16]  # a scale or exponent is common to no less than that
+    assert (in_one_block.diff() >= 0).all()
+
+
+@pytest.mark.parametrize("name", ROUNDING)
+@settings(max_examples=100, deadline=None)
+@given(x=numbers())
+def test_integers_times_scale_are_the_quantised_values(name: str, x: Tensor) -> None:
+    number_format = FORMATS[name]()
+    integers, scale = number_format.integers(x)
+    assert not integers.is_floating_point()
+    assert (integers * scale).equal(number_format.quantize(x))
+
+
+@pytest.mark.parametrize("name", ROUNDING)
+def test_nan_stays_and_infinities_saturate(name: str) -> None:
+    x = torch.tensor([1.0, torch.nan, torch.inf, -torch.inf, -0.5])
+    y = FORMATS[name]().quantize(x)
+    assert y.isnan().equal(x.isnan())
+    rest = y[~y.isnan()]
+    assert rest.isfinite().all()
+    assert rest[1] > 0 > rest[2]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_config_survives_toml(name: str) -> None:
+    config = QuantConfig.read({"name": name}, "here")
+    assert config is not None
+    lines = [f"{key} = {_toml(value)}" for key, value in config.to_dict().items()]
+    assert QuantConfig.read(tomllib.loads("\n".join(lines)), "there") == config
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+@pytest.mark.parametrize("format_class", FORMATS.values())
+def test_everything_is_documented(format_class: type[Format]) -> None:
+    assert format_class.__doc__
+    assert "\n" not in format_class.__doc__.strip()
+    for parameter in parameters(format_class):
+        assert parameter.metadata["help"]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_bits_are_the_width_or_more(name: str) -> None:
+    number_format = FORMATS[name]()
+    assert number_format.bits >= number_format.width == number_format.precision[0]

@@ -1,0 +1,116 @@
+"""What holds for every op in every format, as a layer, a function and a tensor method."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from chop.formats import FORMATS
+from chop.ir import MaseGraph
+from chop.nn.quantized import QuantizedCall, QuantizedLayer
+from chop.ops import OPS
+from chop.passes.graph import quantize_transform_pass, verify_common_metadata_analysis_pass
+from samples import Sample, annotated, samples
+
+QUANTIZABLE = [name for name, op in OPS.items() if op.quantizable]
+SPELLINGS = [(op, i) for op, spellings in samples().items() for i in range(len(spellings)) if op in QUANTIZABLE]
+
+
+def sample_of(op: str, index: int) -> Sample:
+    return samples()[op][index]
+
+
+def quantized(op: str, sample: Sample, format_name: str) -> MaseGraph:
+    graph = annotated(sample.model(), **sample.arguments())
+    graph, info = quantize_transform_pass(graph, {"by": "type", op: {"config": {"name": format_name}}})
+    assert len(info["quantized"]) == 1
+    return graph
+
+
+def run(model: torch.nn.Module, arguments: dict[str, Tensor]) -> Any:
+    torch.manual_seed(1)
+    return model(**arguments)
+
+
+def test_every_quantizable_op_has_samples() -> None:
+    assert set(QUANTIZABLE) <= set(samples())
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize(("op", "index"), SPELLINGS)
+def test_shape_dtype_names_and_state_stay(op: str, index: int, format_name: str) -> None:
+    sample = sample_of(op, index)
+    original = annotated(sample.model(), **sample.arguments())
+    graph = quantized(op, sample, format_name)
+    expected, got = run(original.model, sample.arguments()), run(graph.model, sample.arguments())
+    assert (got.shape, got.dtype) == (expected.shape, expected.dtype)
+    assert got.isfinite().all() or op == "div"  # a divisor may be rounded to 0
+    assert [node.name for node in graph.fx_graph.nodes] == [node.name for node in original.fx_graph.nodes]
+    assert graph.model.state_dict().keys() == original.model.state_dict().keys()
+    verify_common_metadata_analysis_pass(graph)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(("op", "index"), SPELLINGS)
+def test_format_float_is_plain_pytorch_bit_for_bit(op: str, index: int, training: bool) -> None:
+    sample = sample_of(op, index)
+    plain = copy.deepcopy(sample.model()).train(training)
+    graph = quantized(op, sample, "float")
+    graph.model.train(training)
+    for _ in range(2):  # running statistics must move alike, too
+        assert run(graph.model, sample.arguments()).equal(run(plain, sample.arguments()))
+    for key, value in plain.state_dict().items():
+        assert graph.model.state_dict()[key].equal(value)
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize(("op", "index"), SPELLINGS)
+def test_gradients_reach_every_parameter_and_input(op: str, index: int, format_name: str) -> None:
+    sample = sample_of(op, index)
+    graph = quantized(op, sample, format_name)
+    arguments = {k: v.requires_grad_(v.is_floating_point()) for k, v in sample.arguments().items()}
+    result = run(graph.model, arguments)
+    (result * torch.rand_like(result)).sum().backward()
+    used = list(arguments.values())[: len(sample.inputs)]
+    for tensor in (*graph.model.parameters(), *(t for t in used if t.is_floating_point())):
+        assert tensor.grad is not None
+        assert tensor.grad.isfinite().all() or op == "div"
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("op", QUANTIZABLE)
+def test_copies_and_pickles_compute_the_same(op: str, format_name: str) -> None:
+    sample = sample_of(op, 0)
+    graph = quantized(op, sample, format_name)
+    expected = run(graph.model, sample.arguments())
+    for again in (copy.deepcopy(graph), pickle.loads(pickle.dumps(graph))):
+        torch.testing.assert_close(run(again.model, sample.arguments()), expected, rtol=0, atol=0, equal_nan=True)
+        assert again.fx_graph is not graph.fx_graph
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize(("op", "index"), SPELLINGS)
+def test_class_and_function_names_say_op_and_format(op: str, index: int, format_name: str) -> None:
+    sample = sample_of(op, index)
+    graph = quantized(op, sample, format_name)
+    (target,) = [meta.quantized for meta in graph.metas() if meta.quantized is not None]
+    if isinstance(target, QuantizedLayer):
+        assert type(target).__name__ == type(sample.module).__name__ + FORMATS[format_name].__name__
+        assert isinstance(target, type(sample.module))
+    else:
+        assert isinstance(target, QuantizedCall)
+        assert target.__name__ == f"{op}_{format_name}"
+
+
+@pytest.mark.parametrize("op", ["dropout", "view", "embedding_indices"])
+def test_some_things_are_never_quantised(op: str) -> None:
+    if op == "embedding_indices":
+        (indices, *_) = OPS["embedding"].operands
+        assert indices.role is None
+    else:
+        assert not OPS[op].quantizable
