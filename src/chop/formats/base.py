@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -89,7 +89,10 @@ class _StraightThrough(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, number_format: Format) -> Tensor:
         y = number_format.quantize(x)
-        return y.view_as(y) if y is x else y
+        if y.untyped_storage().data_ptr() == x.untyped_storage().data_ptr() and y.numel():
+            return y.clone()
+        # Autograd lets nobody write in place into a view that a Function returns; this one has no other owner.
+        return cast(Tensor, torch.ops.aten._unsafe_view(y, y.shape)) if y._is_view() else y
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:

@@ -20,3 +20,6 @@ class Float(Format):
 
     def quantize(self, x: Tensor) -> Tensor:
         return x
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x

@@ -59,7 +59,6 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
     """Evaluation mode without gradients; afterwards mode, buffers and random state are as before."""
     modes = [(module, module.training) for module in model.modules()]
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
-    versions = [buffer._version for buffer, _ in buffers]
     model.eval()
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
@@ -68,8 +67,8 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
         for module, training in modes:
             module.training = training
         with torch.no_grad():
-            for (buffer, before), version in zip(buffers, versions, strict=True):
-                if buffer._version != version:
+            for buffer, before in buffers:
+                if not buffer.equal(before):  # batch norm writes without counting up `_version`
                     buffer.copy_(before)
 
 

@@ -60,7 +60,7 @@ def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> PassResult:
     metas = graph.annotated_metas()
     _check_choices(args, metas)
     plan = {meta.node: config for meta in metas if meta.quantizable and (config := _choose(args, meta))}
-    _check_shared_layers(plan)
+    _check_shared_layers(plan, metas)
     for meta in metas:
         if meta.node in plan:
             _quantize(meta, plan[meta.node])
@@ -99,17 +99,16 @@ def _choose(args: QuantizeArgs, meta: NodeMeta) -> QuantConfig | None:
     return args.configs[key] if key in args.configs else args.default
 
 
-def _check_shared_layers(plan: Mapping[fx.Node, QuantConfig]) -> None:
-    """A layer that is called at several nodes is one layer: it cannot have two configs."""
-    seen: dict[str, fx.Node] = {}
-    for node, config in plan.items():
-        if node.op == "call_module":
-            first = seen.setdefault(str(node.target), node)
-            if plan[first] != config:
-                raise ValueError(
-                    f"nodes '{first.name}' and '{node.name}' call the same layer '{node.target}' "
-                    "but have different configs; give both the same"
-                )
+def _check_shared_layers(plan: Mapping[fx.Node, QuantConfig], metas: list[NodeMeta]) -> None:
+    """A layer that is called at several nodes is one layer: it cannot be quantised in two ways."""
+    first: dict[str, fx.Node] = {}
+    for node in (meta.node for meta in metas if meta.module is not None):
+        other = first.setdefault(str(node.target), node)
+        if plan.get(other) != plan.get(node):
+            raise ValueError(
+                f"nodes '{other.name}' and '{node.name}' call the same layer '{node.target}' "
+                "but have different configs; give both the same"
+            )
 
 
 def _quantize(meta: NodeMeta, config: QuantConfig) -> None:

@@ -1,0 +1,186 @@
+"""What the annotating run finds, and that it leaves no mark."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from chop.ir import MaseGraph
+from chop.passes.graph import (
+    add_common_metadata_analysis_pass,
+    add_software_metadata_analysis_pass,
+    init_metadata_analysis_pass,
+)
+from samples import Mixed, Tiny, annotated, tiny_graph
+
+
+def ops(graph: MaseGraph) -> list[tuple[str, str]]:
+    return [(meta.mase_type, meta.mase_op) for meta in graph.metas()]
+
+
+def test_types_and_ops_of_a_model_with_everything() -> None:
+    graph = annotated(Mixed(), x=torch.randn(3, 6))
+    assert ops(graph) == [
+        ("placeholder", "placeholder"),
+        ("module_related_func", "linear"),
+        ("module_related_func", "relu"),
+        ("get_attr", "get_attr"),
+        ("builtin_func", "mul"),
+        ("get_attr", "get_attr"),
+        ("builtin_func", "add"),
+        ("module_related_func", "gelu"),
+        ("builtin_func", "cat"),
+        ("unknown", "unknown"),  # neg
+        ("unknown", "unknown"),  # exp
+        ("implicit_func", "view"),
+        ("implicit_func", "transpose"),
+        ("builtin_func", "bmm"),
+        ("implicit_func", "flatten"),
+        ("builtin_func", "mean"),
+        ("output", "output"),
+    ]
+
+
+def test_all_spellings_of_relu_are_relu() -> None:
+    class Relus(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.ReLU()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return F.relu(torch.relu(self.layer(x)).relu(), inplace=True).relu_()
+
+    found = ops(annotated(Relus(), x=torch.randn(3)))[1:-1]
+    assert found == [("module_related_func", "relu")] * 5
+
+
+def test_an_entry_prints_as_the_notes_show_it() -> None:
+    linear = tiny_graph().metas()[3]
+    entry = linear.parameters["common"]["args"]["data_in_0"]
+    assert list(entry) == ["shape", "torch_dtype", "type", "precision", "value"]
+    start = "{'shape': [8, 16], 'torch_dtype': torch.float32, 'type': 'float', 'precision': [32], 'value': tensor("
+    assert repr(entry).startswith(start)
+    assert repr(linear.parameters["common"]).startswith(
+        "{'mase_type': 'module_related_func', 'mase_op': 'linear', 'args': {'data_in_0': "
+    )
+    assert list(linear.parameters["common"]["args"]) == ["data_in_0", "weight", "bias"]
+
+
+def test_users_add_keys_but_do_not_overwrite_facts() -> None:
+    meta = tiny_graph().metas()[3]
+    meta.parameters["common"]["flop"] = 640
+    meta.parameters["common"]["args"]["weight"]["importance"] = 0.5
+    meta.parameters["hardware"]["interface"] = "stream"
+    assert meta.parameters["common"]["flop"] == 640
+    assert meta.parameters["common"]["args"]["weight"]["importance"] == 0.5
+    assert meta.parameters["hardware"] == {"interface": "stream"}
+    with pytest.raises(ValueError, match="'precision' follows from the graph"):
+        meta.parameters["common"]["args"]["weight"]["precision"] = [4, 2]
+
+
+def test_matmul_and_attention_name_their_operands() -> None:
+    class Attends(nn.Module):
+        def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            return F.scaled_dot_product_attention(q @ k.transpose(-1, -2) @ k, k, v)
+
+    q = torch.randn(1, 2, 3, 4)
+    graph = annotated(Attends(), q=q, k=q, v=q)
+    metas = {meta.mase_op: meta for meta in graph.metas()}
+    assert list(metas["matmul"].args) == ["data_in_0", "data_in_1"]
+    assert list(metas["scaled_dot_product_attention"].args) == ["data_in_0", "data_in_1", "data_in_2"]
+    roles = {operand.name: operand.role for operand in metas["matmul"].op.operands}  # type: ignore[union-attr]
+    assert roles == {"data_in_0": "data_in", "data_in_1": "weight"}
+
+
+def test_values_before_an_in_place_op_are_those_before_it() -> None:
+    x = torch.randn(8, 16)
+    model = Tiny().eval()
+    graph = annotated(model, x=x)
+    normalised = model.seq_blocks[0](x)
+    metas = graph.metas()
+    for value in (metas[1].value("data_out_0"), metas[2].value("data_in_0")):
+        assert value is not None
+        assert value.equal(normalised)
+    after = metas[2].value("data_out_0")
+    assert after is not None
+    assert after.equal(normalised.relu())
+
+
+class Restless(nn.Module):
+    """Dropout that is always on, batch statistics that are always taken, and modes that differ."""
+
+    mean: Tensor
+    var: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+        self.frozen = nn.BatchNorm1d(4).eval()
+        self.register_buffer("mean", torch.zeros(4))
+        self.register_buffer("var", torch.ones(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.frozen(self.norm(F.dropout(x, 0.5, training=True)))
+        return F.batch_norm(y, self.mean, self.var, training=True)
+
+
+def test_the_run_leaves_mode_buffers_and_random_state_alone() -> None:
+    model = Restless()
+    before, modes, rng = (
+        copy.deepcopy(model.state_dict()),
+        [m.training for m in model.modules()],
+        torch.get_rng_state(),
+    )
+    annotated(model, x=torch.ones(3, 4))
+    assert [m.training for m in model.modules()] == modes
+    assert torch.get_rng_state().equal(rng)
+    for key, value in model.state_dict().items():
+        assert value.equal(before[key]), key
+
+
+def test_values_can_be_left_out() -> None:
+    graph, _ = init_metadata_analysis_pass(MaseGraph(Tiny()))
+    graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": {"x": torch.randn(8, 16)}, "add_value": False})
+    linear = graph.metas()[3]
+    assert linear.value("data_in_0") is None
+    assert linear.value("weight") is not None  # held by the layer anyway
+    assert linear.args["data_in_0"].shape == [8, 16]
+
+
+def test_a_model_with_optional_inputs_and_several_results() -> None:
+    class Splits(nn.Module):
+        def forward(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+            first, second = x.chunk(2)
+            return first, second * 2
+
+    metas = annotated(Splits(), x=torch.randn(4, 2)).metas()
+    by_op = {meta.mase_op: meta for meta in metas}
+    assert list(by_op["chunk"].results) == ["data_out_0", "data_out_1"]
+    assert [tensor.shape for tensor in by_op["output"].args.values()] == [[2, 2], [2, 2]]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({"y": torch.randn(8, 16)}, "the model has no input 'y'; known: x"),
+        ({}, "the inputs lack 'x'; the model takes x"),
+        ({"x": torch.randn(8, 3)}, "node 'seq_blocks_0' does not run on the inputs given"),
+    ],
+)
+def test_wrong_inputs_are_named(inputs: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        annotated(Tiny(), **inputs)
+
+
+def test_each_pass_says_which_one_comes_first() -> None:
+    graph = MaseGraph(Tiny())
+    with pytest.raises(ValueError, match="run init_metadata_analysis_pass first"):
+        add_common_metadata_analysis_pass(graph, {"dummy_in": {"x": torch.randn(8, 16)}})
+    graph, _ = init_metadata_analysis_pass(graph, None)
+    with pytest.raises(ValueError, match="run add_common_metadata_analysis_pass first"):
+        add_software_metadata_analysis_pass(graph, None)

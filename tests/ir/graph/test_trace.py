@@ -1,0 +1,104 @@
+"""From models to graphs."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, fx, nn
+
+from chop.ir import MaseGraph
+from chop.ir.graph.trace import TraceError
+from chop.passes.graph import quantize_transform_pass
+from samples import LAB_PASS_ARGS, Mixed, Tiny, annotated, tiny_graph
+
+
+def names(graph: MaseGraph) -> list[str]:
+    return [node.name for node in graph.fx_graph.nodes]
+
+
+def test_nodes_have_the_names_that_fx_gives() -> None:
+    graph = MaseGraph(Tiny())
+    assert names(graph) == ["x", "seq_blocks_0", "seq_blocks_1", "seq_blocks_2", "seq_blocks_3", "output"]
+    assert isinstance(graph.model, fx.GraphModule)
+    assert graph.modules["seq_blocks.2"] is graph.model.get_submodule("seq_blocks.2")
+
+
+def test_state_that_the_graph_does_not_use_is_kept() -> None:
+    model = Mixed()
+    assert MaseGraph(model).model.state_dict().keys() == model.state_dict().keys()
+
+
+def test_modes_are_those_of_the_model() -> None:
+    model = Tiny()
+    model.seq_blocks[0].eval()
+    graph = MaseGraph(model)
+    assert [m.training for m in graph.model.modules()] == [m.training for m in model.modules()]
+
+
+class Branch(nn.Module):
+    def forward(self, x: Tensor, flag: bool = True) -> Tensor:
+        return x + 1 if flag else x * 2
+
+
+class Decides(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            return x
+        return -x
+
+
+class Outer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.Sequential(nn.ReLU(), Decides())
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.blocks(x)
+        return y
+
+
+def test_fixed_arguments_choose_a_branch_and_leave_no_trace() -> None:
+    graph = MaseGraph(Branch(), cf_args={"flag": False})
+    assert names(graph) == ["x", "mul", "output"]
+    assert graph.model(torch.tensor(3.0)) == 6
+    assert names(MaseGraph(Branch(), cf_args={"flag": True})) == ["x", "add", "output"]
+
+
+def test_what_cannot_be_traced_is_named_with_its_line() -> None:
+    with pytest.raises(TraceError) as error:
+        MaseGraph(Outer())
+    text = str(error.value)
+    assert "module 'blocks.1' (Decides)" in text
+    assert "test_trace.py:" in text
+    assert "`if x.sum() > 0:`" in text
+    assert "cf_args" in text
+    assert "leaf_modules" in text
+
+
+def test_a_module_can_be_kept_whole() -> None:
+    graph = annotated_whole()
+    assert names(graph) == ["x", "blocks_0", "blocks_1", "output"]
+    assert graph.metas()[2].mase_op == "unknown"
+
+
+def annotated_whole() -> MaseGraph:
+    from chop.passes.graph import add_common_metadata_analysis_pass, init_metadata_analysis_pass
+
+    graph, _ = init_metadata_analysis_pass(MaseGraph(Outer(), leaf_modules=(Decides,)))
+    return add_common_metadata_analysis_pass(graph, {"dummy_in": {"x": torch.randn(3)}})[0]
+
+
+def test_a_graph_of_a_graph_keeps_formats_and_metadata() -> None:
+    first, _ = quantize_transform_pass(tiny_graph(), LAB_PASS_ARGS)
+    again = MaseGraph(first.model)
+    assert names(again) == names(first)
+    assert again.metas()[3].args["weight"].format.precision == [8, 4]
+    assert again.metas()[3].model is again.model
+    x = torch.randn(4, 16)
+    assert again.model(x).equal(first.model(x))
+
+
+def test_a_quantised_model_can_be_traced_as_part_of_another() -> None:
+    first, _ = quantize_transform_pass(tiny_graph(), LAB_PASS_ARGS)
+    whole = annotated(nn.Sequential(first.model, nn.Softmax(1)), input=torch.randn(2, 16))
+    assert [m.mase_op for m in whole.metas()][1:-1] == ["batch_norm1d", "relu", "linear", "relu", "softmax"]
