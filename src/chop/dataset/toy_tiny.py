@@ -1,0 +1,30 @@
+"""A data set to try things on: points inside and outside a ball."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from chop.dataset.base import DatasetInfo, Splits, register_dataset
+from chop.dataset.splits import split_rows
+
+MEDIAN_SQUARED_RADIUS = 3.3567  # of four normal numbers (chi-squared, 4 degrees of freedom)
+
+
+@register_dataset("toy_tiny")
+@dataclass(frozen=True)
+class ToyTiny:
+    """1,000 points of four normal numbers: is the point outside the ball that holds half of them?"""
+
+    seed: int = 42
+    num_rows: int = 1000
+
+    info: ClassVar[DatasetInfo] = DatasetInfo("toy_tiny", 4, 2, class_names=("inside", "outside"))
+
+    def load(self) -> Splits:
+        generator = torch.Generator().manual_seed(self.seed)
+        points = torch.randn(self.num_rows, self.info.num_features, generator=generator)
+        labels = (points.square().sum(dim=1) > MEDIAN_SQUARED_RADIUS).long()
+        return split_rows(points, labels, self.seed, provenance="synthetic")

@@ -1,0 +1,149 @@
+"""The registry of models, and how one is built for a data set."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from torch import nn
+
+from chop.registry import Registry
+
+ModelMaker = Callable[..., nn.Module]
+M = TypeVar("M", bound=ModelMaker)
+
+TASKS = {"cls": "cls", "classification": "cls"}  # what users write -> the one name we keep
+
+
+class DataInfo(Protocol):
+    """What a model asks of a data set; `chop.dataset.DatasetInfo` answers it."""
+
+    @property
+    def num_features(self) -> int: ...
+    @property
+    def num_classes(self) -> int: ...
+    @property
+    def feature_shape(self) -> tuple[int, ...]: ...
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """What is known of a model before it is built."""
+
+    name: str
+    make: ModelMaker  # a class or a function, taking the data set's info or nothing
+    inputs: tuple[str, ...]  # the arguments of `forward` that a batch fills
+    tasks: tuple[str, ...]
+    summary: str  # first line of the docstring
+    sample_dims: int | None  # dimensions of one sample: 1 a row, 3 an image; None is not checked
+
+    def build(self, dataset_info: DataInfo | None) -> nn.Module:
+        """A fresh model with random weights, as wide as the data set needs it."""
+        if not _takes_info(self.name, self.make):
+            return self._with_named_inputs(self.make())
+        if dataset_info is None:
+            raise ValueError(f"model '{self.name}' needs dataset_info, for example data_module.dataset_info")
+        if self.sample_dims not in (None, len(dataset_info.feature_shape)):
+            raise ValueError(
+                f"model '{self.name}' takes samples of {self.sample_dims} dimension(s), "
+                f"the data set's have the shape {tuple(dataset_info.feature_shape)}"
+            )
+        return self._with_named_inputs(self.make(dataset_info))
+
+    def _with_named_inputs(self, model: nn.Module) -> nn.Module:
+        names = inspect.signature(model.forward).parameters.values()
+        known = [p.name for p in names if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+        for name in self.inputs:
+            if name not in known and not any(p.kind is p.VAR_KEYWORD for p in names):
+                raise ValueError(
+                    f"model '{self.name}' is registered with the input '{name}', but its forward takes "
+                    f"{', '.join(known) or 'no named argument'}: give inputs= when registering it"
+                )
+        return model
+
+
+MODELS: Registry[ModelInfo] = Registry("model")
+
+
+def describe_model(
+    name: str,
+    make: ModelMaker,
+    inputs: tuple[str, ...] | None = None,
+    tasks: tuple[str, ...] = ("cls",),
+    sample_dims: int | None = None,
+) -> ModelInfo:
+    """The description of a model that need not be registered; inputs are read off a class's `forward`."""
+    _takes_info(name, make)
+    lines = inspect.cleandoc(make.__doc__ or "").splitlines()  # not getdoc: it inherits that of nn.Module
+    return ModelInfo(
+        name=name,
+        make=make,
+        inputs=tuple(inputs) if inputs is not None else _required_inputs(name, make),
+        tasks=tuple(check_task(task) for task in tasks),
+        summary=lines[0] if lines else "",
+        sample_dims=sample_dims,
+    )
+
+
+def register_model(
+    name: str,
+    inputs: tuple[str, ...] | None = None,
+    tasks: tuple[str, ...] = ("cls",),
+    sample_dims: int | None = None,
+) -> Callable[[M], M]:
+    """A decorator that files a model class, or a function that gives a model, under `name`."""
+
+    def decorate(make: M) -> M:
+        MODELS.add(name, describe_model(name, make, inputs, tasks, sample_dims))
+        return make
+
+    return decorate
+
+
+def get_model_info(name: str) -> ModelInfo:
+    """What is known of the model called `name`."""
+    return MODELS[name]
+
+
+def get_model(
+    name: str, task: str = "cls", dataset_info: DataInfo | None = None, pretrained: bool = False
+) -> nn.Module:
+    """The model called `name`, with random weights."""
+    info = MODELS[name]
+    if check_task(task) not in info.tasks:
+        raise ValueError(f"model '{name}' is not made for the task '{task}'; its tasks: {', '.join(info.tasks)}")
+    if pretrained:
+        raise ValueError(f"there are no pretrained weights for model '{name}'; use pretrained=False")
+    return info.build(dataset_info)
+
+
+def check_task(task: str) -> str:
+    """The name we keep of a task as users write it."""
+    if task not in TASKS:
+        raise ValueError(f"unknown task '{task}'; allowed: {', '.join(TASKS)}")
+    return TASKS[task]
+
+
+def _takes_info(name: str, make: ModelMaker) -> bool:
+    """Whether the class or function wants the data set's info, its only argument without a default."""
+    parameters = inspect.signature(make).parameters.values()
+    plain = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    required = [p.name for p in plain if p.default is p.empty]
+    if len(required) > 1 or any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in plain):
+        raise ValueError(
+            f"model '{name}' must take `info` (by position) or nothing; it wants {', '.join(required)}"
+        )
+    return bool(required) or (bool(plain) and plain[0].name == "info")
+
+
+def _required_inputs(name: str, make: ModelMaker) -> tuple[str, ...]:
+    """The arguments of `forward` without a default; of a function's model all we know is the usual `x`."""
+    if not (isinstance(make, type) and issubclass(make, nn.Module)):
+        return ("x",)
+    parameters = list(inspect.signature(make.forward).parameters.values())[1:]
+    names = [p.name for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
+    if not names:
+        raise ValueError(f"the forward of model '{name}' has no named argument: say inputs=('x',) or the like")
+    return tuple(names)

@@ -1,0 +1,75 @@
+"""Jet taggers: 16 features of a jet in, scores of 5 kinds of particle out."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from chop.models.base import DataInfo, register_model
+
+
+class _JetTagger(nn.Module):
+    """Layers in a row; nodes of the traced graph are called `seq_blocks_0`, `seq_blocks_1`, ..."""
+
+    def __init__(self, *layers: nn.Module) -> None:
+        super().__init__()
+        self.seq_blocks = nn.Sequential(*layers)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.seq_blocks(x)
+        return scores
+
+
+@register_model("jsc-tiny", sample_dims=1)
+class JSCTiny(_JetTagger):
+    """The smallest jet tagger: one linear layer, 117 parameters."""
+
+    def __init__(self, info: DataInfo) -> None:
+        super().__init__(
+            nn.BatchNorm1d(info.num_features),
+            nn.ReLU(inplace=True),
+            nn.Linear(info.num_features, info.num_classes),
+            nn.ReLU(inplace=True),
+        )
+
+
+@register_model("jsc-toy", sample_dims=1)
+class JSCToy(_JetTagger):
+    """A small jet tagger: hidden layers of 8 and 8, 327 parameters."""
+
+    def __init__(self, info: DataInfo) -> None:
+        super().__init__(
+            nn.BatchNorm1d(info.num_features),
+            nn.ReLU(inplace=True),
+            nn.Linear(info.num_features, 8),
+            nn.BatchNorm1d(8),
+            nn.ReLU(inplace=True),
+            nn.Linear(8, 8),
+            nn.BatchNorm1d(8),
+            nn.ReLU(inplace=True),
+            nn.Linear(8, info.num_classes),
+            nn.BatchNorm1d(info.num_classes),
+            nn.ReLU(inplace=True),
+        )
+
+
+@register_model("jsc-s", sample_dims=1)
+class JSCS(_JetTagger):
+    """A jet tagger with hidden layers of 64, 32, 32 and 32: 5,615 parameters."""
+
+    def __init__(self, info: DataInfo) -> None:
+        super().__init__(
+            nn.BatchNorm1d(info.num_features),
+            nn.ReLU(inplace=True),
+            nn.Linear(info.num_features, 64),
+            nn.BatchNorm1d(64),
+            nn.ReLU(inplace=True),
+            nn.Linear(64, 32),
+            nn.ReLU(inplace=True),
+            nn.Linear(32, 32),
+            nn.ReLU(inplace=True),
+            nn.Linear(32, 32),
+            nn.ReLU(inplace=True),
+            nn.Linear(32, info.num_classes),
+            nn.BatchNorm1d(info.num_classes),
+            nn.ReLU(inplace=True),
+        )

@@ -1,0 +1,50 @@
+"""Small networks to try things on: one for rows, one for images."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from chop.models.base import DataInfo, register_model
+
+
+@register_model("toy", sample_dims=1)
+class Toy(nn.Module):
+    """Three linear layers with ReLU between, hidden layers of 16 and 16."""
+
+    def __init__(self, info: DataInfo) -> None:
+        super().__init__()
+        self.seq_blocks = nn.Sequential(
+            nn.Linear(info.num_features, 16),
+            nn.ReLU(),
+            nn.Linear(16, 16),
+            nn.ReLU(),
+            nn.Linear(16, info.num_classes),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.seq_blocks(x)
+        return scores
+
+
+@register_model("toy-convnet", sample_dims=3)
+class ToyConvNet(nn.Module):
+    """Two convolutions with batch norm and pooling, then a linear layer; images of 2 x 2 and more."""
+
+    def __init__(self, info: DataInfo) -> None:
+        super().__init__()
+        self.seq_blocks = nn.Sequential(
+            nn.Conv2d(info.feature_shape[0], 8, kernel_size=3, padding=1),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(8, 16, kernel_size=3, padding=1),
+            nn.BatchNorm2d(16),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(16, info.num_classes),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.seq_blocks(x)
+        return scores

@@ -1,0 +1,47 @@
+"""How much of the log is shown."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from chop.tools import get_logger, set_logging_verbosity
+
+
+@pytest.fixture(autouse=True)
+def fresh_logger(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The package's logger as it is before anything is set up, and afterwards as it was."""
+    logger = logging.getLogger("chop")
+    level = logger.level
+    monkeypatch.setattr(logger, "handlers", [])
+    yield
+    logger.setLevel(level)
+
+
+def test_messages_are_shown_once_however_often_it_is_called(capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(3):
+        set_logging_verbosity("info")
+    get_logger("chop.dataset").info("loaded %d rows", 7)
+    assert capsys.readouterr().err == "INFO: loaded 7 rows\n"
+
+
+def test_the_level_can_be_changed(capsys: pytest.CaptureFixture[str]) -> None:
+    set_logging_verbosity("debug")
+    get_logger().debug("small")
+    set_logging_verbosity("ERROR")
+    get_logger().warning("medium")
+    get_logger().error("large")
+    assert capsys.readouterr().err == "DEBUG: small\nERROR: large\n"
+
+
+def test_an_unknown_level_names_the_allowed_ones() -> None:
+    with pytest.raises(ValueError, match="'warn'; allowed: debug, info, warning, error, critical"):
+        set_logging_verbosity("warn")
+
+
+def test_loggers_are_below_that_of_the_package() -> None:
+    assert get_logger().name == "chop"
+    assert get_logger("chop.ir").name == "chop.ir"
+    assert get_logger("mine").name == "chop.mine"
