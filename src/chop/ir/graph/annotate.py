@@ -35,6 +35,7 @@ class _Annotator(Runner):
         meta: NodeMeta = node.meta["mase"]
         meta.op = meta.find_op()
         meta.args = self._arguments(meta, args, kwargs)
+        meta.settings = meta.op.settings(meta.module, args, kwargs) if meta.op is not None else {}
         if _writes_in_place(meta):
             self._save_from_overwriting(args)
 

@@ -54,6 +54,8 @@ class NodeMeta:
     op: Op | None = None
     args: dict[str, TensorMeta] = field(default_factory=dict)
     results: dict[str, TensorMeta] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    """The attributes of the call that its cost depends on, such as `kernel_size`."""
     common: dict[str, Any] = field(default_factory=dict)
     """Keys that users or passes added to `parameters["common"]`."""
     software: dict[str, Any] = field(default_factory=dict)
@@ -118,7 +120,7 @@ class NodeMeta:
         assert self.op is not None, "only an op has a cost"
         shapes = {name: tuple(tensor.shape) for name, tensor in self.args.items()}
         results = tuple(tuple(tensor.shape) for tensor in self.results.values())
-        return Call(shapes, results, self.op.settings(self.module, self.node.args, self.node.kwargs))
+        return Call(shapes, results, self.settings)
 
     def value(self, name: str) -> Tensor | None:
         """The value of an argument or result: a parameter's of today, an activation's of the annotating run."""

@@ -7,6 +7,11 @@ from chop.passes.graph.analysis import (
     count_bitops_analysis_pass,
     count_flops_analysis_pass,
     init_metadata_analysis_pass,
+    profile_statistics_analysis_pass,
+    report_graph_analysis_pass,
+    report_node_meta_param_analysis_pass,
+    report_node_shape_analysis_pass,
+    report_node_type_analysis_pass,
     verify_common_metadata_analysis_pass,
     verify_quantization_analysis_pass,
 )
@@ -16,7 +21,7 @@ from chop.passes.graph.interface import (
     save_mase_graph_interface_pass,
     save_node_meta_param_interface_pass,
 )
-from chop.passes.graph.transforms import quantize_transform_pass
+from chop.passes.graph.transforms import quantize_transform_pass, summarize_quantization_analysis_pass
 
 __all__ = [
     "add_common_metadata_analysis_pass",
@@ -27,9 +32,15 @@ __all__ = [
     "init_metadata_analysis_pass",
     "load_mase_graph_interface_pass",
     "load_node_meta_param_interface_pass",
+    "profile_statistics_analysis_pass",
     "quantize_transform_pass",
+    "report_graph_analysis_pass",
+    "report_node_meta_param_analysis_pass",
+    "report_node_shape_analysis_pass",
+    "report_node_type_analysis_pass",
     "save_mase_graph_interface_pass",
     "save_node_meta_param_interface_pass",
+    "summarize_quantization_analysis_pass",
     "verify_common_metadata_analysis_pass",
     "verify_quantization_analysis_pass",
 ]

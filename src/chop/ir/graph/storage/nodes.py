@@ -105,6 +105,7 @@ def encode_meta(meta: NodeMeta) -> dict[str, Any]:
     data: dict[str, Any] = {"annotated": meta.annotated}
     data["args"] = {name: _encode_tensor(tensor) for name, tensor in meta.args.items()}
     data["results"] = {name: _encode_tensor(tensor) for name, tensor in meta.results.items()}
+    data["settings"] = encode(meta.settings)
     for part in _NOTES:
         try:
             data[part] = encode(getattr(meta, part))
@@ -118,6 +119,7 @@ def decode_meta(data: Mapping[str, Any], node: fx.Node) -> NodeMeta:
     meta.op = meta.find_op() if meta.annotated else None
     meta.args = {name: _decode_tensor(tensor) for name, tensor in data["args"].items()}
     meta.results = {name: _decode_tensor(tensor) for name, tensor in data["results"].items()}
+    meta.settings = decode(data["settings"])
     for part in _NOTES:
         setattr(meta, part, decode(data[part]))
     return meta

@@ -9,6 +9,13 @@ from chop.passes.graph.analysis.metadata import (
     init_metadata_analysis_pass,
     verify_common_metadata_analysis_pass,
 )
+from chop.passes.graph.analysis.profile_statistics import profile_statistics_analysis_pass
+from chop.passes.graph.analysis.report import (
+    report_graph_analysis_pass,
+    report_node_meta_param_analysis_pass,
+    report_node_shape_analysis_pass,
+    report_node_type_analysis_pass,
+)
 from chop.passes.graph.analysis.verify_quantization import verify_quantization_analysis_pass
 
 __all__ = [
@@ -18,6 +25,11 @@ __all__ = [
     "count_bitops_analysis_pass",
     "count_flops_analysis_pass",
     "init_metadata_analysis_pass",
+    "profile_statistics_analysis_pass",
+    "report_graph_analysis_pass",
+    "report_node_meta_param_analysis_pass",
+    "report_node_shape_analysis_pass",
+    "report_node_type_analysis_pass",
     "verify_common_metadata_analysis_pass",
     "verify_quantization_analysis_pass",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from chop.cost import bitops
+from chop.cost.bitops import bitops, whole
 from chop.ir import MaseGraph
 from chop.passes.base import PassResult, register_pass
 
@@ -33,4 +33,5 @@ def count_bitops_analysis_pass(graph: MaseGraph, args: CountBitopsArgs) -> PassR
     not_counted = [name for name in found if name not in by_node]
     if not_counted:
         logger.warning("count_bitops: unknown operations, not counted: %s", ", ".join(not_counted))
-    return graph, {"total_bitops": sum(by_node.values()), "by_node": by_node, "not_counted": not_counted}
+    total = whole(sum(by_node.values()))
+    return graph, {"total_bitops": total, "by_node": by_node, "not_counted": not_counted}

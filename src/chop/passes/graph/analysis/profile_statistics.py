@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from torch import Tensor, fx
-from torch.fx.node import map_aggregate
 
 from chop.ir import MaseGraph, NodeMeta
-from chop.ir.graph.annotate import bind_inputs, undisturbed
+from chop.ir.graph.run import Runner, bind_inputs, tensors_in, undisturbed
 from chop.ops import OPS
 from chop.passes.base import PassResult, register_pass
 from chop.passes.graph.analysis.statistics import Statistic, make_statistic
@@ -61,14 +60,16 @@ def profile_statistics_analysis_pass(graph: MaseGraph, args: ProfileStatisticsAr
     for meta in metas:
         if "args" not in meta.software:
             raise ValueError(
-                f"node '{meta.node.name}' has no place for statistics; run add_software_metadata_analysis_pass first"
+                f"node '{meta.node.name}' has no place for statistics yet; "
+                "run add_software_metadata_analysis_pass first"
             )
     make_statistics(args.weight_statistics, "weight_statistics")  # so that mistakes show before the run
     make_statistics(args.activation_statistics, "activation_statistics")
-    for meta in _targets(args.target_weight_nodes, args.by, metas, "target_weight_nodes"):
+    weighted = _targets(args.target_weight_nodes, args.by, metas, "target_weight_nodes")
+    active = _targets(args.target_activation_nodes, args.by, metas, "target_activation_nodes")
+    for meta in weighted:
         _profile_weights(meta, args.weight_statistics)
-    chosen = _targets(args.target_activation_nodes, args.by, metas, "target_activation_nodes")
-    num_samples = _profile_activations(graph, chosen, args) if chosen and args.activation_statistics else 0
+    num_samples = _profile_activations(graph, active, args) if active and args.activation_statistics else 0
     return graph, {"num_samples": num_samples}
 
 
@@ -78,15 +79,15 @@ def make_statistics(options: Options, where: str) -> Collection:
 
 def _targets(names: tuple[str, ...], by: str, metas: list[NodeMeta], where: str) -> list[NodeMeta]:
     """The nodes that the targets mean, in graph order. An op that this graph does not have is no mistake."""
-    present = {meta.mase_op if by == "type" else meta.node.name for meta in metas}
-    known = present | set(OPS) if by == "type" else present
+    keys = {meta.node: meta.mase_op if by == "type" else meta.node.name for meta in metas}
+    known = {*keys.values(), *(OPS if by == "type" else ())}
     for name in names:
         if name not in known:
             what = "op" if by == "type" else "node"
             raise ValueError(f"{where}: there is no {what} '{name}'; {closest(name, known)}")
-        if name not in present:
+        if name not in keys.values():
             logger.info("%s: the graph has no '%s'", where, name)
-    return [meta for meta in metas if (meta.mase_op if by == "type" else meta.node.name) in names]
+    return [meta for meta in metas if keys[meta.node] in names]
 
 
 def _weights(meta: NodeMeta) -> dict[str, Tensor]:
@@ -117,10 +118,7 @@ def _profile_activations(graph: MaseGraph, chosen: list[NodeMeta], args: Profile
     num_done = 0
     with undisturbed(graph.model):
         for rows, batch in _batches(args.input_generator, args.num_samples):
-            try:
-                profiler.run(*bind_inputs(graph, batch))
-            except RuntimeError as error:
-                raise ValueError(f"the model does not run on a batch of input_generator: {error}") from error
+            profiler.run(*bind_inputs(graph, batch))
             num_done += rows
             logger.debug("profiled %d of %d samples", num_done, args.num_samples)
     if num_done == 0:
@@ -134,9 +132,7 @@ def _profile_activations(graph: MaseGraph, chosen: list[NodeMeta], args: Profile
     return num_done
 
 
-def _batches(
-    batches: Iterable[Mapping[str, Any]], num_samples: int
-) -> Iterator[tuple[int, dict[str, Any]]]:
+def _batches(batches: Iterable[Mapping[str, Any]], num_samples: int) -> Iterator[tuple[int, dict[str, Any]]]:
     """Copies of batches, which the model may write into, with their numbers of rows: `num_samples` in all."""
     wanted = num_samples
     for batch in batches:
@@ -159,31 +155,28 @@ def _cut(value: object, rows: int, taken: int) -> object:
     return (value[:taken] if value.ndim > 0 and len(value) == rows else value).clone()
 
 
-class _Profiler(fx.Interpreter):
+class _Profiler(Runner):
     """Runs the model and shows to statistics what goes into the chosen nodes and comes out."""
 
     def __init__(self, model: fx.GraphModule, chosen: list[NodeMeta], args: ProfileStatisticsArgs) -> None:
         super().__init__(model)
-        self.extra_traceback = False  # the node is named in our own errors
+        self.args = args
         self.metas = {meta.node: meta for meta in chosen}
         self.weights = {meta.node: _weights(meta) for meta in chosen}
-        self.args = args
         self.collections: dict[fx.Node, dict[str, dict[str, Collection]]] = {
             meta.node: {"args": {}, "results": {}} for meta in chosen
         }
 
-    def run_node(self, n: fx.Node) -> Any:
-        if n not in self.metas:
-            return super().run_node(n)
-        # Before the node runs, since it may write into its inputs.
-        for entry, tensor in _inputs(self.metas[n], *self.fetch_args_kwargs_from_env(n)):
-            if entry not in self.weights[n]:
-                self._show(n, "args", entry, tensor)
-        result = super().run_node(n)
-        if self.args.profile_output_activation:
-            for i, tensor in enumerate(_tensors(result)):
-                self._show(n, "results", f"data_out_{i}", tensor)
-        return result
+    def before(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if node in self.metas:
+            for entry, tensor in _inputs(self.metas[node], args, kwargs):
+                if entry not in self.weights[node]:
+                    self._show(node, "args", entry, tensor)
+
+    def after(self, node: fx.Node, result: Any) -> None:
+        if node in self.metas and self.args.profile_output_activation:
+            for i, tensor in enumerate(tensors_in(result)):
+                self._show(node, "results", f"data_out_{i}", tensor)
 
     def _show(self, node: fx.Node, kind: str, entry: str, tensor: Tensor) -> None:
         collections = self.collections[node][kind]
@@ -197,14 +190,7 @@ def _inputs(meta: NodeMeta, args: tuple[Any, ...], kwargs: dict[str, Any]) -> li
     if meta.op is not None:
         bound = meta.op.bound(args, kwargs)
         return [(name, value) for name, _, value in bound if isinstance(value, Tensor)]
-    return [(f"data_in_{i}", tensor) for i, tensor in enumerate(_tensors((args, kwargs)))]
-
-
-def _tensors(value: Any) -> list[Tensor]:
-    found: list[Tensor] = []
-    keep: Callable[[Any], Any] = lambda item: found.append(item) if isinstance(item, Tensor) else None  # noqa: E731
-    map_aggregate(value, keep)
-    return found
+    return [(f"data_in_{i}", tensor) for i, tensor in enumerate(tensors_in((args, kwargs)))]
 
 
 def _update(statistics: Collection, tensor: Tensor, node: fx.Node, entry: str) -> None:

@@ -30,7 +30,7 @@ def report_node_meta_param_analysis_pass(graph: MaseGraph, args: ReportNodeMetaP
     rows = []
     for meta in graph.annotated_metas():
         parameters = plain(meta.parameters)
-        rows.append([*node_cells(meta), *(pformat(parameters[part]) for part in parts)])
+        rows.append([*node_cells(meta), *(pformat(parameters[part], sort_dicts=False) for part in parts)])
     table = grid(rows, (*NODE_HEADERS, *(f"{part.capitalize()} Param" for part in parts)))
     print(table)
     if args.save_path is not None:

@@ -18,9 +18,7 @@ class ReportNodeShapeArgs:
 @register_pass("report_node_shape", kind="analysis")
 def report_node_shape_analysis_pass(graph: MaseGraph, args: ReportNodeShapeArgs) -> PassResult:
     """Prints a table of the nodes' input and output shapes, one line a tensor: `weight: [5, 16]`."""
-    rows = [
-        [*node_cells(meta), _shapes(meta.args), _shapes(meta.results)] for meta in graph.annotated_metas()
-    ]
+    rows = [[*node_cells(meta), _shapes(meta.args), _shapes(meta.results)] for meta in graph.annotated_metas()]
     print(grid(rows, (*NODE_HEADERS, "Input shapes", "Output shapes")))
     return graph, {}
 

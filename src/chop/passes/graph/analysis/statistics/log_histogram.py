@@ -32,7 +32,7 @@ class LogHistogram:
     def of(cls, values: Tensor, nans: Tensor | None) -> LogHistogram:
         """From [groups, values of each]; those where `nans` is true are left out."""
         groups = torch.arange(len(values), device=values.device).unsqueeze(1)
-        keys = _bins(values.double()) + groups * _BINS
+        keys = _bins(values.double()).add_(groups * _BINS)
         found = keys.reshape(-1) if nans is None else keys[~nans]
         if len(values) * _BINS > _DENSE_LIMIT:
             return cls(*torch.unique(found, return_counts=True))
@@ -55,10 +55,13 @@ class LogHistogram:
 
 
 def _bins(values: Tensor) -> Tensor:
-    """The bin of each value, in the order of the values: a double's bits are ordered but for the sign."""
+    """The bin of each value, in the order of the values: those of doubles' bits, turned round for negative ones.
+
+    One buffer for all steps: fresh ones would take most of the time.
+    """
     bits = values.view(torch.int64)
-    ordered = bits ^ ((bits >> 63) & _ALL_BUT_SIGN)
-    return (ordered >> _SHIFT) + _HALF
+    ordered = (bits >> 63).bitwise_and_(_ALL_BUT_SIGN).bitwise_xor_(bits)
+    return ordered.bitwise_right_shift_(_SHIFT).add_(_HALF)
 
 
 def _middles(bins: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -12,49 +13,48 @@ from chop.passes.graph.analysis.statistics.extremes import Extremes, as_range
 from chop.passes.graph.analysis.statistics.log_histogram import LogHistogram
 from chop.passes.graph.analysis.statistics.sample import Sample
 
+Ranked = Callable[[Tensor], Tensor]
+"""From ranks, one a group, to the values that have so many others below."""
+
 EXACT_VALUES = 1 << 16
 EXACT_VALUES_EACH = 64
 
 
 @dataclass(frozen=True)
 class Distribution:
-    """All values while they are few, then a histogram of them. The extremes are exact in any case.
+    """All values while they are few, else a histogram of most and the rest. The extremes are exact in any case.
 
-    It depends on the values only, not on their order, nor on the parts that they came in.
+    What it tells depends on the values only, not on their order, nor on the parts that they came in.
     """
 
     extremes: Extremes
-    values: Tensor | None
-    """[groups, values of each], NaNs included."""
-    histogram: LogHistogram | None
+    values: Tensor
+    """[groups, values of each], NaNs included; values are counted many at a time, which is faster."""
+    histogram: LogHistogram | None = None
 
     @classmethod
     def of(cls, sample: Sample) -> Distribution:
         extremes = Extremes.of(sample)
         if _few(sample.values):
-            return cls(extremes, sample.values.clone(), None)
-        return cls(extremes, None, LogHistogram.of(sample.values, sample.nans))
+            return cls(extremes, sample.values.clone())
+        none = torch.empty_like(sample.values[:, :0])
+        return cls(extremes, none, LogHistogram.of(sample.values, sample.nans))
 
     def merged(self, other: Distribution) -> Distribution:
         extremes = self.extremes.merged(other.extremes)
-        if self.values is not None and other.values is not None:
-            values = torch.cat([self.values, other.values], dim=1)
-            if _few(values):
-                return Distribution(extremes, values, None)
-        return Distribution(extremes, None, self._as_histogram().merged(other._as_histogram()))
+        values = torch.cat([self.values, other.values], dim=1)
+        both = Distribution(extremes, values, _merged(self.histogram, other.histogram))
+        return both if _few(values) else both.counted()
+
+    def counted(self) -> Distribution:
+        """The same with all values in the histogram."""
+        histogram = _merged(self.histogram, LogHistogram.of(self.values, self.values.isnan()))
+        return Distribution(self.extremes, torch.empty_like(self.values[:, :0]), histogram)
 
     def quantiles(self, shares: tuple[float, ...], count: Tensor) -> list[Tensor]:
         """Of each group the values that these shares of all lie below, linear between neighbours."""
-        ordered = None if self.values is None else self.values.double().sort(1).values  # NaNs come last
         last = (count - 1).clamp(min=0)
-
-        def ranked(rank: Tensor) -> Tensor:
-            if ordered is not None:
-                return ordered.gather(1, rank.unsqueeze(1)).squeeze(1)
-            value = self._as_histogram().ranked(rank, count)
-            value = value.clamp(self.extremes.low, self.extremes.high)
-            value = torch.where(rank == last, self.extremes.high, value)
-            return torch.where(rank == 0, self.extremes.low, value)
+        ranked = self._exactly_ranked() if self.histogram is None else self._roughly_ranked(count, last)
 
         def quantile(share: float) -> Tensor:
             position = share * last.double()
@@ -65,11 +65,24 @@ class Distribution:
 
         return [quantile(share) for share in shares]
 
-    def _as_histogram(self) -> LogHistogram:
-        if self.histogram is not None:
-            return self.histogram
-        assert self.values is not None, "a distribution has its values or a histogram"
-        return LogHistogram.of(self.values, self.values.isnan())
+    def _exactly_ranked(self) -> Ranked:
+        ordered = self.values.double().sort(1).values  # NaNs come last
+        return lambda rank: ordered.gather(1, rank.unsqueeze(1)).squeeze(1)
+
+    def _roughly_ranked(self, count: Tensor, last: Tensor) -> Ranked:
+        histogram = self.counted().histogram
+        assert histogram is not None, "that is what counting makes"
+
+        def ranked(rank: Tensor) -> Tensor:
+            value = histogram.ranked(rank, count).clamp(self.extremes.low, self.extremes.high)
+            value = torch.where(rank == last, self.extremes.high, value)
+            return torch.where(rank == 0, self.extremes.low, value)
+
+        return ranked
+
+
+def _merged(first: LogHistogram | None, second: LogHistogram | None) -> LogHistogram | None:
+    return first.merged(second) if first is not None and second is not None else first or second
 
 
 def _few(values: Tensor) -> bool:

@@ -87,7 +87,7 @@ def graph_iterator_node_histogram(
 
 def _pairs(ori_graph: MaseGraph, graph: MaseGraph) -> list[tuple[fx.Node, fx.Node]]:
     """The nodes of both graphs side by side; they must have the same names."""
-    pairs = []
+    pairs: list[tuple[fx.Node, fx.Node]] = []
     for before, after in zip_longest(ori_graph.fx_graph.nodes, graph.fx_graph.nodes):
         if before is None or after is None or before.name != after.name:
             was, now = (f"'{node.name}'" if node is not None else "no node" for node in (before, after))

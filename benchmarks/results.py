@@ -1,0 +1,65 @@
+"""What a benchmark found, as a table to print and a page to keep."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import tabulate
+import torch
+
+import chop
+
+FOLDER = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True)
+class Result:
+    """A measurement, and the bar that it has to stay under."""
+
+    what: str
+    measured: float
+    bar: float
+    unit: str
+    """`ms`, or what one is measured in: `x import torch`."""
+
+    @property
+    def ok(self) -> bool:
+        return self.measured < self.bar
+
+
+def table(results: Sequence[Result], style: str = "simple") -> str:
+    rows = [
+        (r.what, f"{r.measured:.2f} {r.unit}", f"< {r.bar:g} {r.unit}", "yes" if r.ok else "NO") for r in results
+    ]
+    return tabulate.tabulate(rows, ("what", "measured", "bar", "ok"), tablefmt=style, disable_numparse=True)
+
+
+def write_page(name: str, results: Sequence[Result], summary: str, folder: Path = FOLDER) -> Path:
+    """The table as Markdown, with the machine and the versions that it was measured with."""
+    folder.mkdir(parents=True, exist_ok=True)
+    page = folder / f"{name}.md"
+    lines = (f"# {name}", summary, table(results, "github"), "Machine and versions:", machine())
+    page.write_text("\n\n".join(lines) + "\n", encoding="utf-8")
+    return page
+
+
+def machine() -> str:
+    entries = {
+        "processor": f"{_processor()}, {os.cpu_count()} cores, one thread used",
+        "system": f"{platform.system()} {platform.machine()}",
+        "Python": platform.python_version(),
+        "torch": torch.__version__,
+        "chop": chop.__version__,
+    }
+    return "\n".join(f"- {key}: {value}" for key, value in entries.items())
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or "unknown"

@@ -1,0 +1,53 @@
+"""CPU time on one thread: wall-clock time and several threads say little on a shared machine."""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """PyTorch on a single thread, within."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def cpu_times(*functions: Callable[[], object], repeats: int, warm_up: int = 2) -> list[float]:
+    """CPU seconds of each function, the median of `repeats`; they take turns, so that all see the same machine."""
+    samples: list[list[float]] = [[] for _ in functions]
+    with one_thread():
+        for turn in range(warm_up + repeats):
+            for function, taken in zip(functions, samples, strict=True):
+                start = time.process_time()
+                function()
+                if turn >= warm_up:
+                    taken.append(time.process_time() - start)
+    return [statistics.median(taken) for taken in samples]
+
+
+def process_times(*commands: Sequence[str], repeats: int, warm_up: int = 1) -> list[float]:
+    """CPU seconds of each command in a process of its own, the median of `repeats`, in turns."""
+    samples: list[list[float]] = [[] for _ in commands]
+    for turn in range(warm_up + repeats):
+        for command, taken in zip(commands, samples, strict=True):
+            start = _children_time()
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            if turn >= warm_up:
+                taken.append(_children_time() - start)
+    return [statistics.median(taken) for taken in samples]
+
+
+def _children_time() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime

@@ -1,0 +1,15 @@
+#!/bin/sh
+# The command line of chop. Sets up .venv on first use, and again whenever the dependencies have changed.
+set -eu
+
+self=$0
+while [ -L "$self" ]; do # by hand: not every readlink knows -f
+    link=$(readlink "$self")
+    case $link in
+        /*) self=$link ;;
+        *) self=$(dirname "$self")/$link ;;
+    esac
+done
+root=$(CDPATH='' cd -P -- "$(dirname -- "$self")" && pwd)
+
+exec "$root/scripts/setup.sh" core "$root/.venv/bin/python" -P -m chop "$@"

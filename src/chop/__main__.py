@@ -1,0 +1,8 @@
+"""`python -m chop` is `ch`."""
+
+import sys
+
+from chop.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

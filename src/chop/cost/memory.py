@@ -1,0 +1,118 @@
+"""Numbers that a graph keeps in weights and takes in as inputs, and their bits."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from torch import fx
+
+from chop.cost.conventions import Number
+from chop.ir import NodeMeta, TensorMeta
+from chop.ops import Role
+
+
+@dataclass(frozen=True)
+class Storage:
+    """How many elements there are, and the bits of all of them."""
+
+    elements: int
+    bits: Number
+
+    @classmethod
+    def of(cls, tensors: Iterable[TensorMeta]) -> Storage:
+        found = list(tensors)
+        return cls(
+            sum(tensor.numel for tensor in found), sum(tensor.numel * tensor.format.bits for tensor in found)
+        )
+
+    @property
+    def average(self) -> float:
+        """Bits of an element; 0 where there is none."""
+        return self.bits / self.elements if self.elements else 0.0
+
+
+def weight_storage(metas: Sequence[NodeMeta]) -> Storage:
+    """Weights and biases of all nodes of a graph that can be quantised.
+
+    A tensor that several nodes use is kept once in each format that they use it in.
+    """
+    constant = _constant_nodes(metas)
+    distinct: dict[Hashable, TensorMeta] = {}
+    for meta, name, role in _operands(metas):
+        if _is_weight(meta, name, role, constant):
+            tensor = meta.args[name]
+            distinct.setdefault((_origin(meta, name), tensor.format), tensor)
+    return Storage.of(distinct.values())
+
+
+def input_storage(metas: Sequence[NodeMeta]) -> Storage:
+    """Inputs of all nodes of a graph that can be quantised, each at every node that takes it.
+
+    A factor of a matrix product that depends on the model's inputs is one, although its role is `weight`;
+    what is never quantised, such as the indices of an embedding, is none.
+    """
+    constant = _constant_nodes(metas)
+    return Storage.of(
+        meta.args[name] for meta, name, role in _operands(metas) if not _is_weight(meta, name, role, constant)
+    )
+
+
+def _operands(metas: Sequence[NodeMeta]) -> Iterator[tuple[NodeMeta, str, Role]]:
+    """Node, name and role of each operand that can be quantised."""
+    for meta in metas:
+        if meta.op is not None:
+            table = {operand.name: operand for operand in meta.op.operands}
+            for name in meta.args:
+                # A variadic operand stands in the table once, but in the graph once for each tensor.
+                role = table.get(name, meta.op.operands[0]).role
+                if role is not None:
+                    yield meta, name, role
+
+
+def _is_weight(meta: NodeMeta, name: str, role: Role, constant: set[fx.Node]) -> bool:
+    """Whether an operand is a weight or bias that follows from parameters alone."""
+    return role != "data_in" and (meta.args[name].held or _source(meta, name) in constant)
+
+
+def _constant_nodes(metas: Sequence[NodeMeta]) -> set[fx.Node]:
+    """The nodes that depend on no input of the model."""
+    constant: set[fx.Node] = set()
+    for meta in metas:
+        if meta.node.op != "placeholder" and constant.issuperset(meta.node.all_input_nodes):
+            constant.add(meta.node)
+    return constant
+
+
+def _source(meta: NodeMeta, name: str) -> fx.Node | None:
+    """The node that an operand comes from."""
+    assert meta.op is not None, "only an op has operands"
+    found = {bound: value for bound, _, value in meta.op.bound(meta.node.args, meta.node.kwargs)}
+    value = found[name] if name in found else None
+    return value if isinstance(value, fx.Node) else None
+
+
+def _origin(meta: NodeMeta, name: str) -> Hashable:
+    """What is the same for two operands that are the same tensor, also transposed or reshaped."""
+    if meta.args[name].held:
+        return id(getattr(meta.module, name))
+    source = _source(meta, name)
+    assert source is not None, "a weight that no layer holds comes from a node"
+    while (before := _moved_from(source)) is not None:
+        source = before
+    if source.op != "get_attr":
+        return source
+    owner, _, attribute = str(source.target).rpartition(".")
+    return id(getattr(meta.model.get_submodule(owner), attribute))
+
+
+def _moved_from(node: fx.Node) -> fx.Node | None:
+    """The node whose elements a node moves to other places, all of them and nothing else."""
+    meta = cast(NodeMeta, node.meta["mase"])
+    if meta.mase_type != "implicit_func" or len(node.all_input_nodes) != 1:
+        return None
+    if set(meta.args) != {"data_in_0"} or set(meta.results) != {"data_out_0"}:
+        return None
+    same = meta.args["data_in_0"].numel == meta.results["data_out_0"].numel
+    return node.all_input_nodes[0] if same else None

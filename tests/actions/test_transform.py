@@ -1,0 +1,110 @@
+"""`ch transform`: passes in order, one new folder a run, and nothing left behind by a mistake."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+import pytest
+import torch
+
+from chop.actions.config import TransformConfig
+from chop.actions.transform import transform
+from chop.models import get_model
+from chop.passes.graph import load_mase_graph_interface_pass
+from chop.registry import UnknownNameError
+
+INTEGER = {
+    "name": "integer",
+    "data_in_width": 8,
+    "data_in_frac_width": 4,
+    "weight_width": 8,
+    "weight_frac_width": 4,
+    "bias_width": 8,
+    "bias_frac_width": 4,
+}
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> TransformConfig:
+    quantize = {"by": "type", "linear": {"config": INTEGER}}
+    return TransformConfig(
+        model="toy", dataset="toy_tiny", batch_size=4, project_dir=tmp_path / "out", passes={"quantize": quantize}
+    )
+
+
+def test_each_run_gets_a_folder_of_its_own(config: TransformConfig) -> None:
+    folders = [transform(config) for _ in range(3)]
+    name = f"toy_classification_toy_tiny_{date.today().isoformat()}"
+    expected = [config.project_dir / each / "software/transform" for each in (name, f"{name}_2", f"{name}_3")]
+    assert folders == expected
+
+
+def test_the_change_is_printed_and_kept(config: TransformConfig, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = transform(config)
+    assert "LinearInteger" in capsys.readouterr().out
+    assert {file.name for file in folder.iterdir()} == {
+        "quantize_table.csv",
+        "quantize_histogram.csv",
+        "transformed_ckpt",
+    }
+
+
+def test_the_saved_graph_is_the_transformed_one(config: TransformConfig) -> None:
+    graph, _ = load_mase_graph_interface_pass(None, {"load_dir": transform(config) / "transformed_ckpt"})
+    assert type(graph.modules["seq_blocks.0"]).__name__ == "LinearInteger"
+
+
+def test_the_seed_decides_the_weights(config: TransformConfig) -> None:
+    first, again, other = (
+        load_mase_graph_interface_pass(None, {"load_dir": transform(each) / "transformed_ckpt"})[0].model
+        for each in (config, config, replace(config, seed=1))
+    )
+    key = "seq_blocks.0.weight"
+    assert first.state_dict()[key].equal(again.state_dict()[key])
+    assert not first.state_dict()[key].equal(other.state_dict()[key])
+
+
+def test_a_checkpoint_is_where_it_starts_from(config: TransformConfig, tmp_path: Path) -> None:
+    class Info:
+        num_features, num_classes, feature_shape = 4, 2, (4,)
+
+    trained = get_model("toy", dataset_info=Info())
+    torch.save(trained.state_dict(), tmp_path / "a.pt")
+    folder = transform(replace(config, load_name=tmp_path / "a.pt"))
+    graph, _ = load_mase_graph_interface_pass(None, {"load_dir": folder / "transformed_ckpt"})
+    assert graph.model.state_dict()["seq_blocks.0.weight"].equal(trained.state_dict()["seq_blocks.0.weight"])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"passes": {"quantise": {}}}, "unknown pass 'quantise', did you mean 'quantize'?"),
+        ({"model": "tooy"}, "unknown model 'tooy', did you mean 'toy'?"),
+        ({"dataset": "jcs"}, "unknown data set 'jcs', did you mean 'jsc'?"),
+        ({"load_name": Path("no.ckpt")}, "checkpoint 'no.ckpt' does not exist"),
+    ],
+)
+def test_a_mistake_is_named_and_writes_nothing(
+    config: TransformConfig, change: dict[str, object], message: str
+) -> None:
+    with pytest.raises((UnknownNameError, ValueError)) as caught:
+        transform(replace(config, **change))  # type: ignore[arg-type]
+    assert str(caught.value) == message
+    assert not config.project_dir.exists()
+
+
+def test_a_folder_that_is_a_file_is_named(config: TransformConfig) -> None:
+    config.project_dir.write_text("")
+    with pytest.raises(NotADirectoryError, match="out"):
+        transform(config)
+
+
+def test_asking_for_a_gpu_is_answered_with_a_warning(
+    config: TransformConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        transform(replace(config, accelerator="gpu"))
+    assert "transform runs on the CPU" in caplog.text

@@ -1,0 +1,176 @@
+"""What quantisation changed, as tables."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+from chop.dataset import get_dataset_info
+from chop.ir import MaseGraph
+from chop.models import get_model
+from chop.passes import PASSES
+from chop.passes.graph import quantize_transform_pass, summarize_quantization_analysis_pass
+from chop.passes.graph.transforms.quantize.summary import (
+    graph_iterator_compare_nodes,
+    graph_iterator_node_histogram,
+)
+from samples import LAB_CONFIG, LAB_PASS_ARGS, Mixed, annotated, tiny_graph
+
+COLUMNS = ["Ori name", "New name", "MASE_TYPE", "Mase_OP", "Original type", "Quantized type", "Changed"]
+EVERYTHING: dict[str, Any] = {"by": "type", "default": {"config": LAB_CONFIG}}
+
+
+def quantized(graph: MaseGraph, pass_args: dict[str, Any]) -> MaseGraph:
+    return quantize_transform_pass(copy.deepcopy(graph), pass_args)[0]
+
+
+def changed(ori_graph: MaseGraph, graph: MaseGraph) -> list[str]:
+    table = graph_iterator_compare_nodes(ori_graph, graph, silent=True)
+    return [str(name) for name in table["New name"][table["Changed"]]]
+
+
+def test_the_table_of_jsc_tiny() -> None:
+    graph = tiny_graph()
+    table = graph_iterator_compare_nodes(graph, quantized(graph, LAB_PASS_ARGS))
+    assert list(table.columns) == COLUMNS
+    assert table.values.tolist() == [
+        ["x", "x", "placeholder", "placeholder", "x", "x", False],
+        ["seq_blocks_0", "seq_blocks_0", "module", "batch_norm1d", "BatchNorm1d", "BatchNorm1d", False],
+        ["seq_blocks_1", "seq_blocks_1", "module_related_func", "relu", "ReLU", "ReLU", False],
+        ["seq_blocks_2", "seq_blocks_2", "module_related_func", "linear", "Linear", "LinearInteger", True],
+        ["seq_blocks_3", "seq_blocks_3", "module_related_func", "relu", "ReLU", "ReLU", False],
+        ["output", "output", "output", "output", "output", "output", False],
+    ]
+
+
+def test_the_histogram_of_a_bigger_network() -> None:
+    class Test(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            widths = [16, 32, 16, 8, 5]
+            layers: list[nn.Module] = [nn.BatchNorm1d(16), nn.ReLU(16)]  # type: ignore[arg-type]
+            for before, after in pairwise(widths):
+                layers += [nn.Linear(before, after), nn.BatchNorm1d(after), nn.ReLU()]
+            self.seq_blocks = nn.Sequential(*layers)
+
+        def forward(self, x: torch.Tensor) -> Any:
+            return self.seq_blocks(x)
+
+    graph = annotated(Test(), x=torch.randn(8, 16))
+    histogram = graph_iterator_node_histogram(graph, quantized(graph, LAB_PASS_ARGS))
+    assert histogram.index.name == "Original type"
+    assert histogram.reset_index().values.tolist() == [
+        ["BatchNorm1d", "batch_norm1d", 5, 0, 5],
+        ["Linear", "linear", 4, 4, 0],
+        ["ReLU", "relu", 5, 0, 5],
+        ["output", "output", 1, 0, 1],
+        ["x", "placeholder", 1, 0, 1],
+    ]
+    assert list(histogram.columns) == ["OP", "Total", "Changed", "Unchanged"]
+
+
+def test_the_pass_prints_returns_and_writes_both(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    graph = tiny_graph()
+    new = quantized(graph, LAB_PASS_ARGS)
+    returned, info = summarize_quantization_analysis_pass(graph, new, save_dir=tmp_path / "new" / "summary")
+    assert returned is new
+    assert list(info) == ["table", "histogram"]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in capsys.readouterr().out.split("\n")]
+    assert COLUMNS in rows
+    assert ["Original type", "OP", "Total", "Changed", "Unchanged"] in rows
+    assert ["ReLU", "relu", "2", "0", "2"] in rows
+    saved = pd.read_csv(tmp_path / "new" / "summary" / "quantize_table.csv")
+    pd.testing.assert_frame_equal(saved, info["table"], check_dtype=False)
+    saved = pd.read_csv(tmp_path / "new" / "summary" / "quantize_histogram.csv", index_col=0)
+    pd.testing.assert_frame_equal(saved, info["histogram"], check_dtype=False)
+
+
+def test_silent_prints_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    graph = tiny_graph()
+    graph_iterator_compare_nodes(graph, graph, save_path=str(tmp_path / "table.csv"), silent=True)
+    assert capsys.readouterr().out == ""
+    assert (tmp_path / "table.csv").read_text().startswith(",".join(COLUMNS))
+
+
+def test_functions_methods_and_attributes() -> None:
+    graph = annotated(Mixed(), x=torch.randn(3, 6))
+    table = graph_iterator_compare_nodes(graph, quantized(graph, EVERYTHING), silent=True)
+    found = {name: (before, after) for _, name, _, _, before, after, _ in table.values.tolist()}
+    assert found == {
+        "x": ("x", "x"),
+        "first": ("Linear", "LinearInteger"),
+        "relu": ("relu", "relu_integer"),
+        "scale": ("scale", "scale"),
+        "mul": ("mul", "mul_integer"),
+        "shift": ("shift", "shift"),
+        "add": ("add", "add_integer"),
+        "gelu": ("gelu", "gelu_integer"),
+        "cat": ("cat", "cat_integer"),
+        "neg": ("neg", "neg"),
+        "exp": ("exp", "exp"),
+        "view": ("view", "view"),
+        "transpose": ("transpose", "transpose"),
+        "bmm": ("bmm", "bmm_integer"),
+        "flatten": ("flatten", "flatten"),
+        "mean": ("mean", "mean_integer"),
+        "output": ("output", "output"),
+    }
+    assert table["Changed"].tolist() == (table["Original type"] != table["Quantized type"]).tolist()
+
+
+@pytest.mark.parametrize("make", [tiny_graph, lambda: annotated(Mixed(), x=torch.randn(3, 6))])
+def test_other_formats_of_the_same_class_are_a_change(make: Any) -> None:
+    graph = make()
+    eight = quantized(graph, EVERYTHING)
+    wider = {"by": "type", "default": {"config": LAB_CONFIG | {"data_in_width": 16}}}
+    computing = [meta.node.name for meta in graph.metas() if meta.quantizable]
+    assert changed(eight, copy.deepcopy(eight)) == []
+    assert changed(eight, quantized(graph, EVERYTHING)) == []
+    assert changed(eight, quantized(graph, wider)) == computing
+    assert changed(eight, graph) == computing
+    assert (
+        changed(eight, quantized(graph, {"by": "type", "default": {"config": {"name": "block_fp"}}})) == computing
+    )
+
+
+def test_only_the_weights_format_differs() -> None:
+    graph = tiny_graph()
+    finer = {"by": "type", "linear": {"config": LAB_CONFIG | {"weight_frac_width": 6}}}
+    assert changed(quantized(graph, LAB_PASS_ARGS), quantized(graph, finer)) == ["seq_blocks_2"]
+
+
+def test_graphs_of_other_nodes_are_refused() -> None:
+    with pytest.raises(ValueError, match="node 1 is 'seq_blocks_0' in the original and 'first' in the other"):
+        graph_iterator_compare_nodes(tiny_graph(), annotated(Mixed(), x=torch.randn(3, 6)))
+    longer = nn.Sequential(nn.ReLU(), nn.ReLU())
+    with pytest.raises(ValueError, match=r"node 2 is 'output' in the original and '_1' in the other"):
+        graph_iterator_compare_nodes(
+            annotated(nn.Sequential(nn.ReLU()), input=torch.zeros(1)), annotated(longer, input=torch.zeros(1))
+        )
+
+
+def test_the_original_needs_no_metadata_and_the_other_does() -> None:
+    model = get_model("jsc-tiny", task="cls", dataset_info=get_dataset_info("jsc"))
+    bare = MaseGraph(model)
+    graph = annotated(model, x=torch.randn(8, 16))
+    assert changed(bare, quantized(graph, LAB_PASS_ARGS)) == ["seq_blocks_2"]
+    with pytest.raises(ValueError, match="run add_common_metadata_analysis_pass first"):
+        graph_iterator_compare_nodes(graph, bare)
+
+
+def test_the_pass_of_two_graphs_is_not_registered() -> None:
+    assert "summarize_quantization" not in PASSES
+
+
+def test_importing_the_passes_does_not_import_pandas() -> None:
+    code = "import sys, chop.passes.graph; sys.exit('pandas' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

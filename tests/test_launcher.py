@@ -1,0 +1,313 @@
+"""`./ch` and its set-up, with a stand-in for Python: nothing is downloaded or installed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TOOLS = "cat cmp cp dirname ls mkdir mv readlink rm rmdir sh sleep touch"
+
+# Behaves as python3, as the python in .venv, and as pip; what is asked of it is written to $LOG.
+STAND_IN = """#!/bin/sh
+printf '%s\\n' "$*" >>"$LOG"
+case $* in
+    "-c import sys, sys;"*) exit "${TOO_OLD:-0}" ;;
+    "-c import sys, ensurepip;"*) exit "${NO_VENV:-0}" ;;
+    "-c import sys, pip;"*) exit 0 ;;
+    "-m venv --clear "*) rm -rf "$4" && mkdir -p "$4/bin" && cp "$0" "$4/bin/python" ;;
+    "-m pip install "*) echo "pip's progress" && ${PIP_DOES:-true} ;;
+    "-P -m chop"*) shift 3 && printf '<%s>' "$@" && pwd && exit "${CH_EXIT:-0}" ;;
+    *) exit 99 ;;
+esac
+"""
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A copy of the launcher beside an empty PATH with the stand-in for python3 in it."""
+
+    folder: Path
+    bin: Path
+    log: Path
+
+    def environment(self, **settings: object) -> dict[str, str]:
+        given = {name: str(value) for name, value in settings.items()}
+        return {"PATH": str(self.bin), "LOG": str(self.log), **given}
+
+    def start(self, *arguments: str, **settings: object) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [str(self.folder / "ch"), *arguments],
+            env=self.environment(**settings),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(
+        self, *arguments: str, command: Path | None = None, cwd: Path | None = None, **settings: object
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(command or self.folder / "ch"), *arguments],
+            env=self.environment(**settings),
+            cwd=cwd,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    def asked(self) -> str:
+        """What was asked of the stand-in since the last time: one letter for each call that matters."""
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        self.log.unlink(missing_ok=True)
+        letters = {"-m venv": "v", "-m pip": "p", "-P -m": "c"}
+        return "".join(letter for line in lines for start, letter in letters.items() if start in line)
+
+    def wait_for_pip(self) -> None:
+        deadline = time.monotonic() + 30
+        while not (self.log.exists() and "-m pip install" in self.log.read_text()):
+            assert time.monotonic() < deadline, "pip was never called"
+            time.sleep(0.02)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    folder, bin = tmp_path / "a checkout", tmp_path / "bin"
+    bin.mkdir()
+    for tool in TOOLS.split():
+        found = shutil.which(tool)
+        assert found, f"{tool} is missing on this machine"
+        (bin / tool).symlink_to(found)
+    write_script(bin / "python3", STAND_IN)
+    folder.mkdir()
+    for name in ("ch", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, folder)
+    shutil.copytree(ROOT / "scripts", folder / "scripts")
+    return Checkout(folder, bin, tmp_path / "log")
+
+
+def write_script(path: Path, text: str) -> None:
+    path.unlink(missing_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def test_the_first_start_sets_up_says_so_on_stderr_and_runs(checkout: Checkout) -> None:
+    result = checkout.run("transform", "--x", "two words")
+    assert result.returncode == 0
+    assert result.stdout.startswith("<transform><--x><two words>")
+    assert "setting up .venv (core)" in result.stderr
+    assert "pip's progress" in result.stderr
+    assert checkout.asked() == "vpc"
+
+
+def test_the_locked_versions_are_installed(checkout: Checkout) -> None:
+    checkout.run()
+    assert "-c constraints.txt -e .\n" in checkout.log.read_text()
+
+
+def test_a_later_start_only_runs(checkout: Checkout) -> None:
+    checkout.run()
+    checkout.asked()
+    result = checkout.run("--help")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert checkout.log.read_text() == "-P -m chop --help\n"
+
+
+def test_the_exit_code_is_that_of_the_command(checkout: Checkout) -> None:
+    assert checkout.run(CH_EXIT=2).returncode == 2
+
+
+@pytest.mark.parametrize("name", ["constraints.txt", "pyproject.toml"])
+def test_changed_dependencies_are_installed_into_the_same_venv(checkout: Checkout, name: str) -> None:
+    checkout.run()
+    with (checkout.folder / name).open("a") as file:
+        file.write("# changed\n")
+    assert checkout.run().returncode == 0
+    assert checkout.asked() == "vpc" + "pc"
+    checkout.run()
+    assert checkout.asked() == "c"
+
+
+def test_a_moved_checkout_is_set_up_again(checkout: Checkout, tmp_path: Path) -> None:
+    checkout.run()
+    checkout.asked()
+    moved = checkout.folder.rename(tmp_path / "moved")
+    assert checkout.run(command=moved / "ch").returncode == 0
+    assert checkout.asked() == "pc"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_interrupted_set_up_is_begun_again(checkout: Checkout, number: signal.Signals) -> None:
+    process = checkout.start(PIP_DOES="sleep 30")
+    checkout.wait_for_pip()
+    os.killpg(process.pid, number)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (-number if number == signal.SIGKILL else 130, "")
+    if number != signal.SIGKILL:
+        assert "set-up interrupted: the next start begins it again" in err
+        assert not (checkout.folder / ".venv.lock").exists()
+    checkout.asked()
+
+    result = checkout.run()
+    assert result.returncode == 0
+    assert "the last set-up did not finish: beginning again" in result.stderr
+    assert checkout.asked() == "vpc"
+    assert checkout.run().stderr == ""
+
+
+def test_a_failed_installation_is_explained_and_tried_again(checkout: Checkout) -> None:
+    result = checkout.run(PIP_DOES="false")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "the dependencies could not be installed (see above): check the network" in result.stderr
+    assert result.stderr.endswith(", and run this again.\n")
+    assert checkout.asked() == "vp"
+    assert checkout.run().returncode == 0
+    assert checkout.asked() == "vpc"
+
+
+def test_a_venv_that_lost_its_python_is_made_again(checkout: Checkout) -> None:
+    checkout.run()
+    checkout.asked()
+    python = checkout.folder / ".venv/bin/python"
+    python.unlink()
+    python.symlink_to("/no/such/python")
+    assert checkout.run().returncode == 0
+    assert checkout.asked() == "vpc"
+
+
+def test_two_first_starts_install_once_and_both_run(checkout: Checkout) -> None:
+    first, second = (checkout.start(PIP_DOES="sleep 1.5") for _ in range(2))
+    told = first.communicate(timeout=60)[1] + second.communicate(timeout=60)[1]
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert told.count("waiting for another set-up (process ") == 1
+    assert sorted(checkout.asked()) == sorted("vpcc")
+    assert not (checkout.folder / ".venv.lock").exists()
+
+
+def test_the_lock_of_a_dead_process_is_taken_over(checkout: Checkout) -> None:
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    lock = checkout.folder / ".venv.lock"
+    lock.mkdir()
+    (lock / str(dead.pid)).touch()
+    assert checkout.run().returncode == 0
+    assert not lock.exists()
+
+
+def test_a_lock_without_a_holder_is_removed(checkout: Checkout) -> None:
+    (checkout.folder / ".venv.lock").mkdir()
+    assert checkout.run().returncode == 0
+    assert not (checkout.folder / ".venv.lock").exists()
+
+
+def test_an_interrupted_wait_leaves_the_lock_to_its_holder(checkout: Checkout) -> None:
+    lock = checkout.folder / ".venv.lock"
+    lock.mkdir()
+    (lock / str(os.getpid())).touch()
+    process = checkout.start()
+    time.sleep(0.3)
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert [file.name for file in lock.iterdir()] == [str(os.getpid())]
+
+
+def test_it_runs_from_any_folder_and_stays_there(checkout: Checkout, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "else where"
+    elsewhere.mkdir()
+    for _ in ("with set-up", "without"):
+        assert checkout.run(cwd=elsewhere).stdout == f"<>{elsewhere}\n"
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_it_runs_through_symlinks_of_every_kind(checkout: Checkout, tmp_path: Path) -> None:
+    links = tmp_path / "links"
+    links.mkdir()
+    (links / "absolute").symlink_to(checkout.folder / "ch")
+    (links / "relative").symlink_to("../a checkout/ch")
+    (links / "chained").symlink_to("relative")
+    (tmp_path / "linked").symlink_to(checkout.folder)
+    commands = [links / "absolute", links / "relative", links / "chained", tmp_path / "linked" / "ch"]
+    for command in commands:
+        assert checkout.run(command=command, cwd=tmp_path).returncode == 0
+    assert checkout.asked() == "vp" + "c" * len(commands)
+
+
+def test_it_runs_by_its_bare_name(checkout: Checkout) -> None:
+    result = checkout.run("ch", command=checkout.bin / "sh", cwd=checkout.folder)
+    assert result.returncode == 0
+
+
+def test_a_machine_without_python_is_told_so(checkout: Checkout) -> None:
+    (checkout.bin / "python3").unlink()
+    result = checkout.run()
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "no Python 3.11 or newer was found: install one, or name it in CHOP_PYTHON" in result.stderr
+
+
+def test_an_old_python_is_not_taken(checkout: Checkout) -> None:
+    result = checkout.run(TOO_OLD=1)
+    assert result.returncode == 1
+    assert "no Python 3.11 or newer was found" in result.stderr
+
+
+def test_a_newer_python_beside_an_old_one_is_found(checkout: Checkout) -> None:
+    write_script(checkout.bin / "python3.12", STAND_IN)
+    write_script(checkout.bin / "python3", "#!/bin/sh\nexit 1\n")
+    assert checkout.run().returncode == 0
+
+
+def test_a_python_without_venv_is_told_how_to_get_it(checkout: Checkout) -> None:
+    result = checkout.run(NO_VENV=1)
+    assert result.returncode == 1
+    assert "python3 has no venv module: install it (Debian and Ubuntu: apt install" in result.stderr
+
+
+def test_a_python_of_the_users_choice_is_taken(checkout: Checkout) -> None:
+    (checkout.bin / "python3").rename(checkout.bin / "my python")
+    assert checkout.run(CHOP_PYTHON=checkout.bin / "my python").returncode == 0
+
+
+def test_a_wrong_choice_is_named_and_not_replaced_by_another(checkout: Checkout) -> None:
+    result = checkout.run(CHOP_PYTHON="/no/such/python")
+    assert result.returncode == 1
+    assert "CHOP_PYTHON=/no/such/python is no Python 3.11 or newer" in result.stderr
+
+
+def test_a_folder_that_cannot_be_written_is_named(checkout: Checkout) -> None:
+    # Not by chmod: root may write there all the same.
+    write_script(checkout.bin / "mkdir", "#!/bin/sh\necho no entry >&2\nexit 1\n")
+    result = checkout.run()
+    assert result.returncode == 1
+    assert f"cannot write in {checkout.folder} (no entry): check its owner" in result.stderr
+
+
+def test_a_full_disk_at_the_last_step_leaves_nothing_that_looks_ready(checkout: Checkout) -> None:
+    result = checkout.run(PIP_DOES="mkdir .venv/ready-core")  # stands where the mark is to be written
+    assert result.returncode != 0
+    assert "could not be written: check the free disk space" in result.stderr
+    assert checkout.asked() == "vp"
+
+
+def test_development_tools_have_a_mark_of_their_own(checkout: Checkout) -> None:
+    set_up = checkout.folder / "scripts/setup.sh"
+    assert checkout.run("dev", command=set_up).returncode == 0
+    assert "-c constraints.txt -e .[dev]\n" in checkout.log.read_text()
+    checkout.run("dev", command=set_up)
+    checkout.run()
+    assert checkout.asked() == "vp" + "c"
+
+
+def test_a_plain_set_up_is_extended_for_development(checkout: Checkout) -> None:
+    checkout.run()
+    checkout.run("dev", command=checkout.folder / "scripts/setup.sh")
+    assert checkout.asked() == "vpc" + "p"
