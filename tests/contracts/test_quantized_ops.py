@@ -21,6 +21,10 @@ QUANTIZABLE = [name for name, op in OPS.items() if op.quantizable]
 SPELLINGS = [(op, i) for op, spellings in samples().items() for i in range(len(spellings)) if op in QUANTIZABLE]
 
 
+QUICK_FORMATS = ("float", "integer", "block_fp")
+FORMAT_NAMES = [pytest.param(n, marks=() if n in QUICK_FORMATS else pytest.mark.slow) for n in FORMATS]
+
+
 def sample_of(op: str, index: int) -> Sample:
     return samples()[op][index]
 
@@ -41,7 +45,7 @@ def test_every_quantizable_op_has_samples() -> None:
     assert set(QUANTIZABLE) <= set(samples())
 
 
-@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("format_name", FORMAT_NAMES)
 @pytest.mark.parametrize(("op", "index"), SPELLINGS)
 def test_shape_dtype_names_and_state_stay(op: str, index: int, format_name: str) -> None:
     sample = sample_of(op, index)
@@ -68,7 +72,7 @@ def test_format_float_is_plain_pytorch_bit_for_bit(op: str, index: int, training
         assert graph.model.state_dict()[key].equal(value)
 
 
-@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("format_name", FORMAT_NAMES)
 @pytest.mark.parametrize(("op", "index"), SPELLINGS)
 def test_gradients_reach_every_parameter_and_input(op: str, index: int, format_name: str) -> None:
     sample = sample_of(op, index)
@@ -82,7 +86,7 @@ def test_gradients_reach_every_parameter_and_input(op: str, index: int, format_n
         assert tensor.grad.isfinite().all() or op == "div"
 
 
-@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("format_name", FORMAT_NAMES)
 @pytest.mark.parametrize("op", QUANTIZABLE)
 def test_copies_and_pickles_compute_the_same(op: str, format_name: str) -> None:
     sample = sample_of(op, 0)
@@ -93,7 +97,7 @@ def test_copies_and_pickles_compute_the_same(op: str, format_name: str) -> None:
         assert again.fx_graph is not graph.fx_graph
 
 
-@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("format_name", FORMAT_NAMES)
 @pytest.mark.parametrize(("op", "index"), SPELLINGS)
 def test_class_and_function_names_say_op_and_format(op: str, index: int, format_name: str) -> None:
     sample = sample_of(op, index)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Literal, Self, TypeVar, cast
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,15 +13,21 @@ from torch import Tensor
 from chop.registry import Registry
 
 Place = Literal["reduce_dim", "channel_dim"]
+Scales = tuple[Tensor, ...]
+Encoded = tuple[Tensor, Scales]
+"""Codes, and the scales of blocks or of the tensor, outermost last."""
 
 
-def param(default: Any, *, help: str, search: Sequence[Any] = (), place: Place | None = None) -> Any:
+def param(
+    default: Any, *, help: str, search: Sequence[Any] = (), place: Place | None = None, kw_only: bool = False
+) -> Any:
     """A format's parameter. `search` lists values worth trying.
 
     A parameter with a `place` that is left None is taken from the operand which the format is put on.
     (`Any`, as for `dataclasses.field`: the field's own annotation says the type.)
     """
-    return dataclasses.field(default=default, metadata={"help": help, "search": tuple(search), "place": place})
+    metadata = {"help": help, "search": tuple(search), "place": place}
+    return dataclasses.field(default=default, metadata=metadata, kw_only=kw_only)
 
 
 class Format(ABC):
@@ -43,18 +49,47 @@ class Format(ABC):
 
     @abstractmethod
     def quantize(self, x: Tensor) -> Tensor:
-        """The nearest representable values, in the shape and dtype of `x`."""
+        """The nearest representable values, in the shape and dtype of `x` but in memory of their own."""
 
     def integers(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Integers and the scale by which they stand for `quantize(x)`, exactly: integers * scale."""
         raise ValueError(f"format '{self.name}' has no integers behind its values")
 
+    def encode(self, x: Tensor) -> Encoded:
+        """The codes that are stored for `x`, and the scales that go with them."""
+        raise ValueError(f"format '{self.name}' does not say how its values are stored")
+
+    def decode(self, codes: Tensor, scales: Scales = ()) -> Tensor:
+        """The numbers that codes stand for: `decode(*encode(x))` is `quantize(x)`. Without scales, those are 1."""
+        raise ValueError(f"format '{self.name}' does not say how its values are stored")
+
+    @property
+    def needs_fit(self) -> bool:
+        """Whether a parameter is left to be chosen from data, by `fitted`."""
+        return False
+
+    def fitted(self, largest: float) -> Self:
+        """This format with room for magnitudes up to `largest`."""
+        raise ValueError(f"format '{self.name}' has nothing to choose from data")
+
+    @property
+    def has_own_scale(self) -> bool:
+        """Whether it wants a trainable scale, which starts at `initial_scale`."""
+        return False
+
+    def initial_scale(self, x: Tensor) -> Tensor:
+        raise ValueError(f"format '{self.name}' has no scale to learn")
+
+    def all_codes(self) -> Tensor:
+        """Every code that one element can have."""
+        return torch.arange(2**self.width)
+
     def contains(self, x: Tensor) -> Tensor:
         """Where `x` is a number that this format can represent."""
         return self.quantize(x) == x
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """`quantize` with a straight-through gradient."""
+    def __call__(self, x: Tensor, scale: Tensor | None = None) -> Tensor:
+        """`quantize` with a straight-through gradient. Formats with a scale of their own may be given one."""
         if torch.is_grad_enabled() and x.requires_grad:
             return _straight_through(x, self)
         return self.quantize(x)
@@ -88,11 +123,7 @@ class _StraightThrough(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, number_format: Format) -> Tensor:
-        y = number_format.quantize(x)
-        if y.untyped_storage().data_ptr() == x.untyped_storage().data_ptr() and y.numel():
-            return y.clone()
-        # Autograd lets nobody write in place into a view that a Function returns; this one has no other owner.
-        return cast(Tensor, torch.ops.aten._unsafe_view(y, y.shape)) if y._is_view() else y
+        return number_format.quantize(x)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
@@ -118,9 +149,10 @@ def register_format(name: str) -> Callable[[FormatClass], FormatClass]:
 
 
 def parameters(format_class: type[Format]) -> tuple[dataclasses.Field[Any], ...]:
-    """The parameters of a format, in the order of their declaration."""
+    """The parameters of a format: its own in the order of their declaration, then those it has in common."""
     # mypy does not see that every concrete format is a dataclass.
-    return dataclasses.fields(format_class)  # type: ignore[arg-type]
+    fields = dataclasses.fields(format_class)  # type: ignore[arg-type]
+    return tuple(sorted(fields, key=lambda field: bool(field.kw_only)))
 
 
 def check_range(what: str, value: int, low: int, high: int) -> None:

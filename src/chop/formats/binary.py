@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from chop.formats.base import Format, param, register_format
-from chop.formats.bits import finite_magnitude
+from chop.formats.base import Encoded, Format, Scales, param, register_format
+from chop.formats.bits import finite_magnitude, signs, with_nan_of, working
 
 
 @register_format("binary")
@@ -27,29 +27,33 @@ class Binary(Format):
         return 1
 
     def quantize(self, x: Tensor) -> Tensor:
-        signs = self._signs(x)
-        return torch.where(x.isnan(), x, signs * self._scale(x)).to(x.dtype)
+        values = working(x)
+        return with_nan_of(self._signs(values).mul_(self._scale(values)), values).to(x.dtype)
 
     def integers(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return self._signs(x).to(torch.int64), self._scale(x)
+        values = working(x)
+        return self._signs(values).long(), self._scale(values).to(x.dtype)
+
+    def encode(self, x: Tensor) -> Encoded:
+        values = working(x)
+        return (self._signs(values) < 0).long(), (self._scale(values),)
+
+    def decode(self, codes: Tensor, scales: Scales = ()) -> Tensor:
+        return (1.0 - 2 * codes) * (scales[0] if scales else 1.0)
 
     def contains(self, x: Tensor) -> Tensor:
         magnitude = x.abs()
-        if not self.scaling:
-            return magnitude == 1
         dims = self._shared_dims(x)
-        return magnitude == (magnitude.amax(dims, keepdim=True) if dims else magnitude)
+        return magnitude == (magnitude.amax(dims, keepdim=True) if self.scaling and dims else 1)
 
     def _signs(self, x: Tensor) -> Tensor:
-        threshold = torch.rand_like(x).mul_(2).sub_(1) if self.stochastic else 0.0
-        return torch.where(x >= threshold, 1.0, -1.0).to(x.dtype)
+        return signs(x - torch.rand_like(x).mul_(2).sub_(1) if self.stochastic else x)
 
     def _scale(self, x: Tensor) -> Tensor:
-        if not self.scaling:
-            return torch.ones((), dtype=x.dtype, device=x.device)
         dims = self._shared_dims(x)
-        magnitude = finite_magnitude(x).double()
-        return (magnitude.mean(dims, keepdim=True) if dims else magnitude).to(x.dtype)
+        if not self.scaling or not dims:
+            return torch.ones((), dtype=x.dtype, device=x.device) if not self.scaling else finite_magnitude(x)
+        return finite_magnitude(x).mean(dims, keepdim=True, dtype=torch.float64).to(x.dtype)
 
     def _shared_dims(self, x: Tensor) -> tuple[int, ...]:
         """The dimensions over which one s is taken: all, or all but the channels of a matrix or more."""

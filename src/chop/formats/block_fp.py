@@ -7,60 +7,65 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from chop.formats.base import Format, check_range, param, register_format
-from chop.formats.bits import finite_magnitude, floor_log2, power_of_two, working
-from chop.formats.blocks import Blocks, BlockSize, check_block_size, shared_bits
+from chop.formats.base import Encoded, Format, Scales, check_range, param, register_format
+from chop.formats.bits import exact_power_of_two_below, working
+from chop.formats.blocks import BlockSize, InBlocks, shared_bits
+from chop.formats.rounding import Rounded, round_
 
 
 @register_format("block_fp")
 @dataclass(frozen=True)
-class BlockFP(Format):
+class BlockFP(InBlocks, Rounded, Format):
     """Block floating point (MSFP): integers of `width` bits, one exponent for each block."""
 
     width: int = param(8, search=(3, 4, 6, 8), help="bits of an element, sign included")
     exponent_width: int = param(8, help="bits of the exponent that a block shares")
     exponent_bias: int | None = param(None, help="subtracted from the stored exponent; None: half of its range")
-    block_size: BlockSize = param(16, search=(16, 32), help="elements a block, or the shape of a tile")
-    block_dim: int | None = param(None, place="reduce_dim", help="blocks run along it; None: the operand's")
+    block_size: BlockSize = param(16, search=(16, 32), help="elements a block, or a tile's shape", kw_only=True)
 
     def __post_init__(self) -> None:
-        check_range("width", self.width, 2, 24)
+        check_range("width", self.width, 2, 23)
         check_range("exponent_width", self.exponent_width, 1, 8)
         if self.exponent_bias is None:
             object.__setattr__(self, "exponent_bias", self._bias)
-        check_range("exponent_bias", self._bias, -127, 127 + 2**self.exponent_width - 1)
-        check_block_size(self.block_size)
+        check_range("exponent_bias", self._bias, -127, 127)
+        self.check_blocks()
 
     @property
     def bits(self) -> float:
         return self.width + shared_bits(self.exponent_width, self.block_size)
 
     def quantize(self, x: Tensor) -> Tensor:
-        if x.numel() == 0:
-            return x.clone()
-        blocks, mantissas, step = self._mantissas(x)
-        return blocks.join(mantissas.mul_(step), like=x)
+        def rounded(values: Tensor, largest: Tensor) -> Tensor:
+            step = self._step(largest)
+            return self._mantissas(values, step).mul_(step)
+
+        return self.by_blocks(x, rounded)
 
     def integers(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        if x.numel() == 0:
-            return x.to(torch.int64), torch.ones_like(x)
-        blocks, mantissas, step = self._mantissas(x)
-        integers = blocks.join(mantissas, like=x).to(torch.int64)
-        return integers, blocks.join(step.expand_as(mantissas), like=x)
+        step = self.by_blocks(x, lambda values, largest: self._step(largest).expand_as(values))
+        return self.by_blocks(x, lambda v, largest: self._mantissas(v, self._step(largest))).long(), step
 
-    def _mantissas(self, x: Tensor) -> tuple[Blocks, Tensor, Tensor]:
-        blocks = Blocks.of(working(x), self.block_size, self.block_dim)
-        largest = blocks.maximum(finite_magnitude(blocks.values))
+    def encode(self, x: Tensor) -> Encoded:
+        return self.encode_by_blocks(x, self._step, self._mantissas)
+
+    def decode(self, codes: Tensor, scales: Scales = ()) -> Tensor:
+        return self.decode_by_blocks(codes, scales, lambda c: c.float())
+
+    def all_codes(self) -> Tensor:
+        limit = 2 ** (self.width - 1) - 1
+        return torch.arange(-limit, limit + 1)
+
+    def _step(self, largest: Tensor) -> Tensor:
+        """The value of the last bit in a block with this maximum."""
         low, high = -self._bias, 2**self.exponent_width - 1 - self._bias
-        exponent = (floor_log2(largest) + 1).clamp_(low, high)
-        step = power_of_two((exponent - (self.width - 1)).clamp_(min=_SMALLEST_STEP), largest.dtype)
+        power = exact_power_of_two_below(largest).clamp_(2.0 ** (low - 1), 2.0 ** min(high - 1, 127))
+        return power.mul_(2.0 ** (2 - self.width))
+
+    def _mantissas(self, values: Tensor, step: Tensor) -> Tensor:
         limit = 2.0 ** (self.width - 1) - 1
-        return blocks, blocks.values.div(step).round_().clamp_(-limit, limit), step
+        return round_(working(values).div(step), self.rounding).clamp_(-limit, limit)
 
     @property
     def _bias(self) -> int:
         return 2 ** (self.exponent_width - 1) - 1 if self.exponent_bias is None else self.exponent_bias
-
-
-_SMALLEST_STEP = -149
-"""float32 has nothing finer."""

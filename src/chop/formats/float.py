@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
-from chop.formats.base import Format, param, register_format
+from chop.formats.base import Encoded, Format, Scales, param, register_format
 
 
 @register_format("float")
@@ -21,5 +22,11 @@ class Float(Format):
     def quantize(self, x: Tensor) -> Tensor:
         return x
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor, scale: Tensor | None = None) -> Tensor:
         return x
+
+    def encode(self, x: Tensor) -> Encoded:
+        return x.float().view(torch.int32).long(), ()
+
+    def decode(self, codes: Tensor, scales: Scales = ()) -> Tensor:
+        return codes.to(torch.int32).view(torch.float32)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from chop.formats.base import Format, check_range, param, register_format
-from chop.formats.bits import power_of_two_below, round_to_minifloat, working
+from chop.formats.base import Encoded, Format, Scales, check_range, param, register_format
+from chop.formats.bits import working
+from chop.formats.minifloat import Grid
+from chop.formats.rounding import Rounded
 
 
 @register_format("minifloat_ieee")
 @dataclass(frozen=True)
-class MinifloatIEEE(Format):
+class MinifloatIEEE(Rounded, Format):
     """Sign, exponent, mantissa with a hidden bit, subnormals; every code is a number (E4M3 tops at 480)."""
 
     floating_point = True
@@ -29,26 +30,27 @@ class MinifloatIEEE(Format):
         if self.exponent_bias is None:
             object.__setattr__(self, "exponent_bias", self._bias)
         # The smallest normal and the smallest subnormal must exist in float32.
-        check_range("exponent_bias", self._bias, -126, min(127, 150 - self._mantissa_width))
+        check_range("exponent_bias", self._bias, -126, min(127, 150 - self._grid.mantissa))
 
     def quantize(self, x: Tensor) -> Tensor:
-        return round_to_minifloat(working(x), self._mantissa_width, 1 - self._bias, self._largest).to(x.dtype)
+        return self._grid.round(working(x), self.rounding).to(x.dtype)
 
     def integers(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Significands, and for each the power of two that it counts in."""
-        values = working(self.quantize(x))
-        step = power_of_two_below(values.abs()).clamp_(min=2.0 ** (1 - self._bias)).mul_(2.0**-self._mantissa_width)
-        return values.div(step).to(torch.int64), step.to(x.dtype)
+        significands, step = self._grid.integers(working(self.quantize(x)))
+        return significands, step.to(x.dtype)
+
+    def encode(self, x: Tensor) -> Encoded:
+        return self._grid.encode(working(self.quantize(x))), ()
+
+    def decode(self, codes: Tensor, scales: Scales = ()) -> Tensor:
+        return self._grid.decode(codes)
 
     @property
     def _bias(self) -> int:
         return 2 ** (self.exponent_width - 1) - 1 if self.exponent_bias is None else self.exponent_bias
 
     @property
-    def _mantissa_width(self) -> int:
-        return self.width - 1 - self.exponent_width
-
-    @property
-    def _largest(self) -> float:
+    def _grid(self) -> Grid:
+        mantissa = self.width - 1 - self.exponent_width
         top = min(2**self.exponent_width - 1 - self._bias, 127)  # float32 ends there
-        return math.ldexp(2 - 2.0**-self._mantissa_width, top)
+        return Grid(mantissa, 1 - self._bias, math.ldexp(2 - 2.0**-mantissa, top))

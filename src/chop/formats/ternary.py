@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from chop.formats.base import Format, param, register_format
-from chop.formats.bits import finite_magnitude
+from chop.formats.base import Encoded, Format, Scales, param, register_format
+from chop.formats.bits import finite_magnitude, with_nan_of, working
 
 
 @register_format("ternary")
@@ -28,12 +28,23 @@ class Ternary(Format):
         return 2
 
     def quantize(self, x: Tensor) -> Tensor:
-        signs, scale = self._signs_and_scale(x)
-        return torch.where(x.isnan(), x, signs * scale).to(x.dtype)
+        values = working(x)
+        signs, scale = self._signs_and_scale(values)
+        return with_nan_of(signs.mul_(scale), values).to(x.dtype)
 
     def integers(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        signs, scale = self._signs_and_scale(x)
-        return signs.to(torch.int64), scale
+        signs, scale = self._signs_and_scale(working(x))
+        return signs.long(), scale.to(x.dtype)
+
+    def encode(self, x: Tensor) -> Encoded:
+        signs, scale = self._signs_and_scale(working(x))
+        return signs.long(), (scale,)
+
+    def decode(self, codes: Tensor, scales: Scales = ()) -> Tensor:
+        return codes * (scales[0] if scales else torch.tensor(1.0))
+
+    def all_codes(self) -> Tensor:
+        return torch.tensor([-1, 0, 1])
 
     def contains(self, x: Tensor) -> Tensor:
         magnitude = x.abs()
@@ -43,9 +54,10 @@ class Ternary(Format):
 
     def _signs_and_scale(self, x: Tensor) -> tuple[Tensor, Tensor]:
         magnitude = finite_magnitude(x)
-        kept = magnitude > self.threshold * magnitude.double().mean()
-        signs = x.sign() * kept
+        limit = magnitude.mean(dtype=torch.float64).mul(self.threshold).to(x.dtype)
+        kept = magnitude.sub(limit).sign_().clamp_(min=0)  # 1 above the limit; comparisons are slower
+        signs = x.sign().mul_(kept).nan_to_num_(nan=0.0)
         if not self.scaling:
             return signs, torch.ones((), dtype=x.dtype, device=x.device)
-        total = (magnitude * kept).double().sum()
-        return signs, (total / kept.sum().clamp(min=1)).to(x.dtype)
+        total = magnitude.mul_(kept).sum(dtype=torch.float64)
+        return signs, (total / kept.sum(dtype=torch.float64).clamp(min=1)).to(x.dtype)

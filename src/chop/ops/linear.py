@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import cast
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -47,13 +47,14 @@ def _convolution(layer: nn.Conv1d | nn.Conv2d, x: Tensor, weight: Tensor, bias: 
     return cast(Tensor, layer._conv_forward(x, weight, bias))
 
 
-for _name, _module, _function in (("conv1d", nn.Conv1d, F.conv1d), ("conv2d", nn.Conv2d, F.conv2d)):
+for _dims, _module, _function in ((1, nn.Conv1d, F.conv1d), (2, nn.Conv2d, F.conv2d)):
     register_op(
         Op(
-            _name,
+            f"conv{_dims}d",
             "module_related_func",
             operands=(
-                Operand("data_in_0", "data_in", 0, ("input",), reduce_dim=1),
+                # The channels, counted from behind: input without a batch has none before them.
+                Operand("data_in_0", "data_in", 0, ("input",), reduce_dim=-1 - _dims),
                 Operand("weight", "weight", 1, ("weight",), reduce_dim=1, channel_dim=0),
                 Operand("bias", "bias", 2, ("bias",)),
             ),
@@ -124,15 +125,18 @@ register_op(
 )
 
 
-def _embedding(layer: nn.Embedding, indices: Tensor, weight: Tensor) -> Tensor:
+def _embedding(layer: Any, indices: Tensor, weight: Tensor) -> Tensor:
+    if layer.max_norm is not None:
+        # Rows that are too long are shortened in the parameter itself, before it is rounded.
+        with torch.no_grad():
+            torch.embedding_renorm_(layer.weight, indices.contiguous(), layer.max_norm, layer.norm_type)
+        weight = layer.quantized("weight")
     return F.embedding(
         indices,
         weight,
         layer.padding_idx,
-        layer.max_norm,
-        layer.norm_type,
-        layer.scale_grad_by_freq,
-        layer.sparse,
+        scale_grad_by_freq=layer.scale_grad_by_freq,
+        sparse=layer.sparse,
     )
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from chop.formats import Format
-from chop.ops import OPS, Op, Operand
+from chop.nn.quantized.layer import round_first
+from chop.ops import OPS, Op, Operand, function_names, qualified_name
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,9 +28,16 @@ class QuantizedCall:
     formats: Mapping[str, Format]
     format_name: str
 
-    @property
+    @cached_property
     def op(self) -> Op:
         return OPS[self.op_name]
+
+    @cached_property
+    def function(self) -> Callable[..., Any]:
+        """What is called; a tensor method as a function of its tensor."""
+        found: Callable[..., Any]
+        found = getattr(torch.Tensor, self.target) if isinstance(self.target, str) else self.target
+        return found
 
     @property
     def __name__(self) -> str:
@@ -36,9 +45,19 @@ class QuantizedCall:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         args, kwargs = self.op.map_operands(self._quantize, args, kwargs)
-        function = getattr(torch.Tensor, self.target) if isinstance(self.target, str) else self.target
-        result = function(*args, **kwargs)
-        return self.formats["data_out_0"](result) if "data_out_0" in self.formats else result
+        result = self.function(*args, **kwargs)
+        return round_first(self.formats["data_out_0"], result) if "data_out_0" in self.formats else result
 
     def _quantize(self, name: str, operand: Operand, value: Any) -> Any:
-        return self.formats[name](value) if isinstance(value, Tensor) and name in self.formats else value
+        if name not in self.formats or not isinstance(value, Tensor) or not value.is_floating_point():
+            return value
+        return self.formats[name](value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Some of torch's functions are made inside others and cannot be pickled; the op table knows them by name.
+        name = self.target if isinstance(self.target, str) else qualified_name(self.target)
+        return _restore, (name, isinstance(self.target, str), self.op_name, dict(self.formats), self.format_name)
+
+
+def _restore(name: str, is_method: bool, op: str, formats: dict[str, Format], format_name: str) -> QuantizedCall:
+    return QuantizedCall(name if is_method else function_names()[name], op, formats, format_name)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, cast
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple, cast
 
+import torch
 from torch import Tensor, nn
 
 from chop.formats import FORMATS, Format
@@ -12,59 +13,126 @@ from chop.ops import OPS, Op, op_of_module
 from chop.registry import closest
 
 
+class _Remembered(NamedTuple):
+    """A rounded parameter, and what it was rounded from."""
+
+    format: Format
+    version: tuple[object, ...]
+    value: Tensor
+
+
 class QuantizedLayer(nn.Module):
     """What `LinearInteger`, `Conv2dBlockFP` and all others have in common.
 
     Such a class inherits from the layer it stands for and takes over its parameters, buffers, hooks and
-    settings; parameters stay in float and trainable, and are rounded each time that they are used.
+    settings. Parameters stay in float and trainable, and are rounded where they are used; in evaluation only
+    once, until they change. (A change through `.data` is not seen: PyTorch does not count it.)
     """
 
     base_class: ClassVar[type[nn.Module]]
     op: ClassVar[Op]
+    held: ClassVar[tuple[str, ...]]
+    """The operands that are parameters of the layer."""
     formats: dict[str, Format]
     """By operand: `data_in_0`, `weight`, `bias`, and `data_out_0` if the result is rounded as well."""
+    cache_weights: bool = True
+    """False saves the memory of the rounded parameters, and rounds them at every call."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        formats = self.formats
-        data_format = formats.get("data_in_0")
-        x = input if data_format is None else data_format(input)
-        if self.op.compute is None:
-            y = cast(Tensor, self.base_class.forward(self, x))
+    def forward(self, input: Tensor) -> Any:
+        x = self.rounded("data_in_0", input)
+        compute = self.op.compute
+        if compute is None:
+            y = self.base_class.forward(self, x)
         else:
-            y = self.op.compute(self, x, *[self.quantized(operand.name) for operand in self.op.parameters])
-        out_format = formats.get("data_out_0")
-        return y if out_format is None else out_format(y)
+            y = compute(self, x, *[self.quantized(name) for name in self.held])
+        return round_first(self.formats["data_out_0"], y) if "data_out_0" in self.formats else y
+
+    def rounded(self, name: str, value: Tensor) -> Tensor:
+        """An operand's value as the layer computes with it; indices and other integers as they are."""
+        number_format = self.formats.get(name)
+        if number_format is None or not value.is_floating_point():
+            return value
+        return number_format(value, self._scale(name))
 
     def quantized(self, name: str) -> Tensor | None:
         """The parameter `name` as the layer computes with it; None if the layer has none."""
-        value: Tensor | None = self._parameter(name)
+        value = self._parameter(name)
         if value is None or name not in self.formats:
             return value
-        return self.formats[name](value)
+        if self.training or not self.cache_weights or torch.compiler.is_compiling() or value.is_inference():
+            return self.rounded(name, value)
+        remembered = self._remember(name, value)
+        if torch.is_grad_enabled() and value.requires_grad:
+            return _straight_through(value, remembered)
+        return remembered
 
     def integers(self, name: str) -> tuple[Tensor, Tensor]:
         """The parameter `name` as integers and their scale: `integers * scale` is `quantized(name)`."""
         value = self._parameter(name)
         if value is None or name not in self.formats:
-            raise ValueError(f"{type(self).__name__} has no quantised '{name}'; {closest(name, self._held())}")
-        return self.formats[name].integers(value.detach())
+            known = [held for held in self.held if held in self.formats]
+            raise ValueError(f"{type(self).__name__} has no quantised '{name}'; {closest(name, known)}")
+        scale = self._scale(name)
+        if scale is None:
+            return self.formats[name].integers(value.detach())
+        rounded = self.rounded(name, value).detach()
+        return rounded.div(scale.detach()).round().long(), scale.detach()
+
+    def set_formats(self, formats: Mapping[str, Format], label: str) -> None:
+        """Other formats for the operands, in place; `label` ends the new class name."""
+        self.formats = dict(formats)
+        self.__class__ = layer_class(self.base_class, label)
+
+    def start_scale(self, name: str, value: Tensor | None) -> None:
+        """Add the trainable scale of an operand, `{role}_scale`, beginning from a value that the operand has."""
+        if _scale_name(name) in self._parameters:
+            return
+        start = torch.ones(()) if value is None else self.formats[name].initial_scale(value.detach())
+        self.register_parameter(_scale_name(name), nn.Parameter(start))
 
     def extra_repr(self) -> str:
         shown = [f"{name}={f.name}{tuple(f.precision)}" for name, f in self.formats.items()]
         return ", ".join(part for part in (super().extra_repr(), *shown) if part)
 
-    def _held(self) -> list[str]:
-        return [operand.name for operand in self.op.parameters if operand.name in self.formats]
+    def _scale(self, name: str) -> Tensor | None:
+        """The learned or calibrated scale of an operand."""
+        key = _scale_name(name)
+        return self._parameters[key] if key in self._parameters else self._buffers.get(key)
+
+    def _remember(self, name: str, value: Tensor) -> Tensor:
+        scale = self._scale(name)
+        version = (value._version, value.data_ptr(), value.dtype, None if scale is None else scale._version)
+        cache: dict[str, _Remembered] = self.__dict__.setdefault("_cache", {})
+        found = cache.get(name)
+        if found is None or found.version != version or found.format is not self.formats[name]:
+            with torch.no_grad():
+                found = cache[name] = _Remembered(self.formats[name], version, self.rounded(name, value))
+        return found.value
 
     def _parameter(self, name: str) -> Tensor | None:
-        if name not in (operand.name for operand in self.op.parameters):
-            known = [operand.name for operand in self.op.parameters]
-            raise ValueError(f"{type(self).__name__} has no parameter '{name}'; {closest(name, known)}")
+        if name not in self.held:
+            raise ValueError(f"{type(self).__name__} has no parameter '{name}'; {closest(name, self.held)}")
         return cast("Tensor | None", getattr(self, name))
 
     def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
         label = type(self).__name__.removeprefix(self.base_class.__name__)
-        return _empty_layer, (self.base_class, label), self.__dict__
+        return _empty_layer, (self.base_class, label), _without_cache(self)
+
+
+class _StraightThrough(torch.autograd.Function):
+    """A rounded value that is at hand, with the gradient going to what it was rounded from."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, rounded: Tensor) -> Tensor:
+        return rounded.detach()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return gradient, None
+
+
+# `Function.apply` has no types of its own.
+_straight_through: Callable[[Tensor, Tensor], Tensor] = _StraightThrough.apply
 
 
 def quantize_layer(layer: nn.Module, formats: Mapping[str, Format], label: str) -> QuantizedLayer:
@@ -75,9 +143,28 @@ def quantize_layer(layer: nn.Module, formats: Mapping[str, Format], label: str) 
     base = layer.base_class if isinstance(layer, QuantizedLayer) else type(layer)
     new = _empty_layer(base, label)
     # Containers are copied so that the two layers can be changed apart; what they hold is shared.
-    state = {key: value.copy() if isinstance(value, dict | set) else value for key, value in vars(layer).items()}
-    new.__dict__.update(state, formats=dict(formats))
+    state = _without_cache(layer).items()
+    new.__dict__.update({key: value.copy() if isinstance(value, dict | set) else value for key, value in state})
+    new.formats = dict(formats)
+    for name, number_format in formats.items():
+        if number_format.has_own_scale:
+            new.start_scale(name, getattr(new, name) if name in new.held else None)
     return new
+
+
+def plain_layer(layer: QuantizedLayer) -> nn.Module:
+    """The layer that a quantised one stands for, sharing its parameters."""
+    plain = layer.base_class.__new__(layer.base_class)
+    plain.__dict__.update(_without_cache(layer))
+    del plain.__dict__["formats"]
+    return plain
+
+
+def round_first(number_format: Format, result: Any) -> Any:
+    """A result with its (first) tensor rounded; what else there is, such as indices, stays."""
+    if isinstance(result, tuple):
+        return (round_first(number_format, result[0]), *result[1:])
+    return number_format(result) if isinstance(result, Tensor) and result.is_floating_point() else result
 
 
 _classes: dict[tuple[type[nn.Module], str], type[QuantizedLayer]] = {}
@@ -88,8 +175,15 @@ def layer_class(base: type[nn.Module], label: str) -> type[QuantizedLayer]:
     if (base, label) in _classes:
         return _classes[base, label]
     op = op_of_module(base)
-    assert op is not None, f"{base} is not in the op table"
-    members = {"base_class": base, "op": op, "__module__": __package__, "__doc__": f"{base.__name__}, quantised."}
+    if op is None or not op.quantizable:
+        raise ValueError(f"{base.__name__} is no layer of the op table that can be quantised")
+    members = {
+        "base_class": base,
+        "op": op,
+        "held": tuple(operand.name for operand in op.parameters),
+        "__module__": __package__,
+        "__doc__": f"{base.__name__}, quantised.",
+    }
     _classes[base, label] = type(f"{base.__name__}{label}", (QuantizedLayer, base), members)
     return _classes[base, label]
 
@@ -102,6 +196,14 @@ def layer_class_by_name(name: str) -> type[QuantizedLayer] | None:
         if base != name and base in bases:
             return layer_class(bases[base], number_format.__name__)
     return None
+
+
+def _scale_name(operand: str) -> str:
+    return f"{operand.removesuffix('_0')}_scale"
+
+
+def _without_cache(layer: nn.Module) -> dict[str, Any]:
+    return {key: value for key, value in layer.__dict__.items() if key != "_cache"}
 
 
 def _empty_layer(base: type[nn.Module], label: str) -> QuantizedLayer:

@@ -1,0 +1,38 @@
+"""Powers of two whose range a block shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from chop.formats.base import check_range, param, register_format
+from chop.formats.bits import exact_power_of_two_below
+from chop.formats.minifloat import Grid
+from chop.formats.shared_bias import SharedBias
+
+
+@register_format("block_log")
+@dataclass(frozen=True)
+class BlockLog(SharedBias):
+    """`log` with an exponent bias for each block, which puts the power nearest to its maximum on the top code."""
+
+    width: int = param(8, search=(3, 4, 6, 8), help="bits of an element, sign included")
+
+    def __post_init__(self) -> None:
+        check_range("width", self.width, 2, 8)
+        self.check_shared()
+
+    def scale(self, largest: Tensor) -> Tensor:
+        power = exact_power_of_two_below(largest)
+        nearest = power * (1 + (largest > 1.5 * power).to(power.dtype)).clamp_(max=2.0)
+        return self.at_top(nearest.clamp_(max=2.0**127), self._top_code)
+
+    @property
+    def _top_code(self) -> int:
+        return int(2 ** (self.width - 1)) - 1
+
+    @property
+    def grid(self) -> Grid:
+        """The numbers of a block whose top code is 1."""
+        return Grid(0, 1 - self._top_code, 1.0)

@@ -1,0 +1,117 @@
+"""Rounding to small floats, and their codes: what every float format shares."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from chop.formats.bits import (
+    floor_log2,
+    mantissa_width,
+    nearest_even_power_of_two,
+    power_of_two,
+    power_of_two_below,
+    signs,
+)
+from chop.formats.rounding import Rounding, round_, rounds_up
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Zero, subnormals in steps of 2**(min_exponent - mantissa), then `2**mantissa` values a binade.
+
+    Codes count magnitudes from 0 upwards; the sign is the bit above them.
+    """
+
+    mantissa: int
+    """Bits behind the leading one."""
+    min_exponent: int
+    """Exponent of the smallest normal number."""
+    largest: float
+
+    def round(self, x: Tensor, rounding: Rounding = "nearest_even") -> Tensor:
+        """The nearest values, saturating, in a new tensor; `x` is float32 or float64."""
+        return self._round_(x.clamp(-self.largest, self.largest), rounding)
+
+    def round_(self, x: Tensor, rounding: Rounding = "nearest_even") -> Tensor:
+        """The same in place."""
+        return self._round_(x.clamp_(-self.largest, self.largest), rounding)
+
+    def _round_(self, y: Tensor, rounding: Rounding) -> Tensor:
+        if self.mantissa == 0:
+            return self._to_even_powers(y) if rounding == "nearest_even" else self._to_powers(y, rounding)
+        power = power_of_two_below(y).clamp_(min=2.0**self.min_exponent)
+        if rounding == "nearest_even" and self._magic_fits(y.dtype):
+            # Added to a number whose last bit is worth one step, y is rounded by the adder, ties to even.
+            magic = power.mul_(1.5 * 2.0 ** (mantissa_width(y.dtype) - self.mantissa))
+            return y.add_(magic).sub_(magic)
+        step = power.mul_(2.0**-self.mantissa)
+        return round_(y.div_(step), rounding).mul_(step)
+
+    def integers(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """The significands of numbers on the grid, and for each the power of two that it counts in."""
+        exponent = floor_log2(values.abs()).clamp_(min=self.min_exponent)
+        step = power_of_two(exponent - self.mantissa, values.dtype)
+        return values.div(step).long(), step
+
+    def encode(self, values: Tensor) -> Tensor:
+        """The codes of numbers on the grid; -0 has the sign bit. NaN has no code."""
+        if bool(values.isnan().any()):
+            raise ValueError("NaN has no code in a format whose codes are all numbers")
+        magnitude = values.abs()
+        exponent = floor_log2(magnitude).clamp_(min=self.min_exponent)
+        significand = magnitude / power_of_two(exponent - self.mantissa, values.dtype)
+        code = ((exponent - self.min_exponent).long() << self.mantissa) + significand.long()
+        return code | (values.signbit().long() << self._code_width)
+
+    def decode(self, codes: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+        """The numbers that `encode` was given."""
+        negative = (codes >> self._code_width) & 1
+        code = codes & ((1 << self._code_width) - 1)
+        binade = (code >> self.mantissa).clamp(min=1)
+        significand = code - ((binade - 1) << self.mantissa)
+        step = power_of_two(binade - 1 + self.min_exponent - self.mantissa, dtype)
+        return significand.to(dtype) * step * (1 - 2 * negative).to(dtype)
+
+    def all_codes(self) -> Tensor:
+        """Every code of a number, positive ones first."""
+        positive = torch.arange(self._top_code + 1)
+        return torch.cat([positive, positive | (1 << self._code_width)])
+
+    @property
+    def _top_code(self) -> int:
+        significand, exponent = math.frexp(self.largest)
+        binade = exponent - 1 - self.min_exponent
+        return (binade << self.mantissa) + int(significand * 2 ** (self.mantissa + 1))
+
+    @property
+    def _code_width(self) -> int:
+        return self._top_code.bit_length()
+
+    def _magic_fits(self, dtype: torch.dtype) -> bool:
+        """Whether the magic number of the largest binade is finite and has room for its sum with y."""
+        width = mantissa_width(dtype)
+        return self.mantissa <= width - 2 and math.log2(self.largest) + width - self.mantissa + 1 < _TOP[dtype]
+
+    def _to_even_powers(self, y: Tensor) -> Tensor:
+        """With no mantissa the grid is 0 and powers of two, and evenness is that of the code.
+
+        By bits and without branches: the exponent field is rounded by what lies below it.
+        """
+        indicator = y.abs().mul_(2.0**-self.min_exponent).round_().clamp_(max=1.0)  # 0: it becomes 0
+        power = nearest_even_power_of_two(y, odd_exponents_are_even=self.min_exponent % 2 == 0)
+        return power.clamp_(min=2.0**self.min_exponent).mul_(indicator).mul_(signs(y))
+
+    def _to_powers(self, y: Tensor, rounding: Rounding) -> Tensor:
+        power = power_of_two_below(y).clamp_(min=2.0**self.min_exponent)
+        ratio = y.abs() / power  # below 2; below 1 only under the smallest power
+        small = ratio < 1
+        up = rounds_up(torch.where(small, ratio, ratio - 1), y < 0, rounding)
+        nearest = ((~small).to(y.dtype) + up.to(y.dtype)) * power
+        return torch.where(y.isnan(), y, nearest.copysign(y))
+
+
+_TOP = {torch.float32: 127, torch.float64: 1023}

@@ -1,0 +1,54 @@
+"""From a number to one of its two neighbours on a grid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from chop.formats.base import param
+
+Rounding = Literal["nearest_even", "nearest_away", "floor", "towards_zero", "stochastic"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rounded:
+    """The parameter that every format on a grid has."""
+
+    rounding: Rounding = param(
+        "nearest_even", kw_only=True, help="to which neighbour; stochastic follows torch.manual_seed"
+    )
+
+
+def round_(x: Tensor, rounding: Rounding) -> Tensor:
+    """Round to integers, in place."""
+    match rounding:
+        case "nearest_even":
+            return x.round_()
+        case "floor":
+            return x.floor_()
+        case "towards_zero":
+            return x.trunc_()
+        case "nearest_away":
+            fraction = x.frac()  # exact, where adding a half would itself be rounded
+            return x.trunc_().add_(fraction.sign().mul_(fraction.abs() >= 0.5))
+        case "stochastic":
+            lower = x.floor()
+            return torch.where(x.isfinite(), lower + (torch.rand_like(x) < x - lower), x, out=x)
+
+
+def rounds_up(share: Tensor, negative: Tensor, rounding: Rounding) -> Tensor:
+    """Whether a magnitude goes to its upper neighbour, `share` of the way above the lower one."""
+    match rounding:
+        case "nearest_even":
+            raise AssertionError("evenness is a matter of codes, which this function does not see")
+        case "nearest_away":
+            return share >= 0.5
+        case "floor":
+            return (share > 0) & negative
+        case "towards_zero":
+            return torch.zeros_like(negative)
+        case "stochastic":
+            return torch.rand_like(share) < share
