@@ -5,17 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from torch import Tensor
-
-from chop.formats.base import Encoded, Format, Scales, param, register_format
-from chop.formats.bits import working
+from chop.formats.base import param, register_format
 from chop.formats.elements import ELEMENTS
-from chop.formats.rounding import Rounded
+from chop.formats.minifloat import Grid, OnGrid
 
 
 @register_format("fp8")
 @dataclass(frozen=True)
-class FP8(Rounded, Format):
+class FP8(OnGrid):
     """OFP8 E4M3 or E5M2, saturating."""
 
     floating_point = True
@@ -26,17 +23,6 @@ class FP8(Rounded, Format):
     def width(self) -> int:
         return 8
 
-    def quantize(self, x: Tensor) -> Tensor:
-        return ELEMENTS[self.element].round(working(x), self.rounding).to(x.dtype)
-
-    def integers(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return ELEMENTS[self.element].integers(working(self.quantize(x)))
-
-    def encode(self, x: Tensor) -> Encoded:
-        return ELEMENTS[self.element].encode(working(self.quantize(x))), ()
-
-    def decode(self, codes: Tensor, scales: Scales = ()) -> Tensor:
-        return ELEMENTS[self.element].decode(codes)
-
-    def all_codes(self) -> Tensor:
-        return ELEMENTS[self.element].all_codes()
+    @property
+    def grid(self) -> Grid:
+        return ELEMENTS[self.element]

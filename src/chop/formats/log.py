@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
-from chop.formats.base import Encoded, Format, Scales, check_range, param, register_format
-from chop.formats.bits import working
-from chop.formats.minifloat import Grid
-from chop.formats.rounding import Rounded
+from chop.formats.base import check_range, param, register_format
+from chop.formats.minifloat import Grid, OnGrid
 
 
 @register_format("log")
 @dataclass(frozen=True)
-class Log(Rounded, Format):
+class Log(OnGrid):
     """0 and powers of two with a sign: a multiplication becomes a shift."""
 
     width: int = param(8, search=(3, 4, 6, 8), help="bits of an element, sign included")
@@ -26,22 +22,10 @@ class Log(Rounded, Format):
             object.__setattr__(self, "exponent_bias", self._bias)
         check_range("exponent_bias", self._bias, 2 ** (self.width - 1) - 128, 127)
 
-    def quantize(self, x: Tensor) -> Tensor:
-        return self._grid.round(working(x), self.rounding).to(x.dtype)
-
-    def integers(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return self._grid.integers(working(self.quantize(x)))
-
-    def encode(self, x: Tensor) -> Encoded:
-        return self._grid.encode(working(self.quantize(x))), ()
-
-    def decode(self, codes: Tensor, scales: Scales = ()) -> Tensor:
-        return self._grid.decode(codes)
-
     @property
     def _bias(self) -> int:
         return 2 ** (self.width - 2) if self.exponent_bias is None else self.exponent_bias
 
     @property
-    def _grid(self) -> Grid:
+    def grid(self) -> Grid:
         return Grid(0, 1 - self._bias, 2.0 ** (2 ** (self.width - 1) - 1 - self._bias))

@@ -1,13 +1,15 @@
-"""Rounding to small floats, and their codes: what every float format shares."""
+"""Small floats: rounding to them, their codes, and what all formats on such a grid have in common."""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from chop.formats.base import Encoded, Format, Scales
 from chop.formats.bits import (
     floor_log2,
     mantissa_width,
@@ -15,8 +17,9 @@ from chop.formats.bits import (
     power_of_two,
     power_of_two_below,
     signs,
+    working,
 )
-from chop.formats.rounding import Rounding, round_, rounds_up
+from chop.formats.rounding import Rounded, Rounding, round_, rounds_up
 
 
 @dataclass(frozen=True)
@@ -115,3 +118,30 @@ class Grid:
 
 
 _TOP = {torch.float32: 127, torch.float64: 1023}
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnGrid(Rounded, Format):
+    """A format whose numbers are those of one grid, whatever the data."""
+
+    @property
+    @abstractmethod
+    def grid(self) -> Grid:
+        """The numbers of the format."""
+
+    def quantize(self, x: Tensor) -> Tensor:
+        return self.grid.round(working(x), self.rounding).to(x.dtype)
+
+    def integers(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Significands, and for each the power of two that it counts in."""
+        significands, step = self.grid.integers(working(self.quantize(x)))
+        return significands, step.to(x.dtype)
+
+    def encode(self, x: Tensor) -> Encoded:
+        return self.grid.encode(working(self.quantize(x))), ()
+
+    def decode(self, codes: Tensor, scales: Scales = ()) -> Tensor:
+        return self.grid.decode(codes)
+
+    def all_codes(self) -> Tensor:
+        return self.grid.all_codes()

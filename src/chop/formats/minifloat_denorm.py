@@ -8,15 +8,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from chop.formats.base import Encoded, Format, Scales, check_range, param, register_format
+from chop.formats.base import Encoded, Scales, check_range, param, register_format
 from chop.formats.bits import floor_log2, power_of_two, working
-from chop.formats.minifloat import Grid
-from chop.formats.rounding import Rounded
+from chop.formats.minifloat import Grid, OnGrid
 
 
 @register_format("minifloat_denorm")
 @dataclass(frozen=True)
-class MinifloatDenorm(Rounded, Format):
+class MinifloatDenorm(OnGrid):
     """Sign, exponent, mantissa without a hidden bit: 2**(e - bias) * m / 2**M; the nearest over all e."""
 
     floating_point = True
@@ -31,12 +30,6 @@ class MinifloatDenorm(Rounded, Format):
         if self.exponent_bias is None:
             object.__setattr__(self, "exponent_bias", self._bias)
         check_range("exponent_bias", self._bias, 2**self.exponent_width - 129, min(125, 149 - self._mantissa))
-
-    def quantize(self, x: Tensor) -> Tensor:
-        return self._grid.round(working(x), self.rounding).to(x.dtype)
-
-    def integers(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return self._grid.integers(working(self.quantize(x)))
 
     def encode(self, x: Tensor) -> Encoded:
         """Of several codes for a number, the one with the smallest exponent."""
@@ -62,7 +55,7 @@ class MinifloatDenorm(Rounded, Format):
         return self.width - 1 - self.exponent_width
 
     @property
-    def _grid(self) -> Grid:
+    def grid(self) -> Grid:
         """The same numbers, told by their leading ones."""
         top = 2**self.exponent_width - 1 - self._bias
         return Grid(self._mantissa - 1, -self._bias - 1, math.ldexp(1 - 2.0**-self._mantissa, top))

@@ -1,0 +1,29 @@
+"""Google's 16-bit float.
+
+Rounded by us and not by a cast, which a compiler may leave out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from chop.formats.base import register_format
+from chop.formats.minifloat import Grid, OnGrid
+
+_GRID = Grid(mantissa=7, min_exponent=-126, largest=255 * 2.0**120)
+
+
+@register_format("bfloat16")
+@dataclass(frozen=True)
+class BFloat16(OnGrid):
+    """Eight exponent bits and seven mantissa bits, saturating."""
+
+    floating_point = True
+
+    @property
+    def width(self) -> int:
+        return 16
+
+    @property
+    def grid(self) -> Grid:
+        return _GRID
