@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.results import FOLDER, table, write_page
 
-NAMES = ("graph",)
+NAMES = ("graph", "formats", "data")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -24,7 +24,7 @@ def main(arguments: list[str] | None = None) -> None:
         results = benchmark.run(quick=options.quick)
         if options.quick:
             print(f"{name}: {len(results)} measurements ran")
-        else:
+        elif results:  # none: it said why
             print(table(results))
             print(f"written to {write_page(name, results, benchmark.SUMMARY, options.folder)}")
 

@@ -49,15 +49,12 @@ class Integer(Rounded, Format):
         low, high = self._limits()
         object.__setattr__(self, "_low", low)
         object.__setattr__(self, "_high", high)
+        object.__setattr__(self, "_factor", 2.0**self._fraction)
+        object.__setattr__(self, "is_fixed_point", self.scale == "power_of_two" and self.granularity == "tensor")
 
     @property
     def precision(self) -> list[int | float]:
         return [self.width, self._fraction] if self.is_fixed_point else [self.width]
-
-    @property
-    def is_fixed_point(self) -> bool:
-        """Whether the step is 2**-frac_width, whatever the data."""
-        return self.scale == "power_of_two" and self.granularity == "tensor"
 
     @property
     def has_own_scale(self) -> bool:
@@ -75,15 +72,16 @@ class Integer(Rounded, Format):
     def quantize(self, x: Tensor, scale: Tensor | None = None) -> Tensor:
         if scale is not None or not self.is_fixed_point:
             return self._quantize_scaled(x, scale)
-        factor = 2.0**self._fraction
         # One fresh buffer, then in place: a third of the time of plain expressions.
-        scaled = torch.mul(x, factor) if x.dtype in _WIDE else x.float().mul_(factor)
-        return round_(scaled, self.rounding).clamp_(self._low, self._high).mul_(1 / factor).to(x.dtype)
+        scaled = x.mul(self._factor) if x.dtype in _WIDE else x.float().mul_(self._factor)
+        y = round_(scaled, self.rounding).clamp_(self._low, self._high).mul_(1 / self._factor)
+        return y if y.dtype is x.dtype else y.to(x.dtype)
 
     def __call__(self, x: Tensor, scale: Tensor | None = None) -> Tensor:
-        if scale is not None and scale.requires_grad and torch.is_grad_enabled():
-            return _learned_step(x, scale, self)
-        return super().__call__(x) if scale is None else self.quantize(x, scale)
+        if scale is None:
+            return super().__call__(x)
+        learns = torch.is_grad_enabled() and (scale.requires_grad or x.requires_grad)
+        return _learned_step(x, scale, self) if learns else self.quantize(x, scale)
 
     def initial_scale(self, x: Tensor) -> Tensor:
         """Where LSQ starts: twice the mean magnitude over the root of the largest integer."""
@@ -155,6 +153,9 @@ class Integer(Rounded, Format):
     # Worked out once: they are needed at every call.
     _low = 0.0
     _high = 0.0
+    _factor = 1.0
+    is_fixed_point = True
+    """Whether the step is 2**-frac_width, whatever the data."""
 
 
 class _LearnedStep(torch.autograd.Function):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, ClassVar, NamedTuple, cast
 
 import torch
@@ -52,7 +53,8 @@ class QuantizedLayer(nn.Module):
         number_format = self.formats.get(name)
         if number_format is None or not value.is_floating_point():
             return value
-        return number_format(value, self._scale(name))
+        scale = self._scale(name)
+        return number_format(value) if scale is None else number_format(value, scale)
 
     def quantized(self, name: str) -> Tensor | None:
         """The parameter `name` as the layer computes with it; None if the layer has none."""
@@ -102,11 +104,11 @@ class QuantizedLayer(nn.Module):
     def _remember(self, name: str, value: Tensor) -> Tensor:
         scale = self._scale(name)
         version = (value._version, value.data_ptr(), value.dtype, None if scale is None else scale._version)
-        cache: dict[str, _Remembered] = self.__dict__.setdefault("_cache", {})
-        found = cache.get(name)
+        remembered: dict[str, _Remembered] = self.__dict__.setdefault("_cache", {})
+        found = remembered.get(name)
         if found is None or found.version != version or found.format is not self.formats[name]:
             with torch.no_grad():
-                found = cache[name] = _Remembered(self.formats[name], version, self.rounded(name, value))
+                found = remembered[name] = _Remembered(self.formats[name], version, self.rounded(name, value))
         return found.value
 
     def _parameter(self, name: str) -> Tensor | None:
@@ -198,6 +200,7 @@ def layer_class_by_name(name: str) -> type[QuantizedLayer] | None:
     return None
 
 
+@cache
 def _scale_name(operand: str) -> str:
     return f"{operand.removesuffix('_0')}_scale"
 

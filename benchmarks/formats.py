@@ -1,0 +1,214 @@
+"""How much number formats cost: in themselves, in a layer, in training, against plain PyTorch and peers."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import warnings
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.results import Result
+from benchmarks.timing import cpu_times, one_thread
+from chop.formats import FORMATS, Format, parameters
+from chop.nn.quantized import QuantizedLayer, quantize_layer
+from chop.tools.allocator import keep_freed_memory
+
+SUMMARY = (
+    "CPU time, one thread, median of repeats that took turns. Quantising is measured against `copy_` of the same "
+    "tensor, which no format can beat; layers against `nn.Linear`. Blocks have 32 elements. Freed memory is kept "
+    "(`chop.tools.allocator`), as `ch` does, for all sides alike."
+)
+_BARS = {"integer": 5.0, "block_fp": 9.0, "mxint": 9.0, "mxfp": 15.0}
+_MINIFLOATS = ("fp8", "minifloat_ieee", "minifloat_denorm", "bfloat16", "float16")
+
+
+def run(quick: bool = False) -> list[Result]:
+    """All measurements; `quick` for tests, with too few repeats to say anything."""
+    keep_freed_memory()
+    repeats = 1 if quick else 60
+    return [
+        *measure_quantising(repeats * 3),
+        *measure_layers("1024 -> 1024, batch 256", 1024, 1024, 256, repeats, (1.15, 1.10), (1.6, 1.4)),
+        *measure_layers("16 -> 64, batch 1024", 16, 64, 1024, repeats * 5, (1.9, 1.9), None),
+        *measure_peers(repeats),
+        *measure_cache(),
+        *measure_memory(),
+    ]
+
+
+def format_of(name: str) -> Format:
+    """The format with its defaults, but blocks of 32."""
+    has_blocks = "block_size" in {parameter.name for parameter in parameters(FORMATS[name])}
+    return FORMATS[name](block_size=32) if has_blocks else FORMATS[name]()  # type: ignore[call-arg]
+
+
+def measure_quantising(repeats: int) -> list[Result]:
+    x, out = torch.randn(256, 1024), torch.empty(256, 1024)
+    names = [name for name in FORMATS if name != "float"]
+    formats = [format_of(name) for name in names]
+    calls: list[Callable[[], object]] = [lambda: out.copy_(x)]
+    calls += [lambda f=f: f.quantize(x) for f in formats]  # type: ignore[misc]
+    copy, *times = cpu_times(*calls, repeats=repeats)
+    bars = {**_BARS, **dict.fromkeys(_MINIFLOATS, 8.0)}
+    return [
+        Result(f"quantise 256 x 1024: {name}", time / copy, bars.get(name, math.inf), "x copy_")
+        for name, time in zip(names, times, strict=True)
+    ]
+
+
+def linear(name: str, inputs: int, outputs: int) -> QuantizedLayer:
+    """A quantised linear layer, as the passes make it."""
+    number_format = format_of(name)
+    formats = {
+        "data_in_0": number_format.placed(-1, None),
+        "weight": number_format.placed(-1, 0),
+        "bias": number_format.placed(-1, None),
+    }
+    return quantize_layer(nn.Linear(inputs, outputs), formats, type(number_format).__name__)
+
+
+def evaluation(layer: nn.Module, x: Tensor) -> Callable[[], object]:
+    layer.eval()
+
+    def call() -> None:
+        with torch.no_grad():
+            layer(x)
+
+    return call
+
+
+def training(layer: nn.Module, x: Tensor) -> Callable[[], object]:
+    """Forward, backward and one step of SGD."""
+    layer.train()
+    optimiser = torch.optim.SGD(layer.parameters(), lr=1e-3)
+
+    def call() -> None:
+        optimiser.zero_grad()
+        layer(x).square().mean().backward()
+        optimiser.step()
+
+    return call
+
+
+def measure_layers(
+    what: str,
+    inputs: int,
+    outputs: int,
+    batch: int,
+    repeats: int,
+    integer_bars: tuple[float, float],
+    any_bars: tuple[float, float] | None,
+) -> list[Result]:
+    x = torch.randn(batch, inputs)
+    names = [name for name in FORMATS if name != "float"] if any_bars else ["integer"]
+    results = []
+    for kind, mode, bar, any_bar in (
+        ("evaluation", evaluation, integer_bars[0], any_bars[0] if any_bars else 0),
+        ("training step", training, integer_bars[1], any_bars[1] if any_bars else 0),
+    ):
+        layers = [nn.Linear(inputs, outputs), *(linear(name, inputs, outputs) for name in names)]
+        plain, *times = cpu_times(*[mode(layer, x) for layer in layers], repeats=repeats)
+        ratios = dict(zip(names, (time / plain for time in times), strict=True))
+        results.append(Result(f"LinearInteger {what}, {kind}", ratios["integer"], bar, "x nn.Linear"))
+        if any_bars:
+            slowest = max(ratios, key=lambda name: ratios[name])
+            results.append(
+                Result(f"slowest format ({slowest}) {what}, {kind}", ratios[slowest], any_bar, "x nn.Linear")
+            )
+    return results
+
+
+def measure_peers(repeats: int) -> list[Result]:
+    """The same layer in 8 bits by other libraries, where they are installed."""
+    x, plain = torch.randn(256, 1024), nn.Linear(1024, 1024)
+    results = []
+    for name, make in (("Brevitas", _brevitas), ("torchao", _torchao)):
+        if importlib.util.find_spec(name.lower()) is None:
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            peer = make(x)
+            for kind, mode in (("evaluation", evaluation), ("training step", training)):
+                base, theirs = cpu_times(mode(plain, x), mode(peer, x), repeats=repeats)
+                what = f"peer: {name}, 8 bits, 1024 -> 1024, batch 256, {kind}"
+                results.append(Result(what, theirs / base, math.inf, "x nn.Linear"))
+    return results
+
+
+def _brevitas(x: Tensor) -> nn.Module:
+    import brevitas.nn as qnn
+    from brevitas.quant import Int8ActPerTensorFixedPoint, Int8WeightPerTensorFixedPoint
+
+    quantisers = {"weight_quant": Int8WeightPerTensorFixedPoint, "input_quant": Int8ActPerTensorFixedPoint}
+    layer: nn.Module = qnn.QuantLinear(1024, 1024, bias=True, **quantisers)
+    for _ in range(5):  # it collects statistics first
+        layer(x)
+    return layer
+
+
+def _torchao(x: Tensor) -> nn.Module:
+    from torchao.quantization.qat import IntxFakeQuantizeConfig
+    from torchao.quantization.qat.linear import FakeQuantizedLinear
+
+    weights = IntxFakeQuantizeConfig(torch.int8, "per_channel", is_symmetric=True)
+    activations = IntxFakeQuantizeConfig(torch.int8, "per_token", is_symmetric=False)
+    layer: nn.Module = FakeQuantizedLinear.from_linear(nn.Linear(1024, 1024), activations, weights)
+    return layer
+
+
+def measure_cache() -> list[Result]:
+    """How often a weight that does not change is rounded in ten evaluations after the first."""
+    layer, x = linear("integer", 64, 64).eval(), torch.randn(4, 64)
+    weight = layer.get_parameter("weight")
+    counted = 0
+    original = type(layer.formats["weight"]).quantize
+
+    def quantize(self: Format, value: Tensor, scale: Tensor | None = None) -> Tensor:
+        nonlocal counted
+        counted += value is weight
+        return original(self, value)
+
+    with torch.no_grad():
+        layer(x)
+        type(layer.formats["weight"]).quantize = quantize  # type: ignore[method-assign]
+        try:
+            for _ in range(10):
+                layer(x)
+        finally:
+            type(layer.formats["weight"]).quantize = original  # type: ignore[method-assign]
+    return [Result("weights rounded again in 10 evaluations", counted, 1, "times")]
+
+
+def measure_memory() -> list[Result]:
+    """Most memory of activations during a forward of a deep network, of what plain PyTorch needs."""
+
+    def peak(quantised: bool, training: bool) -> float:
+        layers: list[nn.Module] = []
+        for _ in range(8):
+            layers += [linear("integer", 256, 256) if quantised else nn.Linear(256, 256), nn.ReLU()]
+        model, x = nn.Sequential(*layers).train(training), torch.randn(4096, 256)
+        with torch.no_grad():
+            model.eval()(x[:1])  # the weights are rounded and kept before
+        model.train(training)
+        with one_thread(), torch.set_grad_enabled(training), torch.profiler.profile(profile_memory=True) as profile:
+            model(x)
+        return _highest(profile)
+
+    return [
+        Result(f"peak memory of a forward, {kind}", peak(True, training) / peak(False, training), 1.3, "x float")
+        for kind, training in (("evaluation", False), ("training", True))
+    ]
+
+
+def _highest(profile: torch.profiler.profile) -> float:
+    """The largest sum of what was allocated and not yet freed, from the profiler's record."""
+    events = profile.profiler.kineto_results.events()  # type: ignore[union-attr]
+    changes = [(e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]"]
+    total = highest = 0
+    for _, change in sorted(changes):
+        total += change
+        highest = max(highest, total)
+    return float(highest)

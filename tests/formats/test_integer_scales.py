@@ -1,0 +1,107 @@
+"""`integer` as INT8 and INT4 of other toolkits: free scales, channels, groups, learned steps."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from chop.formats.integer import Integer
+from chop.nn.quantized import quantize_layer
+
+
+def test_a_free_scale_puts_the_largest_magnitude_on_the_largest_integer() -> None:
+    # 12.7 / 127 = 0.1 a step
+    x = torch.tensor([12.7, -3.14, 0.04, 0.06])
+    y = Integer(8, scale="float").quantize(x)
+    assert torch.allclose(y, torch.tensor([12.7, -3.1, 0.0, 0.1]), atol=1e-6)
+
+
+def test_each_channel_has_its_own_scale() -> None:
+    x = torch.tensor([[1.0, 0.5], [127.0, 1.0]])
+    whole = Integer(8, scale="float").quantize(x)
+    rows = Integer(8, scale="float", granularity="channel").placed(-1, 0).quantize(x)
+    assert whole.tolist() == [[1.0, 0.0], [127.0, 1.0]]  # 0.5 is a tie, and goes to the even 0
+    assert torch.allclose(rows, torch.tensor([[1.0, 64 / 127], [127.0, 1.0]]))
+
+
+def test_groups_run_along_the_reduction_dimension() -> None:
+    x = torch.tensor([[7.0, 3.4, 0.7, 0.34]])
+    y = Integer(4, scale="float", granularity="group", group_size=2).placed(-1, 0).quantize(x)
+    assert torch.allclose(y, torch.tensor([[7.0, 3.0, 0.7, 0.3]]))
+
+
+def test_a_power_of_two_for_each_channel_just_fits() -> None:
+    # 100 / 127 -> 1; 64 / 127 = 0.504 -> 1; 63 / 127 = 0.496 -> 0.5
+    x = torch.tensor([[100.0, 0.6], [64.0, 0.6], [63.0, 0.6]])
+    y = Integer(8, granularity="channel").placed(-1, 0).quantize(x)
+    assert y.tolist() == [[100.0, 1.0], [64.0, 1.0], [63.0, 0.5]]
+
+
+@pytest.mark.parametrize("granularity", ["tensor", "channel", "group"])
+@pytest.mark.parametrize("scale", ["power_of_two", "float"])
+def test_codes_and_scales_give_the_values_again(granularity: str, scale: str) -> None:
+    number_format = Integer(8, scale=scale, granularity=granularity, group_size=3).placed(-1, 0)  # type: ignore[arg-type]
+    x = torch.randn(4, 7)
+    codes, scales = number_format.encode(x)
+    assert codes.abs().max() <= 128
+    assert number_format.decode(codes, scales).equal(number_format.quantize(x))
+    assert number_format.contains(number_format.quantize(x)).all()
+
+
+def test_a_zero_tensor_stays_zero() -> None:
+    for granularity in ("tensor", "channel", "group"):
+        number_format = Integer(8, scale="float", granularity=granularity).placed(-1, 0)  # type: ignore[arg-type]
+        assert number_format.quantize(torch.zeros(3, 4)).equal(torch.zeros(3, 4))
+
+
+@pytest.mark.parametrize(
+    ("largest", "expected"), [(1.0, 6), (0.99, 7), (7.9, 4), (1000.0, -3), (1e-3, 16), (0.0, 8)]
+)
+def test_fraction_bits_that_leave_room_for_the_largest(largest: float, expected: int) -> None:
+    fitted = Integer(8, "auto").fitted(largest)
+    assert fitted.frac_width == expected
+    if largest:
+        assert 127 / 2.0**expected >= largest > 127 / 2.0 ** (expected + 1)
+
+
+def test_learned_steps_have_the_gradient_of_the_paper() -> None:
+    # LSQ: inside, d/ds = round(v) - v; outside, the bound; scaled by 1 / sqrt(n * Qp)
+    x = torch.tensor([0.3, 0.9, 100.0, -100.0], requires_grad=True)
+    step = torch.tensor(0.5, requires_grad=True)
+    y = Integer(4, scale="learned")(x, step)
+    assert y.tolist() == [0.5, 1.0, 3.5, -4.0]
+    y.sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [1.0, 1.0, 0.0, 0.0]
+    expected = ((1 - 0.6) + (2 - 1.8) + 7 - 8) / math.sqrt(4 * 7)
+    assert step.grad is not None
+    assert step.grad.item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_learned_scale_lives_beside_the_weight_and_is_trained() -> None:
+    plain, learned = nn.Linear(16, 4), Integer(3, scale="learned")
+    layer = quantize_layer(plain, {"weight": learned, "data_in_0": learned}, "Integer")
+    assert sorted(layer.state_dict()) == ["bias", "data_in_scale", "weight", "weight_scale"]
+    assert sorted(plain.state_dict()) == ["bias", "weight"]
+    start = layer.get_parameter("weight_scale").item()
+    assert start == pytest.approx(2 * plain.weight.abs().mean().item() / math.sqrt(3), rel=1e-5)
+    optimiser = torch.optim.SGD(layer.parameters(), lr=0.1)
+    x, y = torch.randn(64, 16), torch.randn(64, 4)
+    losses = []
+    for _ in range(50):
+        loss = nn.functional.mse_loss(layer(x), y)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]
+    assert layer.get_parameter("weight_scale").item() != start
+    integers, scale = layer.integers("weight")
+    quantized = layer.quantized("weight")
+    assert quantized is not None
+    assert torch.allclose(integers * scale, quantized)
+    assert integers.min() >= -4
+    assert integers.max() <= 3
