@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.results import FOLDER, table, write_page
 
-NAMES = ("graph", "formats", "data")
+NAMES = ("graph", "formats", "data", "training")
 
 
 def main(arguments: list[str] | None = None) -> None:

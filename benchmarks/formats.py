@@ -6,6 +6,8 @@ import importlib.util
 import math
 import warnings
 from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +15,7 @@ from torch import Tensor, nn
 from benchmarks.results import Result
 from benchmarks.timing import cpu_times, one_thread
 from chop.formats import FORMATS, Format, parameters
+from chop.formats.integer import Integer
 from chop.nn.quantized import QuantizedLayer, quantize_layer
 from chop.tools.allocator import keep_freed_memory
 
@@ -164,21 +167,18 @@ def measure_cache() -> list[Result]:
     layer, x = linear("integer", 64, 64).eval(), torch.randn(4, 64)
     weight = layer.get_parameter("weight")
     counted = 0
-    original = type(layer.formats["weight"]).quantize
+    original = Integer.quantize
 
-    def quantize(self: Format, value: Tensor, scale: Tensor | None = None) -> Tensor:
+    def quantize(number_format: Integer, value: Tensor, scale: Tensor | None = None) -> Tensor:
         nonlocal counted
         counted += value is weight
-        return original(self, value)
+        return original(number_format, value, scale)
 
     with torch.no_grad():
         layer(x)
-        type(layer.formats["weight"]).quantize = quantize  # type: ignore[method-assign]
-        try:
+        with patch.object(Integer, "quantize", quantize):
             for _ in range(10):
                 layer(x)
-        finally:
-            type(layer.formats["weight"]).quantize = original  # type: ignore[method-assign]
     return [Result("weights rounded again in 10 evaluations", counted, 1, "times")]
 
 
@@ -205,7 +205,7 @@ def measure_memory() -> list[Result]:
 
 def _highest(profile: torch.profiler.profile) -> float:
     """The largest sum of what was allocated and not yet freed, from the profiler's record."""
-    events = profile.profiler.kineto_results.events()  # type: ignore[union-attr]
+    events: Any = profile.profiler.kineto_results.events()  # type: ignore[union-attr]
     changes = [(e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]"]
     total = highest = 0
     for _, change in sorted(changes):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 import chop
 from chop import cli
-from chop.actions.config import TransformConfig
+from chop.arguments import Settings
 from chop.registry import UnknownNameError
 
 HEAVY = {"torch", "numpy", "pandas", "safetensors", "tabulate"}
@@ -31,19 +32,15 @@ def mistake(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return err.removeprefix("ch: error: ").rstrip("\n")
 
 
-def read(*arguments: str) -> TransformConfig:
-    name, config = cli.read_command(["transform", *arguments])
-    assert name == "transform"
-    assert isinstance(config, TransformConfig)
-    return config
-
-
 def write(path: Path, text: str) -> str:
     path.write_text(text)
     return str(path)
 
 
-@pytest.mark.parametrize("arguments", [[], ["--help"], ["--version"], ["transform", "--help"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["--help"], ["--version"], ["train", "--help"], ["info", "--help"], ["train", "a", "b", "--show-config"]],
+)
 def test_help_and_version_import_nothing_heavy(arguments: list[str]) -> None:
     code = (
         "import atexit, sys\n"
@@ -77,34 +74,34 @@ def test_the_module_runs_as_a_command() -> None:
     assert (result.returncode, result.stdout) == (0, f"ch {chop.__version__}\n")
 
 
-def test_help_has_a_line_for_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+def help_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     with pytest.raises(SystemExit) as end:
-        cli.main(["transform", "--help"])
+        cli.main([*arguments, "--help"])
     assert end.value.code == 0
-    text = capsys.readouterr().out
-    for flag in ("--config PATH", "--load-name PATH, --load PATH", "--num-workers N, --cpu N"):
-        assert flag in text
-    assert "samples in a batch (default: 128)" in text
+    return capsys.readouterr().out
 
 
-def test_defaults_are_below_the_file_and_the_file_below_the_command_line(tmp_path: Path) -> None:
-    file = write(tmp_path / "a.toml", 'model = "jsc-toy"\ndataset = "jsc"\nbatch_size = 4\nseed = 5\n')
-    config = read("--config", file, "--batch-size", "16", "jsc-tiny")
-    assert (config.model, config.dataset) == ("jsc-tiny", "jsc")
-    assert (config.batch_size, config.seed, config.learning_rate) == (16, 5, 1e-3)
+def test_help_lists_the_actions(capsys: pytest.CaptureFixture[str]) -> None:
+    text = help_of(capsys)
+    for line in ("train  ", "test  ", "transform\n", "info  "):
+        assert f"    {line}" in text
 
 
-def test_options_have_the_names_that_users_know() -> None:
-    config = read("jsc-toy", "jsc", "--task=classification", "--load=a.ckpt", "--load-type=pl", "--cpu=3")
-    assert (config.task, config.num_workers) == ("cls", 3)
-    assert (config.load_name, config.load_type) == (Path("a.ckpt"), "pl")
+def test_help_is_grouped_with_aliases_and_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    text = help_of(capsys, "train")
+    for line in ("--config PATH", "--load, --load-name PATH", "--cpu, --num-workers N", "--plugin, --plugins PATH"):
+        assert f"  {line} " in text
+    assert "samples in a batch (or several: 1,2,3; default: 128)" in text
+    assert "processes that load data besides the main one (default: 0)" in text
+    for group in ("training:", "this run:", "data:", "machine:", "output:", "examples:"):
+        assert f"\n{group}\n" in text
 
 
-def test_passes_keep_the_order_of_the_file(tmp_path: Path) -> None:
-    file = write(tmp_path / "a.toml", "[passes.z]\n[passes.a]\nx = 1\n[passes.m]\n")
-    passes = read("jsc-toy", "jsc", "--config", file).passes
-    assert list(passes) == ["z", "a", "m"]
-    assert passes["a"] == {"x": 1}
+def test_an_option_of_no_action_is_missing_from_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    text = help_of(capsys, "transform")
+    assert "--max-epochs" not in text
+    assert "or several" not in text
+    assert "passes" not in text.split("options:")[1].split("examples:")[0].replace("or passes;", "")
 
 
 @pytest.mark.parametrize(
@@ -112,13 +109,30 @@ def test_passes_keep_the_order_of_the_file(tmp_path: Path) -> None:
     [
         (["trasnform"], "unknown action 'trasnform', did you mean 'transform'?"),
         (["transform", "a", "b", "c"], "unexpected argument 'c'"),
+        (["transform", "--max-epochs", "8"], "'--max-epochs' is no option of ch transform, but of ch train"),
+        (["transform", "a", "b", "--seed", "1,2"], "'seed' takes one value: lists of them are for ch train"),
+        (["train", "a", "b", "--seed", "1,x"], "command line: 'seed' must be int, got 'x' (str)"),
+        (["train", "a", "b", "--seed", "1,"], "command line: 'seed' must be int, got '' (str)"),
+        (["train", "a", "b", "--seed", "1,-2"], "train: 'seed' must be at least 0, got -2"),
+        (
+            ["train", "a", "b", "--data-option", "x"],
+            "command line: a data option is written as name=value, got 'x'",
+        ),
+        (["info"], "the following arguments are required: KIND"),
+        (["info", "foramts"], "unknown kind 'foramts', did you mean 'formats'?"),
+        (["info", "formats", "--plugni", "a"], "unknown option '--plugni' of ch info, did you mean '--plugin'?"),
+        (["info", "formats", "integr"], "unknown format 'integr', did you mean 'integer'?"),
+        (["info", "ops", "liner"], "unknown op 'liner', did you mean 'linear'?"),
+        (["info", "passes", "quantise"], "unknown pass 'quantise', did you mean 'quantize'?"),
+        (["info", "models", "jsc-tyo"], "unknown model 'jsc-tyo', did you mean 'jsc-toy'?"),
+        (["info", "datasets", "jcs"], "unknown data set 'jcs', did you mean 'jsc'?"),
         (["transform", "--btach-size", "8"], "unknown option '--btach-size', did you mean '--batch-size'?"),
         (["transform", "--btach-size=8"], "unknown option '--btach-size', did you mean '--batch-size'?"),
         (["transform", "--batch-size"], "argument --batch-size: expected one argument"),
         (["transform", "--batch-size", "x"], "command line: 'batch_size' must be int, got 'x' (str)"),
         (["transform", "--batch-size", "0", "a", "b"], "transform: 'batch_size' must be at least 1, got 0"),
         (["transform", "--cpu", "-1", "a", "b"], "transform: 'num_workers' must be at least 0, got -1"),
-        (["transform", "--learning-rate", "x"], "command line: 'learning_rate' must be float, got 'x' (str)"),
+        (["train", "--learning-rate", "x"], "command line: 'learning_rate' must be float, got 'x' (str)"),
         (["transform", "jsc-toy"], "transform: needs 'dataset'"),
         (["transform"], "transform: needs 'model'"),
         (["transform", "--config", "no.toml"], "cannot read no.toml: No such file or directory"),
@@ -134,7 +148,8 @@ def test_a_mistake_is_answered_in_one_line(
 def test_a_wrong_choice_names_all_and_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     message = mistake(capsys, "transform", "--accelerator", "gup")
     assert message == (
-        "command line: 'accelerator' must be 'auto' or 'cpu' or 'gpu', got 'gup' (str), did you mean 'gpu'?"
+        "command line: 'accelerator' must be 'auto' or 'cpu' or 'gpu' or 'mps', got 'gup' (str), "
+        "did you mean 'gpu'?"
     )
 
 
@@ -146,6 +161,12 @@ def test_a_wrong_choice_names_all_and_the_nearest(capsys: pytest.CaptureFixture[
         ("batchsize = 3\n", "unknown key 'batchsize', did you mean 'batch_size'?"),
         ("batch_size = 'x'\n", "'batch_size' must be int, got 'x' (str)"),
         ("passes = 3\n", "'passes' must be a dict, got 3 (int)"),
+        ("seed = []\n", "'seed' is an empty list"),
+        ("seed = [1, 'x']\n", "'seed' must be int, got 'x' (str)"),
+        ("data = 3\n", "'data' must be Path or None, got 3 (int)"),
+        ("data_path = 'a'\n[data]\npath = 'b'\n", "'data_path' is given twice, as 'data_path' and 'data'"),
+        ("config = 'b.toml'\n", "'config' belongs on the command line: a file cannot name another"),
+        ("[pases.quantize]\n", "unknown key 'pases', did you mean 'passes'?"),
         ("[transform]\nstyle = 'grph'\n", "transform: 'style' must be 'graph', got 'grph' (str)"),
     ],
 )
@@ -163,7 +184,7 @@ def test_a_file_that_is_no_text_is_named(capsys: pytest.CaptureFixture[str], tmp
 
 
 def raising(error: BaseException) -> Any:
-    def run_action(name: str, config: TransformConfig) -> Path:
+    def run_action(settings: Settings) -> Path:
         raise error
 
     return run_action
@@ -185,15 +206,55 @@ def test_our_own_mistake_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
         cli.main(["transform", "a", "b"])
 
 
+def test_ctrl_c_passes_on_what_an_action_has_to_say(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "run_action", raising(KeyboardInterrupt("go on with --resume")))
+    assert cli.main(["train", "a", "b"]) == 130
+    assert capsys.readouterr().err == "ch: interrupted: go on with --resume\n"
+
+
 def test_ctrl_c_is_one_line_and_130(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli, "run_action", raising(KeyboardInterrupt()))
     assert cli.main(["transform", "a", "b"]) == 130
     assert capsys.readouterr().err == "ch: interrupted\n"
 
 
-def test_the_debug_level_shows_where_it_went_wrong() -> None:
-    command = [sys.executable, "-m", "chop", "transform", "no-such-model", "jsc", "--log-level", "debug"]
-    result = subprocess.run(command, capture_output=True, text=True)
-    assert result.returncode == 2
-    assert "Traceback" in result.stderr
-    assert result.stderr.splitlines()[-1].startswith("ch: error: unknown model 'no-such-model'")
+@pytest.mark.parametrize(
+    ("options", "level"),
+    [({}, "INFO"), ({"log_level": "error"}, "ERROR"), ({"debug": True}, "DEBUG"), ({"no_warnings": True}, "ERROR")],
+)
+def test_the_log_is_as_loud_as_asked_for(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], level: str
+) -> None:
+    monkeypatch.setattr("chop.actions.transform.transform", lambda config: Path("out"))
+    settings = Settings("transform", {"model": "a", "dataset": "b", **options}, {})
+    assert cli.run_action(settings) == Path("out")
+    assert logging.getLevelName(logging.getLogger("chop").level) == level
+
+
+def test_a_list_runs_the_grid(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def run_grid(action: Any, configs: list[Any], varied: tuple[str, ...]) -> Path:
+        assert (action.__name__, varied) == ("train", ("batch_size", "seed"))
+        assert [(each.batch_size, each.seed) for each in configs] == [(4, 0), (4, 1), (8, 0), (8, 1)]
+        return Path("out")
+
+    monkeypatch.setattr("chop.actions.grid.run_grid", run_grid)
+    assert cli.main(["train", "a", "b", "--batch-size", "4,8", "--seed", "0,1"]) == 0
+    assert capsys.readouterr().out == "saved in out\n"
+
+
+@pytest.mark.parametrize("how", [["--debug"], ["--log-level", "debug"], ["--log-level=debug"]])
+def test_the_debug_level_shows_where_it_went_wrong(capsys: pytest.CaptureFixture[str], how: list[str]) -> None:
+    assert cli.main(["train", "jsc-toy", *how]) == 2
+    err = capsys.readouterr().err
+    assert "Traceback" in err
+    assert err.splitlines()[-1] == "ch: error: train: needs 'dataset'"
+
+
+def test_a_file_asks_for_the_traceback_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = write(tmp_path / "a.toml", "debug = true\nmodel = 'no-such-model'\ndataset = 'jsc'\n")
+    assert cli.main(["transform", "--config", file]) == 2
+    err = capsys.readouterr().err
+    assert "Traceback" in err
+    assert err.splitlines()[-1].startswith("ch: error: unknown model 'no-such-model'")

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from chop import docs
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 CONFIGS = sorted((ROOT / "configs").glob("**/*.toml"))
@@ -21,12 +23,18 @@ def blocks(page: Path, *languages: str) -> list[str]:
     return [text for language, text in FENCE.findall(page.read_text()) if language in languages]
 
 
-def commands(page: Path) -> list[str]:
-    """The shell commands of a page; in a console block those after the prompt."""
-    lines = [line for text in blocks(page, "bash") for line in text.splitlines()]
-    prompted = [line for text in blocks(page, "console") for line in text.splitlines()]
-    lines += [line.removeprefix("$ ") for line in prompted if line.startswith("$ ")]
-    return [line for line in lines if line and not line.startswith("#") and not THIS_RUN.match(line)]
+def commands(page: Path) -> list[tuple[str, list[str]]]:
+    """The shell commands of a page, those of a console block each with the lines that are shown below it."""
+    found: list[tuple[str, list[str]]] = []
+    for text in blocks(page, "bash"):
+        found += [(line, []) for line in text.splitlines() if line and not line.startswith("#")]
+    for text in blocks(page, "console"):
+        for line in text.splitlines():
+            if line.startswith("$ "):
+                found.append((line.removeprefix("$ "), []))
+            elif line != "...":
+                found[-1][1].append(line)
+    return [(command, shown) for command, shown in found if not THIS_RUN.match(command)]
 
 
 def relative(path: Path) -> str:
@@ -45,17 +53,19 @@ def workplace(tmp_path: Path) -> Path:
 
 
 def run(command: list[str], cwd: Path) -> str:
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    alone = {"CHOP_OFFLINE": "1", "OMP_NUM_THREADS": "1"}  # other tests want the other cores
+    environment = os.environ | alone | {"PYTHONPATH": str(ROOT / "src")}
     result = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
-    return result.stdout
+    return result.stdout + result.stderr
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=relative)
-def test_the_commands_of_a_page_run(page: Path, workplace: Path) -> None:
-    for command in commands(page):
-        run(["sh", "-c", command], workplace)
+def test_the_commands_of_a_page_run_and_print_what_it_shows(page: Path, workplace: Path) -> None:
+    for command, shown in commands(page):
+        printed = run(["sh", "-c", command], workplace).splitlines()
+        assert [line for line in shown if line not in printed] == [], command
 
 
 @pytest.mark.slow
@@ -74,6 +84,35 @@ def test_a_configuration_runs(config: Path, workplace: Path) -> None:
     run(["./ch", "transform", "--config", str(config)], workplace)
 
 
+@pytest.mark.parametrize("name", docs.PAGES)
+def test_the_tables_of_a_page_are_those_of_the_registries(name: str) -> None:
+    text = (ROOT / "docs" / name).read_text()
+    assert docs.fill(text) == text, "`make docs` brings the tables up to date"
+
+
+def test_every_page_with_a_table_is_brought_up_to_date() -> None:
+    marked = [page.name for page in PAGES if re.search("^<!-- table: ", page.read_text(), re.MULTILINE)]
+    assert sorted(marked) == sorted(docs.PAGES)
+
+
+def test_a_table_takes_the_place_of_the_old_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in docs.PAGES:
+        (tmp_path / name).write_text("above\n<!-- table: formats -->\nthe old\n<!-- end -->\nbelow\n")
+    docs.main(tmp_path)
+    text = (tmp_path / "formats.md").read_text()
+    assert text.startswith("above\n<!-- table: formats -->\n\n| name | ")
+    assert text.endswith(" |\n\n<!-- end -->\nbelow\n")
+    assert "the old" not in text
+    assert capsys.readouterr().out.count(" is new\n") == 3
+    docs.main(tmp_path)
+    assert capsys.readouterr().out == ""
+
+
+def test_every_question_of_users_has_an_answer() -> None:
+    answers = (ROOT / "docs" / "users-questions.md").read_text()
+    assert re.findall(r"^(\d+)\. \*\*.*[.?]\*\* \S", answers, re.MULTILINE) == [str(n) for n in range(1, 17)]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=relative)
 def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text()):
@@ -82,5 +121,5 @@ def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
 
 def test_commands_are_found_in_blocks_of_either_kind(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("```bash\nls\n# a note\nmake test\n```\ntext\n```console\n$ pwd\n/here\n```\n")
-    assert commands(page) == ["ls", "pwd"]
+    page.write_text("```bash\nls\n# a note\nmake test\n```\ntext\n```console\n$ pwd\n/here\n...\n```\n")
+    assert commands(page) == [("ls", []), ("pwd", ["/here"])]

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
-from chop.dataset import MaseDataModule
+from chop.dataset import JSC, MaseDataModule
+
+
+@pytest.fixture(autouse=True)
+def _offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHOP_OFFLINE", "1")
+    monkeypatch.setenv("CHOP_CACHE", str(tmp_path))
 
 
 def toy_module(batch_size: int = 32, num_workers: int = 0, seed: int = 42, data_seed: int = 42) -> MaseDataModule:
@@ -85,6 +93,23 @@ def test_a_loader_before_setup_says_what_to_call(part: str) -> None:
 
 def test_info_is_known_before_setup() -> None:
     assert MaseDataModule("jsc", batch_size=8).dataset_info.num_features == 16
+
+
+def test_version_and_hash_are_known_after_setup() -> None:
+    module = MaseDataModule("toy_tiny", batch_size=8)
+    assert (module.dataset_info.version, module.dataset_info.hash) == ("", "")
+    module.setup()
+    assert module.dataset_info.version == "synthetic"
+    assert module.dataset_info.hash == toy_module(seed=7).dataset_info.hash
+    assert module.dataset_info.hash != toy_module(data_seed=7).dataset_info.hash
+
+
+def test_files_are_fetched_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared: list[JSC] = []
+    monkeypatch.setattr(JSC, "prepare", lambda dataset: prepared.append(dataset))
+    MaseDataModule("jsc", batch_size=8).prepare_data()
+    MaseDataModule("toy_tiny", batch_size=8).prepare_data()
+    assert prepared == [JSC()]
 
 
 def test_options_go_to_the_dataset() -> None:

@@ -1,83 +1,54 @@
-"""The jets that are made from figures of real ones."""
+"""Which jets one gets: the user's, those in the cache, downloaded ones, or look-alikes."""
 
 from __future__ import annotations
 
 import json
 import logging
-import math
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 
-import pandas as pd
 import pytest
 import torch
-from torch import Tensor, nn
+from data_samples import cernbox_jets, openml_jets, write_arff, write_cernbox
+from local_server import Site, serve
 
-from chop.dataset import JSC, MaseDataModule, Rows, Scaling
-from chop.dataset import jsc as jsc_module
-from chop.dataset.jsc import CLASSES, FEATURES, generate_rows, read_figures
+from chop.dataset import JSC, MaseDataModule, jsc_published
+from chop.dataset.download import DownloadError, transfer
+from chop.dataset.download.integrity import digest
 
-ROOT = Path(__file__).parents[2]
-SHARED = ROOT.parent / "shared" / "data" / "jsc"
-FIGURES = json.loads(Path(jsc_module.__file__).with_name("jsc_figures.json").read_text(encoding="utf-8"))
-
-
-def test_the_figures_are_of_these_features_and_classes() -> None:
-    assert tuple(FIGURES["features"]) == FEATURES
-    assert tuple(FIGURES["classes"]) == CLASSES
+TEXT = "jsc (generated look-alike, not comparable with published results)"
+FEW_ROWS = {"cernbox": 300, "openml": 300}
 
 
-def test_rows_are_shared_out_as_among_real_jets() -> None:
-    rows = generate_rows(10_000, seed=3)
-    assert rows.features.shape == (10_000, 16)
-    assert rows.labels.bincount().tolist() == [2190, 2160, 1910, 1820, 1920]
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache folder, and no network."""
+    monkeypatch.setenv("CHOP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("CHOP_OFFLINE", "1")
+    monkeypatch.setattr(transfer, "_failures", {})
+    return tmp_path / "cache" / "jsc"
 
 
-@pytest.mark.parametrize("num_rows", [10, 11, 999, 1001])
-def test_any_number_of_rows_is_made_exactly(num_rows: int) -> None:
-    assert len(generate_rows(num_rows, seed=0).features) == num_rows
+@pytest.fixture
+def online(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Site, Site]]:
+    """Servers that stand for CERNBox and OpenML, with few jets."""
+    monkeypatch.delenv("CHOP_OFFLINE")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr(jsc_published, "NUM_ROWS", FEW_ROWS)
+    with serve(b"") as cernbox, serve(b"") as openml:
+        monkeypatch.setattr(jsc_published, "CERNBOX_URL", cernbox.url)
+        monkeypatch.setattr(jsc_published, "OPENML_PARQUET", openml.url)
+        yield cernbox, openml
 
 
-def test_the_seed_decides_the_rows() -> None:
-    first = generate_rows(1000, seed=1).features.clone()
-    generate_rows.cache_clear()
-    assert generate_rows(1000, seed=1).features.equal(first)
-    assert not generate_rows(1000, seed=2).features.equal(first)
+def version_of(**options: object) -> str:
+    module = MaseDataModule("jsc", 8, **options)  # type: ignore[arg-type]
+    module.prepare_data()
+    module.setup()
+    return module.dataset_info.version
 
 
-def test_quantiles_of_each_class_are_those_of_the_figures() -> None:
-    rows = generate_rows(50_000, seed=0)
-    levels = torch.arange(33).reshape(-1, 1) / 32
-    for kind in range(len(CLASSES)):
-        chosen, quantiles = rows.features[rows.labels == kind], torch.tensor(FIGURES["quantiles"][kind])
-        below = torch.stack([(chosen < quantile).double().mean(0) for quantile in quantiles])
-        up_to = torch.stack([(chosen <= quantile).double().mean(0) for quantile in quantiles])
-        # of at least 9,100 rows, a share is off by at most 0.0053 (one deviation)
-        assert (below - 0.025 < levels).all()
-        assert (levels < up_to + 0.025).all()
-
-
-def test_features_stay_within_the_range_of_the_figures() -> None:
-    rows = generate_rows(50_000, seed=0)
-    quantiles = read_figures().quantiles
-    for kind in range(len(CLASSES)):
-        chosen = rows.features[rows.labels == kind]
-        assert (chosen >= quantiles[kind, 0] - 1e-6).all()
-        assert (chosen <= quantiles[kind, -1] * (1 + 1e-6) + 1e-6).all()
-
-
-def test_rank_correlations_are_those_of_the_figures() -> None:
-    rows = generate_rows(50_000, seed=0)
-    for kind in range(len(CLASSES)):
-        chosen = rows.features[rows.labels == kind]
-        ranks = chosen.argsort(0).argsort(0).double()
-        # the rank correlation of a normal pair with correlation r is 6/pi asin(r/2)
-        expected = 6 / math.pi * torch.asin(torch.tensor(FIGURES["correlation"][kind]).double() / 2)
-        assert (torch.corrcoef(ranks.T) - expected).abs().max() < 0.05
-
-
-def test_parts_are_standardised_by_the_training_part() -> None:
+def test_look_alikes_are_standardised_by_the_training_part() -> None:
     splits = JSC().load()
     assert [len(part.labels) for part in (splits.train, splits.val, splits.test)] == [36_000, 4_000, 10_000]
     torch.testing.assert_close(splits.train.features.mean(0), torch.zeros(16), atol=1e-4, rtol=0)
@@ -91,70 +62,145 @@ def test_no_row_is_in_two_parts() -> None:
     assert len(set.union(*parts)) == 20_000
 
 
-def test_generated_data_say_so_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_look_alikes_say_so_once_with_the_reason(caplog: pytest.LogCaptureFixture) -> None:
     module = MaseDataModule("jsc", batch_size=8, num_rows=100)
+    with caplog.at_level(logging.INFO, logger="chop"):
+        module.prepare_data()
+        module.setup()
+        module.setup()
+    assert caplog.messages == [f"data: {TEXT}; nothing is downloaded, as CHOP_OFFLINE is set"]
+    assert module.dataset_info.title == TEXT
+    assert module.dataset_info.version == "generated"
+
+
+def test_look_alikes_can_be_asked_for(caplog: pytest.LogCaptureFixture, cache: Path) -> None:
+    cache.mkdir(parents=True)
+    write_cernbox(cache / "cernbox.h5", cernbox_jets())
     with caplog.at_level(logging.WARNING, logger="chop"):
-        module.setup()
-        module.setup()
-    text = "jsc (generated look-alike, not comparable with published results)"
-    assert caplog.messages == [f"data: {text}"]
-    assert module.dataset_info.title == text
+        assert version_of(version="generated", num_rows=100) == "generated"
+    assert caplog.messages == [f"data: {TEXT}"]
 
 
-def test_too_few_rows_are_refused() -> None:
-    with pytest.raises(ValueError, match="num_rows of 10 or more, 3 was given"):
-        JSC(num_rows=3).load()
+def test_a_named_file_comes_first(tmp_path: Path, cache: Path) -> None:
+    cache.mkdir(parents=True)
+    write_cernbox(cache / "cernbox.h5", cernbox_jets())
+    openml_jets().to_parquet(tmp_path / "mine.parquet")
+    assert version_of(path=tmp_path / "mine.parquet") == "openml"
+    assert version_of() == "cernbox"
 
 
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    """Small networks on a busy machine train many times slower with more threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+def test_a_named_folder_is_looked_through(tmp_path: Path) -> None:
+    write_arff(tmp_path / "hls4ml_lhc_jets_hlf.arff", openml_jets())
+    assert version_of(path=str(tmp_path)) == "openml"
+    with pytest.raises(
+        ValueError, match=r"the folder '.*' has no file of data set 'jsc', such as processed-pythia82"
+    ):
+        version_of(path=tmp_path, version="cernbox")
 
 
-@pytest.mark.usefixtures("one_thread")
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the real jets (../shared/data) are not on this machine")
-def test_a_network_trained_on_generated_jets_recognises_real_ones() -> None:
-    splits = JSC(seed=0, num_rows=30_000).load()
-    assert splits.scaling is not None
-    everything = Rows(
-        torch.cat([splits.train.features, splits.val.features, splits.test.features]),
-        torch.cat([splits.train.labels, splits.val.labels, splits.test.labels]),
-    )
-    real = read_real_jets(splits.scaling)
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = train_network(everything, num_epochs=8)
-    with torch.no_grad():
-        accuracy = (model(real.features).argmax(1) == real.labels).float().mean()
-    assert accuracy >= 0.70
+def test_either_version_in_the_cache_is_found(cache: Path) -> None:
+    cache.mkdir(parents=True)
+    openml_jets().to_parquet(cache / "dataset_42468.pq")
+    assert version_of() == "openml"
+    write_cernbox(cache / jsc_published.CERNBOX_NAME, cernbox_jets())
+    assert version_of() == "cernbox"
+    assert version_of(version="openml") == "openml"
 
 
-def read_real_jets(scaling: Scaling) -> Rows:
-    table = pd.read_parquet(SHARED / "jsc_openml_1000.parquet")
-    features = torch.tensor(table[list(FEATURES)].to_numpy(copy=True))
-    labels = torch.tensor([CLASSES.index(kind) for kind in table["class"]])
-    return Rows(scaling(features), labels)
+def test_cernbox_is_downloaded_first(online: tuple[Site, Site], cache: Path, tmp_path: Path) -> None:
+    cernbox, openml = online
+    cernbox.content = write_cernbox(tmp_path / "file", cernbox_jets()).read_bytes()
+    assert version_of() == "cernbox"
+    assert version_of() == "cernbox"
+    assert (len(cernbox.asked), len(openml.asked)) == (1, 0)
+    assert (cache / f"{jsc_published.CERNBOX_NAME}.sha256").exists()
 
 
-def train_network(rows: Rows, num_epochs: int) -> nn.Module:
-    sizes = [16, 64, 32, 32]
-    hidden: list[nn.Module] = []
-    for before, after in pairwise(sizes):
-        hidden += [nn.Linear(before, after), nn.ReLU()]
-    model = nn.Sequential(*hidden, nn.Linear(32, 5))
-    optimiser = torch.optim.Adam(model.parameters(), lr=2e-3, fused=True)
-    for _ in range(num_epochs):
-        for chosen in batches(len(rows.labels)):
-            optimiser.zero_grad()
-            loss = nn.functional.cross_entropy(model(rows.features[chosen]), rows.labels[chosen])
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
-    return model
+def test_openml_is_downloaded_where_cernbox_fails(
+    online: tuple[Site, Site], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cernbox, openml = online
+    cernbox.content = b"<html>this share has ended</html>"
+    openml_jets().to_parquet(tmp_path / "file")
+    openml.content = (tmp_path / "file").read_bytes()
+    with caplog.at_level(logging.WARNING, logger="chop"):
+        assert version_of() == "openml"
+    assert caplog.messages == []
 
 
-def batches(num_rows: int) -> tuple[Tensor, ...]:
-    return torch.randperm(num_rows).tensor_split(num_rows // 256)
+def test_openml_tells_where_its_text_file_is(
+    online: tuple[Site, Site], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without h5py and pyarrow, only the text file can be read."""
+    cernbox, openml = online
+    monkeypatch.setattr(jsc_published, "installed", lambda module: False)
+    openml.content = write_arff(tmp_path / "file", openml_jets()).read_bytes()
+    md5 = digest(tmp_path / "file", "md5")
+    description = {"data_set_description": {"url": openml.url, "md5_checksum": md5}}
+    with serve(json.dumps(description).encode()) as api:
+        monkeypatch.setattr(jsc_published, "OPENML_DESCRIPTION", api.url)
+        assert version_of() == "openml"
+    assert len(cernbox.asked) == 0
+
+
+def test_without_both_there_are_look_alikes_and_nobody_is_asked_again(
+    online: tuple[Site, Site], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cernbox, openml = online
+    cernbox.status = 404
+    openml_jets(100).to_parquet(tmp_path / "file")  # too few
+    openml.content = (tmp_path / "file").read_bytes()
+    with caplog.at_level(logging.WARNING, logger="chop"):
+        assert [version_of(num_rows=100) for _ in range(2)] == ["generated"] * 2
+    assert (len(cernbox.asked), len(openml.asked)) == (1, 1)
+    assert caplog.messages[0] == caplog.messages[1] == (
+        f"data: {TEXT}; cernbox: 127.0.0.1 answers 404 Not Found; openml: {openml.url} gives another file than "
+        "expected: it holds openml version, 100 rows only"
+    )  # fmt: skip
+
+
+def test_a_version_that_cannot_be_had_is_an_error() -> None:
+    with pytest.raises(
+        DownloadError, match="cernbox version of data set 'jsc' cannot be had: nothing is downloaded"
+    ):
+        version_of(version="cernbox")
+
+
+def test_a_cached_file_that_changed_is_not_used(online: tuple[Site, Site], cache: Path, tmp_path: Path) -> None:
+    online[0].content = write_cernbox(tmp_path / "file", cernbox_jets()).read_bytes()
+    version_of()
+    with (cache / jsc_published.CERNBOX_NAME).open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(ValueError, match="is damaged or was changed"):
+        version_of()
+
+
+def test_fewer_rows_stay_in_their_parts(tmp_path: Path) -> None:
+    openml_jets().to_parquet(tmp_path / "jets.parquet")
+    whole = JSC(path=tmp_path / "jets.parquet").load()
+    few = JSC(path=tmp_path / "jets.parquet", num_rows=100).load()
+    assert [len(part.labels) for part in (few.train, few.val, few.test)] == [72, 8, 20]
+    assert few.test.labels.equal(whole.test.labels[:20])
+    assert few.provenance == "openml version, 300 rows only, 100 of them"
+    with pytest.raises(ValueError, match="has 300 rows, num_rows=301 was given"):
+        JSC(path=tmp_path / "jets.parquet", num_rows=301).load()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_rows": 3}, "num_rows of 10 or more, 3 was given"),
+        ({"version": "cernbx"}, r"has no version 'cernbx', did you mean 'cernbox'\?"),
+        ({"version": "generated", "path": "jets.h5"}, "rows are generated, or read from 'jets.h5', not both"),
+        ({"path": "nowhere.h5"}, "data file 'nowhere.h5' of data set 'jsc' does not exist"),
+    ],
+)
+def test_bad_options_are_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        version_of(**options)
+
+
+def test_a_file_of_the_other_version_is_refused(tmp_path: Path) -> None:
+    openml_jets().to_parquet(tmp_path / "jets.parquet")
+    with pytest.raises(ValueError, match=r"jets.parquet' is the openml version of jsc, not cernbox"):
+        version_of(path=tmp_path / "jets.parquet", version="cernbox")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain
 
+import pytest
 import torch
+from sklearn.model_selection import train_test_split
 
-from chop.dataset.splits import split_rows, standardise
+from chop.dataset import Rows, Splits
+from chop.dataset.splits import put_aside, shorten, split_as_published, split_rows, standardise
 
 
 def test_parts_have_the_right_sizes_and_share_no_row() -> None:
@@ -38,3 +42,50 @@ def test_the_training_part_alone_sets_the_scale() -> None:
 def test_a_constant_feature_becomes_zero() -> None:
     scaled = standardise(split_rows(torch.full((50, 1), 3.0), torch.zeros(50).long(), seed=0))
     assert scaled.train.features.eq(0).all()
+
+
+def test_images_are_scaled_channel_by_channel() -> None:
+    pixels = torch.randn(50, 2, 3, 3) * torch.tensor([1.0, 9.0]).reshape(1, 2, 1, 1) + 4
+    scaled = standardise(split_rows(pixels, torch.zeros(50).long(), seed=0))
+    torch.testing.assert_close(scaled.train.features.mean(dim=(0, 2, 3)), torch.zeros(2), atol=1e-5, rtol=0)
+    torch.testing.assert_close(scaled.train.features.std(dim=(0, 2, 3), correction=0), torch.ones(2))
+
+
+@pytest.mark.parametrize("num_rows", [10, 99, 1000, 1001, 1004])
+def test_the_published_test_part_is_that_of_scikit_learn(num_rows: int) -> None:
+    rows = torch.arange(num_rows)
+    train, test = train_test_split(rows.numpy(), test_size=0.2, random_state=42)
+    splits = split_as_published(rows.float().reshape(-1, 1), rows, seed=3)
+    assert splits.test.labels.tolist() == test.tolist()
+    assert sorted([*splits.train.labels.tolist(), *splits.val.labels.tolist()]) == sorted(train.tolist())
+    assert len(splits.val.labels) == round(len(train) / 10)
+
+
+def test_a_tenth_is_put_aside() -> None:
+    train, val = put_aside(100, seed=1)
+    assert (len(train), len(val)) == (90, 10)
+    assert sorted([*train.tolist(), *val.tolist()]) == list(range(100))
+    assert not put_aside(100, seed=2)[1].equal(val)
+
+
+def test_shortened_parts_keep_their_first_rows() -> None:
+    whole = split_rows(torch.arange(1000.0).reshape(-1, 1), torch.arange(1000), seed=1)
+    few = shorten(whole, 100)
+    assert few.train.labels.equal(whole.train.labels[:72])
+    assert few.val.labels.equal(whole.val.labels[:8])
+    assert few.test.labels.equal(whole.test.labels[:20])
+
+
+def test_the_hash_changes_with_any_bit_of_any_part() -> None:
+    def rows() -> Rows:
+        return Rows(torch.arange(6.0).reshape(3, 2), torch.tensor([0, 1, 0]))
+
+    splits = Splits(rows(), rows(), rows())
+    assert splits.hash == Splits(rows(), rows(), rows(), provenance="another text").hash
+    assert len(splits.hash) == 16
+    changed = rows()
+    changed.features[2, 1] = 5.0000005
+    swapped = Rows(rows().features, torch.tensor([1, 0, 0]))
+    reshaped = Rows(rows().features.reshape(3, 1, 2), rows().labels)
+    others = [replace(splits, test=changed), replace(splits, val=swapped), replace(splits, train=reshaped)]
+    assert len({splits.hash, *(other.hash for other in others)}) == 4

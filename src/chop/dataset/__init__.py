@@ -7,23 +7,35 @@ from chop.dataset.base import (
     Rows,
     Scaling,
     Splits,
-    get_dataset_info,
     register_dataset,
 )
+from chop.dataset.cifar10 import CIFAR10
+from chop.dataset.digits import Digits
+from chop.dataset.fashion_mnist import FashionMNIST
+from chop.dataset.files import FileDataset
 from chop.dataset.jsc import JSC
+from chop.dataset.mnist import MNIST
 from chop.dataset.module import MaseDataModule
+from chop.dataset.resolve import dataset_from, get_dataset_info, resolve_dataset
 from chop.dataset.toy_tiny import ToyTiny
 
 __all__ = [
+    "CIFAR10",
     "DATASETS",
     "JSC",
+    "MNIST",
     "Dataset",
     "DatasetInfo",
+    "Digits",
+    "FashionMNIST",
+    "FileDataset",
     "MaseDataModule",
     "Rows",
     "Scaling",
     "Splits",
     "ToyTiny",
+    "dataset_from",
     "get_dataset_info",
     "register_dataset",
+    "resolve_dataset",
 ]

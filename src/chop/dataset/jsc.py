@@ -2,118 +2,99 @@
 
 from __future__ import annotations
 
-import json
 import logging
-from dataclasses import dataclass
-from functools import cache, lru_cache
+import os
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
-import torch
-from torch import Tensor
-
-from chop.dataset.base import DatasetInfo, Rows, Splits, register_dataset
-from chop.dataset.splits import split_rows, standardise
+from chop.dataset.base import DatasetInfo, Splits, register_dataset
+from chop.dataset.download import DownloadError
+from chop.dataset.jsc_generator import generate_rows
+from chop.dataset.jsc_published import CLASSES, FEATURES, FILES, fetch_any, find_cached, find_in, read_jets
+from chop.dataset.splits import shorten, split_as_published, split_rows, standardise
+from chop.registry import closest
 
 logger = logging.getLogger(__name__)
 
-FEATURES = (
-    "zlogz",
-    "c1_b0_mmdt",
-    "c1_b1_mmdt",
-    "c1_b2_mmdt",
-    "c2_b1_mmdt",
-    "c2_b2_mmdt",
-    "d2_b1_mmdt",
-    "d2_b2_mmdt",
-    "d2_a1_b1_mmdt",
-    "d2_a1_b2_mmdt",
-    "m2_b1_mmdt",
-    "m2_b2_mmdt",
-    "n2_b1_mmdt",
-    "n2_b2_mmdt",
-    "mass_mmdt",
-    "multiplicity",
-)
-CLASSES = ("g", "q", "t", "w", "z")
 GENERATED = "generated look-alike, not comparable with published results"
-
-
-class Figures(NamedTuple):
-    """What the generator knows of the real jets (OpenML 42468), class by class."""
-
-    counts: Tensor  # [classes], of 1,000 real rows
-    quantiles: Tensor  # [classes, levels, features] at evenly spaced levels from 0 to 1
-    mixing: Tensor  # [classes, features, features], Cholesky factors of the normal scores' correlations
+NUM_GENERATED = 50_000
+VERSIONS = (*FILES, "generated")
 
 
 @register_dataset("jsc")
 @dataclass(frozen=True)
 class JSC:
-    """Jet substructure classification; the rows are generated from figures of real jets."""
+    """Jet substructure classification: the published rows if they can be had, else look-alikes.
 
-    seed: int = 42
-    num_rows: int = 50_000
+    They are taken from `path` (a file of either published version, or a folder with one), else from the cache
+    folder, else from CERNBox, else from OpenML, else generated from figures of real jets.
+    """
+
+    seed: int = 42  # of the validation rows; of look-alikes also of the test rows and all numbers
+    num_rows: int | None = None  # of published rows all, of look-alikes 50,000, unless given
+    path: str | os.PathLike[str] | None = None  # file of either published version, or folder with one
+    version: str | None = None  # cernbox, openml or generated: only this one, or an error
 
     info: ClassVar[DatasetInfo] = DatasetInfo(
         "jsc", len(FEATURES), len(CLASSES), class_names=CLASSES, feature_names=FEATURES
     )
 
+    def __post_init__(self) -> None:
+        if self.num_rows is not None and self.num_rows < 10:
+            raise ValueError(f"data set 'jsc' needs num_rows of 10 or more, {self.num_rows} was given")
+        if self.version not in (None, *VERSIONS):
+            raise ValueError(f"data set 'jsc' has no version '{self.version}', {closest(self.version, VERSIONS)}")
+        if self.version == "generated" and self.path is not None:
+            raise ValueError(f"data set 'jsc': rows are generated, or read from '{os.fspath(self.path)}', not both")
+
+    def prepare(self) -> None:
+        """Fetch the published rows, where there are none on this machine yet and they can be reached."""
+        self._find_file()
+
     def load(self) -> Splits:
         """Standardised rows; a warning says when they are not the published ones."""
-        features, labels, provenance = load_rows(self.num_rows, self.seed)
-        if provenance == GENERATED:
-            logger.warning("data: jsc (%s)", provenance)
-        return standardise(split_rows(features, labels, self.seed, provenance))
+        found = self._find_file()
+        if isinstance(found, Path):
+            return standardise(self._read(found))
+        logger.warning("data: jsc (%s)%s", GENERATED, f"; {found}" if found else "")
+        rows = generate_rows(self.num_rows or NUM_GENERATED, self.seed)
+        return standardise(split_rows(*rows, self.seed, GENERATED, version="generated"))
 
+    def _find_file(self) -> Path | str:
+        """The file to read, or why there is none."""
+        if self.version == "generated":
+            return ""
+        if self.path is not None:
+            return self._named_file(Path(self.path).expanduser())
+        cached = find_cached(self.version)
+        if cached is not None:
+            return cached
+        try:
+            return fetch_any(self.version)
+        except DownloadError as error:
+            if self.version is not None:
+                raise DownloadError(
+                    f"the {self.version} version of data set 'jsc' cannot be had: {error}"
+                ) from error
+            return str(error)
 
-def load_rows(num_rows: int, seed: int) -> tuple[Tensor, Tensor, str]:
-    """Features in physical units, class numbers, and where they come from."""
-    if num_rows < 10:
-        raise ValueError(f"data set 'jsc' needs num_rows of 10 or more, {num_rows} was given")
-    rows = generate_rows(num_rows, seed)
-    return rows.features, rows.labels, GENERATED
+    def _named_file(self, path: Path) -> Path:
+        if not path.exists():
+            raise ValueError(f"data file '{path}' of data set 'jsc' does not exist")
+        found = find_in(path, self.version) if path.is_dir() else path
+        if found is None:
+            names = ", ".join(name for names in FILES.values() for name in names)
+            raise ValueError(f"the folder '{path}' has no file of data set 'jsc', such as {names}")
+        return found
 
-
-@lru_cache(maxsize=2)
-def generate_rows(num_rows: int, seed: int) -> Rows:
-    """Look-alike jets in physical units, class after class; kept, so do not write to them.
-
-    A Gaussian copula for each class: correlated normal numbers, made uniform by the normal distribution
-    function and then real by the feature's quantiles. The figures' correlations are shrunk by 5 %, so that
-    `d2_b1_mmdt` and `d2_a1_b1_mmdt`, which are equal in real jets, are merely alike.
-    """
-    figures = read_figures()
-    generator = torch.Generator().manual_seed(seed)
-    features, labels = [], []
-    for kind, count in enumerate(_share_out(num_rows, figures.counts)):
-        normal = torch.randn(count, len(FEATURES), generator=generator) @ figures.mixing[kind].T
-        features.append(_at_levels(figures.quantiles[kind], torch.special.ndtr(normal)))
-        labels.append(torch.full((count,), kind))
-    return Rows(torch.cat(features), torch.cat(labels))
-
-
-@cache
-def read_figures() -> Figures:
-    """The figures that are shipped with the package."""
-    content = json.loads(Path(__file__).with_name("jsc_figures.json").read_text(encoding="utf-8"))
-    correlation = torch.tensor(content["correlation"], dtype=torch.float64)
-    return Figures(
-        counts=torch.tensor(content["class_counts_of_1000"]),
-        quantiles=torch.tensor(content["quantiles"]),
-        mixing=torch.linalg.cholesky(correlation).float(),
-    )
-
-
-def _share_out(num_rows: int, counts: Tensor) -> list[int]:
-    """Whole numbers in the proportion of `counts` that add up to `num_rows`."""
-    ends = (counts.cumsum(0).double() * num_rows / counts.sum()).round().long()
-    shares: list[int] = ends.diff(prepend=ends.new_zeros(1)).tolist()
-    return shares
-
-
-def _at_levels(quantiles: Tensor, levels: Tensor) -> Tensor:
-    """The value at each level in [0, 1], feature by feature, by straight lines between `quantiles`."""
-    position = levels * (len(quantiles) - 1)
-    below = position.long().clamp(max=len(quantiles) - 2)
-    return torch.lerp(quantiles.gather(0, below), quantiles.gather(0, below + 1), position - below)
+    def _read(self, path: Path) -> Splits:
+        jets = read_jets(path)
+        if self.version not in (None, jets.version):
+            raise ValueError(f"data file '{path}' is the {jets.version} version of jsc, not {self.version}")
+        splits = split_as_published(jets.features, jets.labels, self.seed, jets.provenance, jets.version)
+        if self.num_rows is None:
+            return splits
+        if self.num_rows > len(jets.labels):
+            raise ValueError(f"data file '{path}' has {len(jets.labels)} rows, num_rows={self.num_rows} was given")
+        return replace(shorten(splits, self.num_rows), provenance=f"{jets.provenance}, {self.num_rows:,} of them")

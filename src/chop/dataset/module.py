@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from dataclasses import replace
+from inspect import signature
 
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
-from chop.dataset.base import DATASETS, Dataset, DatasetInfo, Rows, Splits
-from chop.registry import closest
+from chop.dataset.base import DatasetInfo, Prepared, Rows, Splits
+from chop.dataset.resolve import dataset_from
+from chop.dataset.splits import check_splits
 
 Batch = tuple[Tensor, Tensor]
 
@@ -20,9 +21,11 @@ Batch = tuple[Tensor, Tensor]
 class MaseDataModule:
     """Batches `(xs, ys)` of a data set, from `train_`, `val_`, `test_` and `pred_dataloader()`.
 
-    `seed` fixes the order of the training batches; `data_seed` fixes which rows are generated and which are
-    for testing, so that runs with several seeds are tested on the same rows. Further options go to the data
-    set (`num_rows=1000`). `model_name` is noted only: rows are prepared alike for every model.
+    `name` is that of a registered data set, a data file (.npz, .csv, .parquet, .h5), or a class of the user's
+    as `data.py:Name` or `module:Name`. `seed` fixes the order of the training batches; `data_seed` fixes which
+    rows are generated and which are for testing, so that runs with several seeds are tested on the same rows.
+    Further options go to the data set (`path=`, `num_rows=1000`, `label=`). `model_name` is noted only: rows
+    are prepared alike for every model.
     """
 
     def __init__(
@@ -46,14 +49,17 @@ class MaseDataModule:
         self.name, self.model_name = name, model_name
         self.batch_size, self.num_workers = batch_size, num_workers
         self.seed = seed
-        self._dataset = _make_dataset(name, {"seed": data_seed, **options})
+        own = [option for option in signature(MaseDataModule).parameters if option != "options"]
+        self._dataset = dataset_from(name, {"seed": data_seed, **options}, known_elsewhere=own)
         self._splits: Splits | None = None
 
     @property
     def dataset_info(self) -> DatasetInfo:
-        """What is known of the data set; with the provenance of its rows after `setup()`."""
-        info = self._dataset.info
-        return info if self._splits is None else replace(info, provenance=self._splits.provenance)
+        """What is known of the data set; after `setup()` with provenance, version and hash of its rows."""
+        info, splits = self._dataset.info, self._splits
+        if splits is None:
+            return info
+        return replace(info, provenance=splits.provenance, version=splits.version, hash=splits.hash)
 
     @property
     def splits(self) -> Splits:
@@ -65,12 +71,16 @@ class MaseDataModule:
         return self._splits
 
     def prepare_data(self) -> None:
-        """Fetch files from elsewhere; no data set needs any so far."""
+        """Fetch files from elsewhere, where the data set needs any and they are not on this machine yet."""
+        if isinstance(self._dataset, Prepared):
+            self._dataset.prepare()
 
     def setup(self) -> None:
         """Load the rows, on the first call."""
         if self._splits is None:
-            self._splits = self._dataset.load()
+            splits = self._dataset.load()
+            check_splits(splits, self._dataset.info)
+            self._splits = splits
 
     def train_dataloader(self) -> DataLoader[Batch]:
         """The training part, in another order each time through."""
@@ -119,14 +129,3 @@ class _Batches(TorchDataset[Batch]):
 def _as_pair(batch: list[Tensor]) -> Batch:
     xs, ys = batch
     return xs, ys
-
-
-def _make_dataset(name: str, options: dict[str, object]) -> Dataset:
-    make = DATASETS[name]
-    known = inspect.signature(make).parameters
-    own = inspect.signature(MaseDataModule).parameters
-    for option in options:
-        if option not in known and not any(p.kind is p.VAR_KEYWORD for p in known.values()):
-            hint = closest(option, [*known, *(key for key in own if key != "options")])
-            raise ValueError(f"data set '{name}' has no option '{option}'; {hint}")
-    return make(**options)

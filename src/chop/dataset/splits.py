@@ -2,39 +2,104 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
+import numpy as np
 import torch
 from torch import Tensor
 
-from chop.dataset.base import Rows, Scaling, Splits
+from chop.dataset.base import DatasetInfo, Rows, Scaling, Splits
 
 TEST_SHARE = 0.2  # of all rows
 VAL_SHARE = 0.1  # of the rows that are not for testing
+PUBLISHED_SEED = 42  # of the test parts that results on jets are published for
 
 
-def split_rows(features: Tensor, labels: Tensor, seed: int, provenance: str = "") -> Splits:
+def split_rows(features: Tensor, labels: Tensor, seed: int, provenance: str = "", version: str = "") -> Splits:
     """80 % for training, a tenth of which is put aside for validation, and 20 % for testing."""
     order = torch.randperm(len(features), generator=torch.Generator().manual_seed(seed))
     num_test = round(TEST_SHARE * len(features))
     num_val = round(VAL_SHARE * (len(features) - num_test))
     test, val, train = order.tensor_split([num_test, num_test + num_val])
-    return Splits(
-        train=Rows(features[train], labels[train]),
-        val=Rows(features[val], labels[val]),
-        test=Rows(features[test], labels[test]),
-        provenance=provenance,
+    return _gather(features, labels, (train, val, test), provenance, version)
+
+
+def split_as_published(
+    features: Tensor, labels: Tensor, seed: int, provenance: str = "", version: str = ""
+) -> Splits:
+    """The test part of scikit-learn's `train_test_split(test_size=0.2, random_state=42)`, row by row; `seed`
+    decides only which tenth of the other rows is put aside for validation. Rows of class -1 are left out."""
+    order = torch.from_numpy(np.random.RandomState(PUBLISHED_SEED).permutation(len(features)))
+    test, rest = order.tensor_split([math.ceil(TEST_SHARE * len(features))])
+    train, val = put_aside(len(rest), seed)
+    parts = tuple(part[labels[part] >= 0] for part in (rest[train], rest[val], test))
+    return _gather(features, labels, parts, provenance, version)
+
+
+def put_aside(num_rows: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Indices of the rows for training, and of the tenth that is for validation."""
+    order = torch.randperm(num_rows, generator=torch.Generator().manual_seed(seed))
+    val, train = order.tensor_split([round(VAL_SHARE * num_rows)])
+    return train, val
+
+
+def shorten(splits: Splits, num_rows: int) -> Splits:
+    """The first rows of each part, `num_rows` in all; a row stays in its part."""
+    num_test = round(TEST_SHARE * num_rows)
+    num_val = round(VAL_SHARE * (num_rows - num_test))
+    return replace(
+        splits,
+        train=_first(splits.train, num_rows - num_test - num_val),
+        val=_first(splits.val, num_val),
+        test=_first(splits.test, num_test),
     )
 
 
 def standardise(splits: Splits) -> Splits:
-    """Mean 0 and deviation 1 in each feature of the training part; the other parts are scaled alike."""
+    """Mean 0 and deviation 1 in each feature of the training part; the other parts are scaled alike.
+
+    Images [channels, height, width] are scaled channel by channel.
+    """
     train = splits.train.features.double()
-    deviation = train.std(dim=0, correction=0)
+    dims = (0, 2, 3) if train.dim() == 4 else (0,)
+    mean, deviation = train.mean(dim=dims, keepdim=True)[0], train.std(dim=dims, correction=0, keepdim=True)[0]
     scale = torch.where(deviation > 0, deviation, torch.ones_like(deviation))
-    scaling = Scaling(train.mean(dim=0).float(), scale.float())
-    return Splits(
+    scaling = Scaling(mean.float(), scale.float())
+    return replace(
+        splits,
         train=Rows(scaling(splits.train.features), splits.train.labels),
         val=Rows(scaling(splits.val.features), splits.val.labels),
         test=Rows(scaling(splits.test.features), splits.test.labels),
-        provenance=splits.provenance,
         scaling=scaling,
     )
+
+
+def check_splits(splits: Splits, info: DatasetInfo) -> None:
+    """Raise where the rows are not as `info` says."""
+    for name, rows in (("training", splits.train), ("validation", splits.val), ("test", splits.test)):
+        where = f"the {name} part of data set '{info.name}'"
+        if tuple(rows.features.shape) != (len(rows.labels), *info.feature_shape):
+            raise ValueError(
+                f"{where} has features of shape {list(rows.features.shape)}, "
+                f"not {[len(rows.labels), *info.feature_shape]}"
+            )
+        if rows.labels.dtype != torch.int64 or not rows.features.is_floating_point():
+            raise ValueError(
+                f"{where} has features of {rows.features.dtype} and labels of {rows.labels.dtype}; "
+                "they must be floating-point numbers and torch.int64"
+            )
+        if len(rows.labels) and not 0 <= rows.labels.min() <= rows.labels.max() < info.num_classes:
+            raise ValueError(
+                f"{where} has labels from {rows.labels.min()} to {rows.labels.max()}; "
+                f"there are {info.num_classes} classes, from 0 on"
+            )
+
+
+def _gather(features: Tensor, labels: Tensor, parts: tuple[Tensor, ...], provenance: str, version: str) -> Splits:
+    train, val, test = (Rows(features[part], labels[part]) for part in parts)
+    return Splits(train, val, test, provenance=provenance, version=version)
+
+
+def _first(rows: Rows, count: int) -> Rows:
+    return Rows(rows.features[:count], rows.labels[:count])

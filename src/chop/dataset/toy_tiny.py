@@ -27,4 +27,4 @@ class ToyTiny:
         generator = torch.Generator().manual_seed(self.seed)
         points = torch.randn(self.num_rows, self.info.num_features, generator=generator)
         labels = (points.square().sum(dim=1) > MEDIAN_SQUARED_RADIUS).long()
-        return split_rows(points, labels, self.seed, provenance="synthetic")
+        return split_rows(points, labels, self.seed, provenance="synthetic", version="synthetic")

@@ -69,8 +69,12 @@ class Format(ABC):
         return False
 
     def fitted(self, largest: float) -> Self:
-        """This format with room for magnitudes up to `largest`."""
-        raise ValueError(f"format '{self.name}' has nothing to choose from data")
+        """This format with room for magnitudes up to `largest`; itself, where its parameters do not say that."""
+        return self
+
+    def scale_for(self, largest: float) -> float | None:
+        """The scale that just holds `largest`, of a format that can be given one."""
+        return None
 
     @property
     def has_own_scale(self) -> bool:
@@ -105,6 +109,9 @@ class Format(ABC):
             if isinstance(value, int | float) and not isinstance(value, bool)
         ]
         return [self.width, *numbers]
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(str(number) for number in self.precision)})"
 
     def placed(self, reduce_dim: int, channel_dim: int | None) -> Self:
         """This format on an operand that is reduced along one dimension and has its channels along another."""

@@ -66,8 +66,15 @@ class Integer(Rounded, Format):
 
     def fitted(self, largest: float) -> Self:
         """The same with as many fraction bits as leave room for magnitudes up to `largest`."""
+        if not self.is_fixed_point:
+            return self
         room = self._high / largest if largest > 0 else 2.0**self.width
         return replace(self, frac_width=max(-96, min(126, math.floor(math.log2(room)))))
+
+    def scale_for(self, largest: float) -> float | None:
+        if self.scale != "float" or self.granularity != "tensor":
+            return None
+        return max(largest / max(self._high, 1.0), 2.0**-120)
 
     def quantize(self, x: Tensor, scale: Tensor | None = None) -> Tensor:
         if scale is not None or not self.is_fixed_point:

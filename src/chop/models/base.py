@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from torch import nn
+from torch import Tensor, nn
 
+from chop.plugins import is_reference, load_object
 from chop.registry import Registry
 
 ModelMaker = Callable[..., nn.Module]
@@ -53,6 +55,10 @@ class ModelInfo:
         return self._with_named_inputs(self.make(dataset_info))
 
     def _with_named_inputs(self, model: nn.Module) -> nn.Module:
+        if not isinstance(model, nn.Module):
+            raise ValueError(f"model '{self.name}' gave a {type(model).__name__}, not an nn.Module")
+        if type(model) is nn.Sequential and self.inputs == ("x",):
+            model = _Row(OrderedDict(model.named_children()))
         names = inspect.signature(model.forward).parameters.values()
         known = [p.name for p in names if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
         for name in self.inputs:
@@ -62,6 +68,15 @@ class ModelInfo:
                     f"{', '.join(known) or 'no named argument'}: give inputs= when registering it"
                 )
         return model
+
+
+class _Row(nn.Sequential):
+    """Layers in a row whose input is called x, as that of most models is; the parameters are called as before."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self:
+            x = layer(x)
+        return x
 
 
 MODELS: Registry[ModelInfo] = Registry("model")
@@ -103,15 +118,20 @@ def register_model(
 
 
 def get_model_info(name: str) -> ModelInfo:
-    """What is known of the model called `name`."""
-    return MODELS[name]
+    """What is known of the model called `name`, which may be `path/to/net.py:Net` or `module.path:Net`."""
+    if not is_reference(name) or name in MODELS:
+        return MODELS[name]
+    make = load_object(name)
+    if not callable(make):
+        raise ValueError(f"'{name}' is a {type(make).__name__}, not a class or a function that gives a model")
+    return describe_model(name, make)
 
 
 def get_model(
     name: str, task: str = "cls", dataset_info: DataInfo | None = None, pretrained: bool = False
 ) -> nn.Module:
-    """The model called `name`, with random weights."""
-    info = MODELS[name]
+    """The model called `name` (or written as `path/to/net.py:Net`), with random weights."""
+    info = get_model_info(name)
     if check_task(task) not in info.tasks:
         raise ValueError(f"model '{name}' is not made for the task '{task}'; its tasks: {', '.join(info.tasks)}")
     if pretrained:

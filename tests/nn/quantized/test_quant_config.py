@@ -45,7 +45,7 @@ def test_missing_keys_are_said_once_in_the_log(caplog: pytest.LogCaptureFixture)
     with caplog.at_level(logging.INFO, logger="chop"):
         quantize_transform_pass(graph, {"by": "type", "linear": some, "relu": some})
     (record,) = caplog.records
-    assert record.getMessage() == "'_0' (linear): no bias_width; the data_in settings are used"
+    assert record.getMessage() == "quantize linear: no bias_width; the data_in settings are used"
 
 
 def test_na_is_the_formats_own_default() -> None:

@@ -92,8 +92,18 @@ class QuantizedLayer(nn.Module):
         start = torch.ones(()) if value is None else self.formats[name].initial_scale(value.detach())
         self.register_parameter(_scale_name(name), nn.Parameter(start))
 
+    def fix_scale(self, name: str, scale: float) -> None:
+        """Give an operand a scale that data did not choose at each call but once, `{role}_scale`."""
+        key = _scale_name(name)
+        like = self._parameter(self.held[0]) if self.held else None
+        value = torch.tensor(scale, dtype=None if like is None else like.dtype)
+        if key in self._parameters:
+            self.get_parameter(key).data.fill_(scale)
+        else:
+            self.register_buffer(key, value)
+
     def extra_repr(self) -> str:
-        shown = [f"{name}={f.name}{tuple(f.precision)}" for name, f in self.formats.items()]
+        shown = [f"{name}={number_format}" for name, number_format in self.formats.items()]
         return ", ".join(part for part in (super().extra_repr(), *shown) if part)
 
     def _scale(self, name: str) -> Tensor | None:

@@ -1,0 +1,104 @@
+"""Small colour photographs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from chop.dataset.base import DatasetInfo, Splits, register_dataset
+from chop.dataset.download import Remote, cache_folder, verify_recorded
+from chop.dataset.folders import fetch_from_mirrors, find_file, named_folder
+from chop.dataset.images import Images, check_images, split_images
+from chop.dataset.readers.cifar import read_archive, split_records
+from chop.dataset.readers.packed import read_bytes
+
+ARCHIVE = "cifar-10-binary.tar.gz"
+FOLDER = "cifar-10-batches-bin"  # in the archive
+TRAIN = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
+TEST = ("test_batch.bin",)
+NUM_IMAGES = (50_000, 10_000)
+
+
+@register_dataset("cifar10")
+@dataclass(frozen=True)
+class CIFAR10:
+    """60,000 photographs of 32 x 32 pixels in 10 classes (Krizhevsky, 2009).
+
+    `path` is the archive of the binary version, or a folder with it or with its six files, .gz or not.
+    """
+
+    seed: int = 42  # of the validation images
+    path: str | os.PathLike[str] | None = None  # archive, or folder with it or with its six files
+
+    info: ClassVar[DatasetInfo] = DatasetInfo(
+        "cifar10",
+        3 * 32 * 32,
+        10,
+        feature_shape=(3, 32, 32),
+        class_names=(
+            "airplane",
+            "automobile",
+            "bird",
+            "cat",
+            "deer",
+            "dog",
+            "frog",
+            "horse",
+            "ship",
+            "truck",
+        ),
+    )
+    remotes: ClassVar[tuple[Remote, ...]] = (
+        Remote(f"https://www.cs.toronto.edu/~kriz/{ARCHIVE}", ARCHIVE, md5="c32a1d4ab5d03f1284b67883e8d87530"),
+    )
+
+    def prepare(self) -> None:
+        """Fetch the archive, if it is not on this machine yet."""
+        self._find_source()
+
+    def load(self) -> Splits:
+        source = self._find_source()
+        if source.is_dir():
+            contents = {name: read_bytes(find_file(source, name, "cifar10")) for name in TRAIN + TEST}
+        else:
+            contents = read_archive(source, TRAIN + TEST)
+        train, test = (_to_images(source, contents, names) for names in (TRAIN, TEST))
+        return split_images(train, test, self.seed, NUM_IMAGES)
+
+    def _find_source(self) -> Path:
+        """The archive, or the folder with the unpacked files."""
+        if self.path is None:
+            folder = cache_folder("cifar10")
+            alternative = "the archive of the binary version, or a folder with its files,"
+            return _look_in(folder) or fetch_from_mirrors(self.remotes, folder, "cifar10", alternative)
+        path = Path(self.path).expanduser()
+        return path if path.is_file() else _look_in(named_folder(path, "cifar10")) or path
+
+
+def _look_in(folder: Path) -> Path | None:
+    if (folder / ARCHIVE).is_file():
+        verify_recorded(folder / ARCHIVE)
+        return folder / ARCHIVE
+    for candidate in (folder, folder / FOLDER):
+        if any((candidate / name).is_file() for name in (TRAIN[0], f"{TRAIN[0]}.gz")):
+            return candidate
+    return None
+
+
+def _to_images(source: Path, contents: Mapping[str, bytes], names: Sequence[str]) -> Images:
+    """The images of the files `names`, one after the other."""
+    missing = [name for name in names if name not in contents]
+    if missing:
+        raise ValueError(f"'{source}' has no file '{missing[0]}', which data set 'cifar10' needs")
+    records = [split_records(contents[name], f"{source}: {name}") for name in names]
+    pixels = torch.from_numpy(np.concatenate([pixels for pixels, _ in records]))
+    labels = torch.from_numpy(np.concatenate([labels for _, labels in records]).astype("int64"))
+    images = Images(pixels, labels)
+    check_images(images, CIFAR10.info, source)
+    return images

@@ -1,0 +1,117 @@
+"""Columns of a user's table, as numbers and as classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from chop.registry import closest
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+
+LABELS = ("label", "class", "target", "y")  # what a label column is called, unless the user says
+NUM_SHOWN = 12  # names in an error message
+
+
+def pick_label(columns: Sequence[str], label: str | None, where: str, candidates: Sequence[str] = LABELS) -> str:
+    """Which of `columns` holds the labels: the one the user names, else the one with a usual name."""
+    if label is not None:
+        if label not in columns:
+            hint = closest(label, columns)
+            hint = f"{hint} its" if hint.startswith("did you mean") else "its"
+            raise ValueError(f"{where} has no column '{label}'; {hint} columns: {_list(columns)}")
+        return label
+    found = [name for name in candidates if name in columns]
+    if not found:
+        raise ValueError(
+            f"{where} has no column called {', '.join(candidates)}: name that of the labels as label=; "
+            f"its columns: {_list(columns)}"
+        )
+    if len(found) > 1:
+        raise ValueError(
+            f"{where} has several columns that may hold the labels, {', '.join(found)}: choose one as label=, "
+            "and leave the others out with ignore="
+        )
+    return found[0]
+
+
+def to_numbers(frame: DataFrame, where: str) -> Tensor:
+    """All columns as float32 [rows, columns]; what is no finite number is an error that says where."""
+    from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
+
+    for name, column in frame.items():
+        kind = column.dtype
+        if not (is_numeric_dtype(kind) or is_bool_dtype(kind)) or is_complex_dtype(kind):
+            raise ValueError(f"{where}: column '{name}' {_describe_text(column)}; leave it out with ignore=")
+    values = frame.to_numpy(dtype=np.float64, na_value=np.nan)
+    return finite(values, [str(name) for name in frame.columns], where)
+
+
+def _describe_text(column: Series) -> str:
+    """What is wrong with a column that does not hold numbers, with an example."""
+    import pandas as pd
+
+    if column.isna().all():
+        return "is empty"
+    values = column.dropna()
+    if pd.api.types.is_object_dtype(column.dtype) or pd.api.types.is_string_dtype(column.dtype):
+        text = values[pd.to_numeric(values, errors="coerce").isna()]
+        values = text if len(text) else values
+    return f"holds no numbers ({str(values.iloc[0])!r} in row {values.index[0] + 1})"
+
+
+def finite(values: npt.NDArray[Any], names: Sequence[str], where: str) -> Tensor:
+    """`values` [rows, columns] as float32, all of them finite."""
+    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is found below
+        numbers = values.astype(np.float32)
+    wrong = ~np.isfinite(numbers)
+    if wrong.any():
+        row, column = (int(index) for index in np.argwhere(wrong)[0])
+        count = int(wrong[:, column].sum())
+        raise ValueError(
+            f"{where}: column '{names[column]}' has {count} missing or infinite value(s), first in row {row + 1}"
+        )
+    return torch.from_numpy(np.ascontiguousarray(numbers))
+
+
+def to_classes(values: Iterable[Any], where: str) -> tuple[Tensor, tuple[str, ...]]:
+    """Class numbers (int64), and the name of each class: numbers in their order, names in alphabetical order."""
+    import pandas as pd
+
+    numbers, names = pd.factorize(_clean_labels(values, where), sort=True)
+    if len(names) < 2:
+        raise ValueError(f"{where}: all labels are '{names[0]}', there must be two classes or more")
+    return torch.from_numpy(numbers.astype(np.int64)), tuple(str(name) for name in names)
+
+
+def _clean_labels(values: Iterable[Any], where: str) -> npt.NDArray[Any]:
+    """Whole numbers as int64, all else as text; none is missing."""
+    import pandas as pd
+
+    column = pd.Series(values).reset_index(drop=True)
+    if column.dtype == object:
+        column = column.map(lambda value: value.decode("utf-8", "replace") if isinstance(value, bytes) else value)
+    missing = column.isna() | (column.astype(str) == "")
+    if missing.all():
+        raise ValueError(f"{where}: there are no labels")
+    if missing.any():
+        count, first = int(missing.sum()), int(missing.argmax())
+        raise ValueError(f"{where}: {count} label(s) are missing, first in row {first + 1}")
+    if pd.api.types.is_float_dtype(column.dtype):
+        broken = column[column != column.round()]
+        if len(broken):
+            raise ValueError(f"{where}: labels are names or whole numbers, {broken.iloc[0]:g} is neither")
+    if pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_bool_dtype(column.dtype):
+        return column.to_numpy(dtype=np.int64)
+    return column.astype(str).to_numpy(dtype=object)  # NumPy's own text loses zeros at its end
+
+
+def _list(columns: Sequence[str]) -> str:
+    rest = len(columns) - NUM_SHOWN
+    return ", ".join(columns[:NUM_SHOWN]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,38 @@
+"""The small handwritten digits that scikit-learn brings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+
+from chop.dataset.base import DatasetInfo, Splits, register_dataset
+from chop.dataset.images import Images, check_images, split_images
+from chop.dataset.readers.extras import need
+from chop.dataset.splits import TEST_SHARE
+
+WHITE = 16  # the brightest pixel
+
+
+@register_dataset("digits")
+@dataclass(frozen=True)
+class Digits:
+    """1,797 handwritten digits of 8 x 8 pixels (Alpaydin and Kaynak, 1998), bundled with scikit-learn."""
+
+    seed: int = 42
+
+    info: ClassVar[DatasetInfo] = DatasetInfo(
+        "digits", 8 * 8, 10, feature_shape=(1, 8, 8), class_names=tuple("0123456789")
+    )
+
+    def load(self) -> Splits:
+        content = need("sklearn.datasets", "data set 'digits'").load_digits()
+        pixels = torch.from_numpy(content.images.astype("uint8")).unsqueeze(1)
+        labels = torch.from_numpy(content.target.astype("int64"))
+        check_images(Images(pixels, labels), self.info, "scikit-learn's digits")
+        order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(self.seed))
+        test, rest = order.tensor_split([round(TEST_SHARE * len(labels))])
+        train_images, test_images = (Images(pixels[part], labels[part]) for part in (rest, test))
+        splits = split_images(train_images, test_images, self.seed, (len(rest), len(test)), white=WHITE)
+        return replace(splits, provenance=f"bundled with scikit-learn, {len(labels):,} images", version="bundled")

@@ -1,0 +1,83 @@
+"""HTTP with a limit on the time until a connection stands, and another on each wait for data."""
+
+from __future__ import annotations
+
+import queue
+import ssl
+import threading
+from collections.abc import Callable
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import cast
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import HTTPHandler, HTTPSHandler, Request, build_opener
+
+CONNECT_TIMEOUT = 5.0  # seconds, for the name look-up, all addresses and the handshake together
+READ_TIMEOUT = 30.0  # seconds without a byte
+
+
+def open_url(url: str, headers: dict[str, str]) -> HTTPResponse:
+    """The answer of the server, with its content still to be read; proxies and redirections are followed."""
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise URLError(f"'{url}' is no http or https address")
+    request = Request(url, headers={"User-Agent": "chop", "Accept-Encoding": "identity", **headers})
+    opener = build_opener(_Plain, _Secure)
+    return cast(HTTPResponse, opener.open(request, timeout=CONNECT_TIMEOUT))
+
+
+def explain(error: Exception, url: str) -> str:
+    """In a few words, why `url` could not be had."""
+    host = urlsplit(url).hostname
+    if isinstance(error, HTTPError):
+        return f"{host} answers {error.code} {error.reason}"
+    cause = error.reason if isinstance(error, URLError) else error
+    if isinstance(cause, TimeoutError):
+        return f"{host} does not answer in time"
+    detail = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
+    return f"{host} cannot be reached ({detail})"
+
+
+class _PlainConnection(HTTPConnection):
+    def connect(self) -> None:
+        _connect_in_time(self, super().connect)
+
+
+class _SecureConnection(HTTPSConnection):
+    def connect(self) -> None:
+        _connect_in_time(self, super().connect)
+
+
+class _Plain(HTTPHandler):
+    def http_open(self, req: Request) -> HTTPResponse:
+        return self.do_open(_PlainConnection, req)
+
+
+class _Secure(HTTPSHandler):
+    def https_open(self, req: Request) -> HTTPResponse:
+        return self.do_open(_SecureConnection, req, context=ssl.create_default_context())
+
+
+def _connect_in_time(connection: HTTPConnection, connect: Callable[[], None]) -> None:
+    """`connect`, in a thread: a socket's own time-out does not cover the name look-up, and is for one address."""
+    outcome: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+    given_up = threading.Event()
+
+    def work() -> None:
+        try:
+            connect()
+        except (OSError, HTTPException, ValueError) as error:
+            outcome.put(error)
+        else:
+            outcome.put(None)
+            if given_up.is_set():
+                connection.close()
+
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        error = outcome.get(timeout=CONNECT_TIMEOUT)
+    except queue.Empty:
+        given_up.set()
+        raise TimeoutError(f"no connection within {CONNECT_TIMEOUT:g} s") from None
+    if error is not None:
+        raise error
+    connection.sock.settimeout(READ_TIMEOUT)

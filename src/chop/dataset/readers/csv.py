@@ -1,0 +1,31 @@
+"""Text with a row a line and commas between."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from chop.dataset.readers.damage import reading
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+def read_csv(path: Path) -> DataFrame:
+    """The table in a CSV file, whose first line names the columns."""
+    with reading(path, "CSV file"), path.open(encoding="utf-8-sig", newline="") as file:
+        return read_rows(file)
+
+
+def read_rows(file: TextIO, **options: Any) -> DataFrame:  # options of pandas.read_csv, which has many types
+    """The rest of `file` as a table."""
+    import pandas as pd  # takes a third of a second, and few need it
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pd.errors.ParserWarning)  # about values that no column is there for
+        try:
+            frame: DataFrame = pd.read_csv(file, low_memory=False, index_col=False, **options)
+        except pd.errors.ParserWarning as error:
+            raise ValueError("its rows have more values than there are columns") from error
+    return frame

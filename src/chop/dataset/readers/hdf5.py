@@ -1,0 +1,62 @@
+"""HDF5: tables (arrays of records) and plain arrays; needs h5py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from chop.dataset.readers.damage import reading
+from chop.dataset.readers.extras import need
+from chop.dataset.readers.npz import Arrays
+from chop.registry import closest
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+def read_hdf5(path: Path, table: str | None = None, columns: Sequence[str] = ()) -> DataFrame | Arrays:
+    """The table called `table`, or the only one there is; where a file has none, its arrays.
+
+    With `columns`, only those are read, as far as the table has them.
+    """
+    h5py = need("h5py", "reading HDF5 files")
+    with reading(path, "HDF5 file"), h5py.File(path, "r") as file:
+        kinds = _list_arrays(file)
+    tables = [name for name, is_table in kinds.items() if is_table]
+    chosen = _pick_table(path, table, tables) if tables or table else None
+    with reading(path, "HDF5 file"), h5py.File(path, "r") as file:
+        if chosen is None:
+            return {name: file[name][()] for name in kinds}
+        return _read_records(file[chosen], columns)
+
+
+def _list_arrays(file: Any) -> dict[str, bool]:  # an h5py.File; h5py has no types
+    """The arrays by name, in all groups, and whether their items are records."""
+    arrays = {}
+
+    def note(name: str, item: Any) -> None:
+        if hasattr(item, "dtype"):
+            arrays[name] = item.dtype.names is not None
+
+    file.visititems(note)
+    return arrays
+
+
+def _pick_table(path: Path, table: str | None, tables: list[str]) -> str:
+    if table is not None and table not in tables:
+        raise ValueError(f"'{path}' has no table '{table}', {closest(table, tables)}")
+    if table is None and len(tables) > 1:
+        raise ValueError(f"'{path}' has several tables: choose one as hdf5_table=; they are {', '.join(tables)}")
+    return table if table is not None else tables[0]
+
+
+def _read_records(records: Any, columns: Sequence[str]) -> DataFrame:
+    import pandas as pd
+
+    names = [name for name in records.dtype.names if name in columns or not columns]
+    wide = [name for name in names if records.dtype[name].shape]
+    if wide:
+        raise ValueError(f"column '{wide[0]}' holds more than one value a row")
+    content = records.fields(names)[()] if names else {}
+    return pd.DataFrame({name: content[name] for name in names})

@@ -1,0 +1,55 @@
+"""Which reader a file of rows needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from chop.dataset.readers.arff import read_arff
+from chop.dataset.readers.csv import read_csv
+from chop.dataset.readers.hdf5 import read_hdf5
+from chop.dataset.readers.npz import Arrays, read_npz
+from chop.dataset.readers.parquet import read_parquet
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+Content: TypeAlias = "DataFrame | Arrays"
+
+# By the end of the name; all but HDF5, which takes options.
+_READERS: Mapping[str, Callable[[Path], Content]] = {
+    ".npz": read_npz,
+    ".csv": read_csv,
+    ".parquet": read_parquet,
+    ".pq": read_parquet,
+    ".arff": read_arff,
+}
+_HDF5 = (".h5", ".hdf5")
+KINDS = (*_READERS, *_HDF5)
+
+# By the first bytes, for names that tell nothing: CERNBox calls its HDF5 file `....z`.
+_MAGIC = {b"\x89HDF\r\n\x1a\n": ".h5", b"PAR1": ".parquet", b"PK\x03\x04": ".npz", b"@": ".arff", b"%": ".arff"}
+
+
+def read_content(path: Path, table: str | None = None, columns: Sequence[str] = ()) -> Content:
+    """The table or the arrays in `path`; `table` and `columns` are for HDF5 files, which may hold much more."""
+    if not path.exists():
+        raise ValueError(f"data file '{path}' does not exist")
+    kind = path.suffix.lower() if path.suffix.lower() in KINDS else _guess_kind(path)
+    if kind in _HDF5:
+        return read_hdf5(path, table, columns)
+    if table is not None:
+        raise ValueError(f"data file '{path}' is no HDF5 file: it has no tables to choose as hdf5_table='{table}'")
+    return _READERS[kind](path)
+
+
+def _guess_kind(path: Path) -> str:
+    if not path.is_file():
+        raise ValueError(f"'{path}' is a folder, not a data file; kinds of data files: {', '.join(KINDS)}")
+    with path.open("rb") as file:
+        beginning = file.read(8)
+    for magic, kind in _MAGIC.items():
+        if beginning.startswith(magic):
+            return kind
+    raise ValueError(f"data file '{path}' is of no known kind; known: {', '.join(KINDS)}")

@@ -1,0 +1,21 @@
+"""Parquet, the column format of Arrow; needs pyarrow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from chop.dataset.readers.damage import reading
+from chop.dataset.readers.extras import need
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+def read_parquet(path: Path) -> DataFrame:
+    """The table in a parquet file."""
+    need("pyarrow", "reading parquet files")
+    import pandas as pd
+
+    with reading(path, "parquet file"):
+        return pd.read_parquet(path, engine="pyarrow").reset_index(drop=True)

@@ -1,0 +1,61 @@
+"""`python -m chop.docs`: writes the tables in docs/ anew, from what is registered."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from chop.formats import FORMATS
+from chop.info import KINDS
+from chop.info.page import escape
+from chop.passes import PASSES
+
+PAGES = ("formats.md", "passes.md", "ops.md")
+# A table stands between `<!-- table: formats -->` and `<!-- end -->`; everything else is written by hand.
+_MARKED = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def fill(text: str) -> str:
+    """The text of a page with all its tables up to date."""
+    return _MARKED.sub(lambda found: f"{found[1]}\n{TABLES[found[2]]()}\n\n{found[3]}", text)
+
+
+def _overview(kind: str) -> str:
+    return KINDS[kind].table().markdown()
+
+
+def _each(kind: str, names: list[str]) -> str:
+    """For every thing of a kind its docstring and its parameters."""
+    parts = []
+    for name in names:
+        page = KINDS[kind].page(name)
+        tables = [table.markdown() for table in page.tables.values() if table.rows]
+        parts.append("\n\n".join([f"### {name}", escape(page.text), *tables]))
+    return "\n\n".join(parts)
+
+
+TABLES: Mapping[str, Callable[[], str]] = {
+    "formats": lambda: _overview("formats"),
+    "format-parameters": lambda: _each("formats", list(FORMATS)),
+    "passes": lambda: _overview("passes"),
+    "pass-arguments": lambda: _each("passes", list(PASSES)),
+    "ops": lambda: _overview("ops"),
+    "models": lambda: _overview("models"),
+    "datasets": lambda: _overview("datasets"),
+}
+
+
+def main(folder: Path) -> None:
+    """Brings the pages in `folder` up to date."""
+    for name in PAGES:
+        page = folder / name
+        text = page.read_text(encoding="utf-8")
+        if fill(text) != text:
+            page.write_text(fill(text), encoding="utf-8")
+            print(f"{page} is new")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "docs"))

@@ -1,0 +1,50 @@
+"""Data sets: what their samples are like, and what can be set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from chop.dataset import DATASETS, get_dataset_info, resolve_dataset
+from chop.info.page import Page, Table, documentation, summary
+from chop.info.parameters import parameter_table
+
+
+def dataset_table() -> Table:
+    rows = [
+        (name, _shape(name), get_dataset_info(name).num_classes, _names(_options(name)), summary(make))
+        for name, make in DATASETS.items()
+    ]
+    return Table(("name", "sample", "classes", "options", "what it is"), rows)
+
+
+def dataset_page(name: str) -> Page:
+    """All about a data set, which may be a file of rows or `data.py:Name`."""
+    info = get_dataset_info(name)
+    return Page(
+        title=f"data set {name}",
+        text=documentation(_maker(name)),
+        facts={
+            "sample": _shape(name),
+            "features": info.feature_names,
+            "classes": info.class_names or info.num_classes,
+        },
+        tables={"options, as --data-option NAME=VALUE, --data for the path, or [data] in TOML": _options(name)},
+    )
+
+
+def _options(name: str) -> Table:
+    return parameter_table(_maker(name), left_out=("seed",))
+
+
+def _maker(name: str) -> Callable[..., object]:
+    make = resolve_dataset(name)
+    return make.func if isinstance(make, partial) else make
+
+
+def _shape(name: str) -> str:
+    return " x ".join(str(size) for size in get_dataset_info(name).feature_shape)
+
+
+def _names(table: Table) -> list[object]:
+    return [row[0] for row in table.rows]

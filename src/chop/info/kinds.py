@@ -1,0 +1,26 @@
+"""Everything that `ch info` can list."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from chop.info.datasets import dataset_page, dataset_table
+from chop.info.formats import format_page, format_table
+from chop.info.models import model_page, model_table
+from chop.info.ops import op_page, op_table
+from chop.info.page import Kind
+from chop.info.passes import pass_page, pass_table
+
+KINDS: Mapping[str, Kind] = {
+    "models": Kind(model_table, model_page),
+    "datasets": Kind(dataset_table, dataset_page),
+    "formats": Kind(format_table, format_page),
+    "passes": Kind(pass_table, pass_page),
+    "ops": Kind(op_table, op_page),
+}
+
+
+def describe(kind: str, name: str | None = None) -> str:
+    """The table of a kind, or the page of one of them, as text for a terminal."""
+    chosen = KINDS[kind]
+    return chosen.table().render() if name is None else chosen.page(name).render()

@@ -1,0 +1,60 @@
+"""Models: their size on a data set that they fit, and what they are made of."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import torch
+from torch import nn
+
+from chop.dataset import DATASETS, DatasetInfo, get_dataset_info
+from chop.info.page import Page, Table, documentation
+from chop.models import MODELS, ModelInfo, get_model_info
+
+
+def model_table() -> Table:
+    rows = []
+    for name, info in MODELS.items():
+        data = _fitting(info)
+        rows.append((name, _num_parameters(_build(info, data)) if data else None, data and data.name, info.summary))
+    return Table(("name", "parameters", "on the data set", "what it is"), rows)
+
+
+def model_page(name: str) -> Page:
+    info = get_model_info(name)
+    data = _fitting(info)
+    facts: dict[str, object] = {"tasks": info.tasks, "inputs": info.inputs}
+    layers: list[tuple[object, ...]] = []
+    if data is not None:
+        model = _build(info, data)
+        layers = [(key, layer, _num_parameters(layer) or None) for key, layer in _leaves(model)]
+        facts |= {
+            "parameters": f"{_num_parameters(model):,} on {data.name}",
+            "layers": [f"{count} {kind}" for kind, count in _kinds(model).items()],
+        }
+    table = Table(("name", "layer", "parameters"), layers)
+    return Page(f"model {name}", documentation(info.make), facts, {"layers": table})
+
+
+def _fitting(info: ModelInfo) -> DatasetInfo | None:
+    """The first data set whose samples have as many dimensions as the model takes; jets before all others."""
+    names = sorted(DATASETS, key=lambda name: name != "jsc")
+    known = (get_dataset_info(name) for name in names)
+    return next((each for each in known if info.sample_dims in (None, len(each.feature_shape))), None)
+
+
+def _build(info: ModelInfo, data: DatasetInfo) -> nn.Module:
+    with torch.device("meta"):  # shapes without numbers: large models cost nothing
+        return info.build(data)
+
+
+def _leaves(model: nn.Module) -> list[tuple[str, nn.Module]]:
+    return [(name, layer) for name, layer in model.named_modules() if not list(layer.children())]
+
+
+def _kinds(model: nn.Module) -> Counter[str]:
+    return Counter(type(layer).__name__ for _, layer in _leaves(model))
+
+
+def _num_parameters(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())

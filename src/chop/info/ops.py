@@ -1,0 +1,68 @@
+"""The op table: how each op is spelled in PyTorch, and what goes into it."""
+
+from __future__ import annotations
+
+from chop.info.page import Page, Table
+from chop.ops import OPS, Op, qualified_name
+
+
+def op_table() -> Table:
+    rows = [
+        (op.name, op.mase_type, _roles(op), [*_modules(op), *_functions(op), *_methods(op)]) for op in OPS.values()
+    ]
+    return Table(("name", "mase type", "quantised operands", "spellings"), rows)
+
+
+def op_page(name: str) -> Page:
+    op = OPS[name]
+    return Page(
+        title=f"op {name}",
+        text="" if op.quantizable else "It is never quantised.",
+        facts={
+            "mase type": op.mase_type,
+            "modules": _modules(op),
+            "functions": _functions(op),
+            "methods": _methods(op),
+            "settings": list(op.attributes),
+        },
+        tables={"operands": _operands(op)},
+    )
+
+
+def _operands(op: Op) -> Table:
+    headers = ("name", "settings taken from", "reduced along", "channels along", "keywords", "several")
+    rows = [
+        (
+            each.name,
+            each.role or "never quantised",
+            each.reduce_dim if each.role else None,
+            each.channel_dim,
+            each.keywords,
+            each.variadic or None,
+        )
+        for each in op.operands
+    ]
+    return Table(headers, rows)
+
+
+def _roles(op: Op) -> list[str]:
+    return list(dict.fromkeys(each.role for each in op.operands if each.role))
+
+
+def _modules(op: Op) -> list[str]:
+    return [f"nn.{cls.__name__}" if cls.__module__.startswith("torch.nn") else cls.__name__ for cls in op.modules]
+
+
+def _functions(op: Op) -> list[str]:
+    names = [qualified_name(function) for function in op.functions]
+    return list(dict.fromkeys(_short(name) for name in names))
+
+
+def _short(name: str) -> str:
+    for long, short in (("torch.nn.functional.", "F."), ("torch._C._nn.", "F."), ("_operator.", "operator.")):
+        name = name.replace(long, short)
+    return name
+
+
+def _methods(op: Op) -> list[str]:
+    return [f".{name}()" for name in op.methods]

@@ -1,0 +1,120 @@
+"""Choose fraction bits and scales from data."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, fx, nn
+
+from chop.formats import Format
+from chop.ir import MaseGraph, NodeMeta
+from chop.ir.graph.run import Runner, bind_inputs, undisturbed
+from chop.nn.quantized import QuantizedCall, QuantizedLayer, plain_layer
+from chop.passes.base import PassResult, register_pass
+from chop.passes.graph.transforms.calibrate.limits import Magnitudes, Method, limit
+
+logger = logging.getLogger(__name__)
+Seen = defaultdict[int, defaultdict[str, Magnitudes]]
+"""Magnitudes by quantised layer or call (its id) and operand."""
+
+
+@dataclass(frozen=True)
+class CalibrateArgs:
+    input_generator: Iterable[Mapping[str, Any]]
+    """Batches by argument name, such as an InputGenerator; what lies in `batch_size` rows each."""
+    num_batches: int = 16
+    method: Method = "min_max"
+    percentile: float = 99.9
+    """With `percentile`: the share of magnitudes, in percent, that are not to saturate."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.percentile <= 100:
+            raise ValueError(f"'percentile' must be above 0 and at most 100, got {self.percentile}")
+        if self.num_batches < 1:
+            raise ValueError(f"'num_batches' must be 1 or more, got {self.num_batches}")
+
+
+@register_pass("calibrate", kind="transform")
+def calibrate_transform_pass(graph: MaseGraph, args: CalibrateArgs) -> PassResult:
+    """Sets the fraction bits, or the fixed scales, of quantised operands from what they hold on data.
+
+    The network runs in float on the batches. `info["chosen"]` says for each node and operand the limit that
+    was found and the parameters that follow from it.
+    """
+    metas = [meta for meta in graph.annotated_metas() if meta.quantized is not None]
+    seen: Seen = defaultdict(lambda: defaultdict(Magnitudes))
+    observer = _Observer(graph.model, seen)
+    with undisturbed(graph.model):
+        for batch in itertools.islice(args.input_generator, args.num_batches):
+            observer.run(*bind_inputs(graph, batch))
+    chosen: dict[str, dict[str, dict[str, Any]]] = {}
+    for meta in metas:
+        quantized = meta.quantized
+        assert quantized is not None, "only quantised nodes are in the list"
+        chosen[meta.node.name] = _calibrate(meta, quantized, seen[id(quantized)], args)
+    return graph, {"chosen": chosen}
+
+
+class _Observer(Runner):
+    """Runs the network as if nothing were quantised, and looks at what would be."""
+
+    def __init__(self, model: fx.GraphModule, seen: Seen) -> None:
+        super().__init__(model)
+        self.seen = seen
+        self.plain: dict[str, nn.Module] = {}
+        for path, layer in model.named_modules():
+            if isinstance(layer, QuantizedLayer):
+                self.plain[path] = plain_layer(layer)
+                for name in layer.held:
+                    parameter = getattr(layer, name)
+                    if parameter is not None:
+                        seen[id(layer)][name].update(parameter)
+
+    def before(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        meta: NodeMeta = node.meta["mase"]
+        if meta.quantized is not None:
+            for name, _, value in meta.quantized.op.bound(args, kwargs):
+                if isinstance(value, Tensor) and value.is_floating_point():
+                    self.seen[id(meta.quantized)][name].update(value)
+
+    def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        layer = self.plain.get(target)
+        return super().call_module(target, args, kwargs) if layer is None else layer(*args, **kwargs)
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        function = target.function if isinstance(target, QuantizedCall) else target
+        return super().call_function(function, args, kwargs)
+
+
+def _calibrate(
+    meta: NodeMeta, quantized: QuantizedLayer | QuantizedCall, seen: Mapping[str, Magnitudes], args: CalibrateArgs
+) -> dict[str, dict[str, Any]]:
+    """New formats and scales for a node, and what they are."""
+    formats, chosen = dict(quantized.formats), {}
+    for name, magnitudes in seen.items():
+        if name in formats:
+            reach = limit(magnitudes, formats[name], args.method, args.percentile)
+            scale = formats[name].scale_for(reach) if isinstance(quantized, QuantizedLayer) else None
+            formats[name] = formats[name].fitted(reach)
+            chosen[name] = {"limit": reach, "precision": formats[name].precision}
+            if scale is not None and isinstance(quantized, QuantizedLayer):
+                quantized.fix_scale(name, scale)
+                chosen[name]["scale"] = scale
+            logger.info("calibrate '%s': %s %s", meta.node.name, name, chosen[name])
+    put_formats(meta, formats)
+    return chosen
+
+
+def put_formats(meta: NodeMeta, formats: Mapping[str, Format]) -> None:
+    """Other formats of the same kinds for the operands of a quantised node."""
+    quantized = meta.quantized
+    if isinstance(quantized, QuantizedLayer):
+        quantized.formats = dict(formats)
+    elif isinstance(quantized, QuantizedCall):
+        meta.node.target = QuantizedCall(quantized.target, quantized.op_name, formats, quantized.format_name)
+    meta.note_formats()

@@ -1,0 +1,82 @@
+"""Up to which magnitude a format should reach, judged by the values that it will meet."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from chop.formats import Format
+from chop.passes.graph.analysis.statistics.log_histogram import LogHistogram
+
+Method = Literal["min_max", "percentile", "mse", "entropy"]
+_NUM_CANDIDATES = 48
+
+
+@dataclass
+class Magnitudes:
+    """The magnitudes of all values seen, in bounded memory: their largest exactly, the rest within 0.8 %."""
+
+    largest: float = 0.0
+    histogram: LogHistogram | None = field(default=None, repr=False)
+
+    def update(self, x: Tensor) -> None:
+        magnitude = x.detach().abs().flatten()
+        magnitude = magnitude[magnitude.isfinite()]
+        if magnitude.numel() == 0:
+            return
+        self.largest = max(self.largest, magnitude.amax().item())
+        new = LogHistogram.of(magnitude.unsqueeze(0), None)
+        self.histogram = new if self.histogram is None else self.histogram.merged(new)
+
+
+def limit(seen: Magnitudes, number_format: Format, method: Method, percentile: float) -> float:
+    """The magnitude that `number_format` should just hold."""
+    if seen.histogram is None or seen.largest == 0:
+        return seen.largest
+    if method == "min_max":
+        return seen.largest
+    values, counts = seen.histogram.values.clamp(max=seen.largest), seen.histogram.counts.double()
+    if method == "percentile":
+        reached = counts.cumsum(0) / counts.sum() >= percentile / 100
+        return float(values[reached][0])
+    cost: Callable[[Tensor, Tensor, Tensor], float] = _squared_error if method == "mse" else _divergence
+    candidates = [seen.largest * 2.0 ** (-i / 4) for i in range(_NUM_CANDIDATES)]
+    costs = [cost(values, counts, _rounded(number_format, values, candidate)) for candidate in candidates]
+    return candidates[costs.index(min(costs))]
+
+
+def _rounded(number_format: Format, values: Tensor, largest: float) -> Tensor:
+    """Values in the format as it would be with that limit."""
+    scale = number_format.scale_for(largest)
+    return number_format.fitted(largest)(values, None if scale is None else torch.tensor(scale, dtype=values.dtype))
+
+
+def _squared_error(values: Tensor, counts: Tensor, rounded: Tensor) -> float:
+    return float(((rounded - values).square() * counts).sum())
+
+
+def _divergence(values: Tensor, counts: Tensor, rounded: Tensor) -> float:
+    """Kullback-Leibler divergence of the rounded distribution from the original, as in TensorRT's calibration.
+
+    What saturates counts at the limit in the original; a level's mass is spread over the values it came from.
+    """
+    levels, level_of = rounded.unique(return_inverse=True)
+    saturated = values > levels[-1]
+    original = counts.clone()
+    last = int((~saturated).nonzero()[-1]) if bool((~saturated).any()) else len(values) - 1
+    original[last] += counts[saturated].sum()
+    original[saturated] = 0
+    inside = ~saturated
+    mass = torch.zeros(len(levels), dtype=torch.float64).index_add_(0, level_of[inside], counts[inside])
+    spread = torch.zeros(len(levels), dtype=torch.float64).index_add_(0, level_of[inside], inside[inside].double())
+    model = (mass / spread.clamp(min=1))[level_of]
+    p, q = original / original.sum(), model / model[inside].sum()
+    used = p > 0
+    if bool((q[used] <= 0).any()):
+        return math.inf
+    return float((p[used] * (p[used] / q[used]).log()).sum())

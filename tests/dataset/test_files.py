@@ -1,0 +1,165 @@
+"""Data sets in users' own files."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from data_samples import openml_jets, write_arff, write_hdf5
+
+from chop.dataset import FileDataset, MaseDataModule, get_dataset_info
+
+RNG = np.random.default_rng(0)
+FRAME = pd.DataFrame({"width": RNG.normal(5, 2, 100), "height": RNG.normal(size=100), "kind": ["cat", "dog"] * 50})
+
+
+def write_csv(folder: Path, frame: pd.DataFrame, name: str = "animals.csv") -> Path:
+    frame.to_csv(folder / name, index=False)
+    return folder / name
+
+
+def test_a_table_is_a_data_set(tmp_path: Path) -> None:
+    path = write_csv(tmp_path, FRAME)
+    module = MaseDataModule(str(path), batch_size=8, label="kind")
+    module.prepare_data()
+    module.setup()
+    info = module.dataset_info
+    assert (info.name, info.num_features, info.num_classes, info.feature_shape) == ("animals", 2, 2, (2,))
+    assert (info.class_names, info.feature_names) == (("cat", "dog"), ("width", "height"))
+    assert info.title == "animals (file animals.csv, 100 rows)"
+    assert (info.version, len(info.hash)) == ("file", 16)
+    parts = module.splits.train, module.splits.val, module.splits.test
+    assert [len(part.labels) for part in parts] == [72, 8, 20]
+    torch.testing.assert_close(module.splits.train.features.mean(0), torch.zeros(2), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "arff", "h5"])
+def test_every_kind_of_file_gives_the_same_rows(tmp_path: Path, kind: str) -> None:
+    frame = openml_jets(100)
+    path = tmp_path / f"jets.{kind}"
+    if kind == "csv":
+        frame.to_csv(path, index=False)
+    elif kind == "parquet":
+        frame.to_parquet(path)
+    elif kind == "arff":
+        write_arff(path, frame)
+    else:
+        records = frame.to_records(index=False, column_dtypes={"class": "S1"})
+        write_hdf5(path, {"jets": records})
+    expected = FileDataset(write_csv(tmp_path, frame, "expected.csv")).load()
+    found = FileDataset(path).load()
+    torch.testing.assert_close(found.train.features, expected.train.features)
+    assert found.train.labels.equal(expected.train.labels)
+    assert get_dataset_info(str(path)).class_names == ("g", "q", "t", "w", "z")
+
+
+def test_the_seed_decides_the_parts(tmp_path: Path) -> None:
+    path = write_csv(tmp_path, FRAME)
+    first, again, other = (FileDataset(path, seed=seed, label="kind").load() for seed in (1, 1, 2))
+    assert first.hash == again.hash != other.hash
+
+
+def test_features_may_be_left_as_they_are(tmp_path: Path) -> None:
+    splits = FileDataset(write_csv(tmp_path, FRAME), label="kind", standardise=False).load()
+    assert splits.scaling is None
+    assert sorted(splits.train.features[:, 0].tolist() + splits.val.features[:, 0].tolist()) == pytest.approx(
+        sorted(set(FRAME["width"].astype(np.float32)) - set(splits.test.features[:, 0].numpy()))
+    )
+
+
+def test_columns_are_left_out(tmp_path: Path) -> None:
+    path = write_csv(tmp_path, FRAME.assign(name="rex", number=range(100)))
+    for ignore in ("name,number", ["name", "number"]):
+        assert FileDataset(path, label="kind", ignore=ignore).info.feature_names == ("width", "height")
+    with pytest.raises(
+        ValueError, match=r"column 'name' holds no numbers \('rex' in row 1\); leave it out with ignore="
+    ):
+        FileDataset(path, label="kind").load()
+    with pytest.raises(ValueError, match=r"has no 'nmae' to ignore, did you mean 'name'\?"):
+        FileDataset(path, label="kind", ignore="nmae").load()
+
+
+def test_a_column_that_may_tell_the_label_is_mentioned(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = write_csv(tmp_path, FRAME.assign(label=[0, 1] * 50))
+    with caplog.at_level(logging.WARNING, logger="chop"):
+        assert FileDataset(path, label="kind").info.num_features == 3
+    assert len(caplog.messages) == 1
+    assert caplog.messages[0].endswith(
+        "column 'label' is a feature; if it tells the label, leave it out with ignore="
+    )
+
+
+@pytest.mark.parametrize(("x", "y"), [("x", "y"), ("X", "y"), ("features", "labels")])
+@pytest.mark.parametrize("kind", [".npz", ".h5"])
+def test_arrays_are_a_data_set(tmp_path: Path, kind: str, x: str, y: str) -> None:
+    images = RNG.normal(size=(50, 3, 4, 4))
+    content: dict[str, Any] = {x: images, y: np.arange(50) % 4 + 10}
+    path = tmp_path / f"pictures{kind}"
+    if kind == ".npz":
+        np.savez(path, **content)
+    else:
+        write_hdf5(path, content)
+    dataset = FileDataset(path)
+    assert (dataset.info.feature_shape, dataset.info.num_features) == ((3, 4, 4), 48)
+    assert dataset.info.class_names == ("10", "11", "12", "13")
+    train = dataset.load().train.features
+    assert train.shape == (36, 3, 4, 4)
+    torch.testing.assert_close(train.mean(dim=(0, 2, 3)), torch.zeros(3), atol=1e-6, rtol=0)
+
+
+def test_arrays_are_chosen_by_the_name_of_the_labels(tmp_path: Path) -> None:
+    np.savez(tmp_path / "rows.npz", data=RNG.normal(size=(20, 3)), kind=["a", "b"] * 10, extra=np.zeros(3))
+    path = tmp_path / "rows.npz"
+    assert FileDataset(path, label="kind", ignore="extra").info.class_names == ("a", "b")
+    with pytest.raises(ValueError, match="besides 'kind' there must be one array of features, not 2"):
+        FileDataset(path, label="kind").load()
+    with pytest.raises(ValueError, match=r"has no array 'knid', did you mean 'kind'\?"):
+        FileDataset(path, label="knid").load()
+    with pytest.raises(ValueError, match="no arrays x and y, nor features and labels; it has data, kind, extra"):
+        FileDataset(path).load()
+    with pytest.raises(ValueError, match=r"has no 'exrta' to ignore, did you mean 'extra'\?"):
+        FileDataset(path, ignore="exrta").load()
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "message"),
+    [
+        (
+            np.zeros((20, 2)),
+            np.arange(19) % 2,
+            r"shapes \[rows, ...\] and \[rows\], they have \[20, 2\] and \[19\]",
+        ),
+        (np.zeros(20), np.arange(20) % 2, r"they have \[20\] and \[20\]"),
+        (np.zeros((20, 2)), np.eye(20), r"they have \[20, 2\] and \[20, 20\]"),
+        (np.full((20, 2), "a"), np.arange(20) % 2, "'x' holds no numbers but <U1"),
+        (np.full((20, 2), np.nan), np.arange(20) % 2, r"column 'x\[0\]' has 20 missing or infinite value\(s\)"),
+        (np.zeros((5, 2)), np.arange(5) % 2, "has 5 rows, 10 are needed"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_explained(tmp_path: Path, x: Any, y: Any, message: str) -> None:
+    np.savez(tmp_path / "rows.npz", x=x, y=y)
+    with pytest.raises(ValueError, match=message):
+        FileDataset(tmp_path / "rows.npz").load()
+
+
+def test_a_table_of_labels_alone_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="has no columns besides the labels"):
+        FileDataset(write_csv(tmp_path, FRAME[["kind"]]), label="kind").load()
+
+
+def test_a_cut_table_is_noticed(tmp_path: Path) -> None:
+    path = write_csv(tmp_path, FRAME)
+    path.write_text(path.read_text()[:-20])
+    with pytest.raises(ValueError, match=r"animals.csv': 1 label\(s\) are missing, first in row 100"):
+        FileDataset(path, label="kind").load()
+
+
+def test_a_table_of_an_hdf5_file_is_chosen(tmp_path: Path) -> None:
+    numbered = FRAME.assign(y=[0, 1] * 50).drop(columns="kind")
+    path = write_hdf5(tmp_path / "rows.h5", {"first": numbered, "second": numbered.rename(columns={"width": "w"})})
+    assert FileDataset(path, hdf5_table="second").info.feature_names == ("w", "height")

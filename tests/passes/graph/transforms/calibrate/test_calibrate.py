@@ -1,0 +1,117 @@
+"""Fraction bits and scales from data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from chop.formats.integer import Integer
+from chop.passes.graph import calibrate_transform_pass, quantize_transform_pass
+from chop.passes.graph.transforms.calibrate.limits import Magnitudes, limit
+from samples import annotated
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = torch.relu(self.linear(x)) + x
+        return y
+
+
+def calibrated(config: dict[str, Any], batches: list[dict[str, Tensor]], **args: Any) -> tuple[Any, dict[str, Any]]:
+    graph = annotated(Net(), **batches[0])
+    graph, _ = quantize_transform_pass(graph, {"by": "type", "default": {"config": {"name": "integer", **config}}})
+    graph, info = calibrate_transform_pass(graph, {"input_generator": batches, **args})
+    return graph, info["chosen"]
+
+
+def batches(scale: float = 1.0) -> list[dict[str, Tensor]]:
+    return [{"x": torch.rand(8, 4) * scale} for _ in range(3)] + [{"x": torch.full((8, 4), scale)}]
+
+
+@pytest.mark.parametrize(("scale", "frac_width"), [(0.9, 7), (1.5, 6), (100.0, 0), (1000.0, -3)])
+def test_fraction_bits_leave_room_for_the_largest_input_of_all_batches(scale: float, frac_width: int) -> None:
+    graph, chosen = calibrated({}, batches(scale))
+    assert chosen["linear"]["data_in_0"]["precision"] == [8, frac_width]
+    assert graph.metas()[1].args["data_in_0"].format.precision == [8, frac_width]
+    assert graph.modules["linear"].formats["data_in_0"].frac_width == frac_width
+
+
+def test_functions_and_weights_are_calibrated_as_well() -> None:
+    graph, chosen = calibrated({}, batches(3.0))
+    largest = graph.model.get_parameter("linear.weight").abs().max().item()
+    assert chosen["linear"]["weight"]["limit"] == pytest.approx(largest)
+    assert chosen["add"]["data_in_1"]["precision"] == [8, 5]
+    add = next(node for node in graph.fx_graph.nodes if node.name == "add")
+    assert add.target.formats["data_in_1"].frac_width == 5
+    assert graph.model(torch.rand(2, 4)).shape == (2, 4)
+
+
+def test_what_is_observed_is_the_float_network() -> None:
+    # With 0 fraction bits the layer before would give integers only.
+    _, chosen = calibrated({"data_in_frac_width": 0}, [{"x": torch.full((2, 4), 0.3)}])
+    assert chosen["add"]["data_in_1"]["limit"] == pytest.approx(0.3)
+
+
+def test_a_free_scale_is_fixed_beside_the_weight() -> None:
+    graph, chosen = calibrated({"data_in_scale": "float", "weight_scale": "float"}, batches(2.0))
+    layer = graph.modules["linear"]
+    assert chosen["linear"]["data_in_0"]["scale"] == pytest.approx(2 / 127)
+    assert layer.get_buffer("data_in_scale").item() == pytest.approx(2 / 127)
+    x = torch.tensor([[0.1, 0.2, 5.0, -5.0]])
+    rounded = layer.rounded("data_in_0", x)
+    assert rounded.max().item() == pytest.approx(2.0)  # saturates at what was seen
+
+
+def test_percentile_lets_outliers_saturate() -> None:
+    seen = Magnitudes()
+    seen.update(torch.cat([torch.rand(10_000), torch.tensor([1000.0])]))
+    assert limit(seen, Integer(8, "auto"), "min_max", 0) == 1000.0
+    assert limit(seen, Integer(8, "auto"), "percentile", 99.0) == pytest.approx(0.99, rel=0.02)
+
+
+@pytest.mark.parametrize("method", ["mse", "entropy"])
+def test_mse_and_entropy_cut_a_long_tail(method: str) -> None:
+    seen, x = Magnitudes(), torch.randn(200_000)
+    seen.update(torch.cat([x, torch.tensor([60.0])]))
+    found = limit(seen, Integer(4, scale="float"), method, 0)  # type: ignore[arg-type]
+    assert 1.5 < found < 6
+
+
+def test_mse_is_the_best_of_the_powers_of_two() -> None:
+    x = torch.randn(50_000)
+    seen = Magnitudes()
+    seen.update(x)
+    chosen = Integer(4, "auto").fitted(limit(seen, Integer(4, "auto"), "mse", 0))
+    errors = {f: (Integer(4, f).quantize(x) - x).square().mean().item() for f in range(-2, 6)}
+    assert chosen.frac_width == min(errors, key=lambda f: errors[f])
+
+
+def test_the_memory_does_not_grow_with_the_data() -> None:
+    seen = Magnitudes()
+    sizes = []
+    for _ in range(6):
+        seen.update(torch.randn(100_000))
+        assert seen.histogram is not None
+        sizes.append(seen.histogram.keys.numel())
+    assert sizes[-1] < 1.2 * sizes[1] < 5_000
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ({"method": "mean"}, "'method' must be 'min_max' or 'percentile' or 'mse' or 'entropy', got 'mean'"),
+        ({"percentile": 0.0}, "'percentile' must be above 0 and at most 100, got 0.0"),
+        ({"num_batches": 0}, "'num_batches' must be 1 or more, got 0"),
+    ],
+)
+def test_mistakes_are_named(args: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError) as error:  # noqa: PT011 - the message is checked below
+        calibrated({}, batches(), **args)
+    assert message in str(error.value)

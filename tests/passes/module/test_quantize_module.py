@@ -1,0 +1,54 @@
+"""Quantising a model that torch.fx cannot trace."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from chop.passes.graph import quantize_transform_pass
+from chop.passes.module import quantize_module_transform_pass
+from samples import LAB_CONFIG, LAB_PASS_ARGS, Tiny, annotated
+
+
+class Decides(nn.Module):
+    """Control flow that depends on data."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 4, bias=False)
+        self.shared = self.a
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.a(x) if x.sum() > 0 else self.shared(self.b(x))
+        return y
+
+
+def test_layers_are_quantised_without_tracing() -> None:
+    model, keys = Decides(), list(Decides().state_dict())
+    model, info = quantize_module_transform_pass(model, LAB_PASS_ARGS)
+    assert info["quantized"] == ["a", "b"]
+    assert [type(m).__name__ for m in (model.a, model.b)] == ["LinearInteger", "LinearInteger"]
+    assert list(model.state_dict()) == keys
+    assert model(torch.randn(2, 4)).shape == (2, 4)
+
+
+def test_the_result_is_that_of_the_graph_pass() -> None:
+    model, x = Tiny(), torch.randn(8, 16)
+    graph, _ = quantize_transform_pass(annotated(model, x=x), LAB_PASS_ARGS)
+    by_module, _ = quantize_module_transform_pass(model, LAB_PASS_ARGS)
+    assert by_module(x).equal(graph.model(x))
+
+
+def test_by_path_and_by_pattern() -> None:
+    config = {"config": LAB_CONFIG}
+    assert quantize_module_transform_pass(Tiny(), {"by": "name", "seq_blocks.2": config})[1]["quantized"] == [
+        "seq_blocks.2"
+    ]
+    found = quantize_module_transform_pass(Tiny(), {"by": "regex_name", r"seq_blocks\.[13]": config})
+    assert found[1]["quantized"] == ["seq_blocks.1", "seq_blocks.3"]
+
+
+def test_a_layer_that_does_not_exist_is_named() -> None:
+    with pytest.raises(ValueError, match=r"the model has no layer 'seq_blocks.9'; did you mean 'seq_blocks\.\d'"):
+        quantize_module_transform_pass(Tiny(), {"by": "name", "seq_blocks.9": {"config": LAB_CONFIG}})

@@ -1,0 +1,137 @@
+"""Bad input: each mistake is one clear sentence and exit code 2, and nothing is written."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from chop import cli
+from chop.dataset import get_dataset_info
+from chop.models import get_model
+
+ACTIONS = ("train", "test", "transform")
+FEW_ROWS = ("--data-option", "num_rows=100")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, empty."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def mistake(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """The one line that is said to a mistake."""
+    before = sorted(Path.cwd().rglob("*"))
+    assert cli.main(words) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("ch: error: ")
+    assert err.count("\n") == 1, err
+    assert sorted(Path.cwd().rglob("*")) == before
+    return err.removeprefix("ch: error: ").rstrip("\n")
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["jsc-tinny", "jsc"], "unknown model 'jsc-tinny', did you mean 'jsc-tiny'?"),
+        (["jsc-tiny", "jcs"], "unknown data set 'jcs', did you mean 'jsc'?"),
+        (["toy", "toy_tiny", "--load", "no.ckpt"], "checkpoint 'no.ckpt' does not exist"),
+        (["toy", "no.csv"], "data file 'no.csv' does not exist"),
+        (["toy", "toy_tiny", "--data-option", "rows=3"], "data set 'toy_tiny' has no option 'rows'; "),
+        (
+            ["toy", "toy_tiny", "--data-option", "num_rows=x"],
+            "data set 'toy_tiny': 'num_rows' must be int, got 'x'",
+        ),
+        (["toy", "toy_tiny", "--seeed", "3"], "unknown option '--seeed', did you mean '--seed'?"),
+        (["toy", "toy_tiny", "--batch-size", "1.5"], "command line: 'batch_size' must be int, got '1.5' (str)"),
+        (["toy", "toy_tiny", "--task", "lm"], "command line: 'task' must be 'cls' or 'classification', got 'lm'"),
+    ],
+)
+def test_a_mistake_on_the_command_line(
+    capsys: pytest.CaptureFixture[str], action: str, words: list[str], message: str
+) -> None:
+    assert mistake(capsys, action, *words).startswith(message)
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("batchsize = 3\n", "unknown key 'batchsize', did you mean 'batch_size'?"),
+        ("batch_size = '3'\n", "'batch_size' must be int, got '3' (str)"),
+        ("seed = 1\nbatch_size = = 3\n", "not valid TOML: Invalid value (at line 2, column 14)"),
+    ],
+)
+def test_a_mistake_in_a_file(
+    folder: Path, capsys: pytest.CaptureFixture[str], action: str, text: str, message: str
+) -> None:
+    (folder / "a.toml").write_text(text)
+    assert mistake(capsys, action, "toy", "toy_tiny", "--config", "a.toml") == f"a.toml: {message}"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[passes.quantise]\n", "unknown pass 'quantise', did you mean 'quantize'?"),
+        (
+            "[passes.quantize]\nby = 'typ'\n",
+            "quantize_transform_pass: 'by' must be 'type' or 'name' or 'regex_name'",
+        ),
+        (
+            "[passes.quantize]\nby = 'type'\n[passes.quantize.linear.config]\nname = 'integr'\n",
+            "unknown format 'integr', did you mean 'integer'?",
+        ),
+        (
+            "[passes.quantize]\nby = 'type'\n[passes.quantize.liner.config]\nname = 'integer'\n",
+            "quantize by type: no op 'liner' can be quantised; did you mean 'linear'?",
+        ),
+    ],
+)
+def test_a_mistake_in_a_pass(folder: Path, capsys: pytest.CaptureFixture[str], text: str, message: str) -> None:
+    (folder / "a.toml").write_text(text)
+    assert message in mistake(capsys, "transform", "toy", "toy_tiny", "--config", "a.toml", *FEW_ROWS)
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_damaged_checkpoint(folder: Path, capsys: pytest.CaptureFixture[str], action: str) -> None:
+    torch.save(get_model("toy", dataset_info=get_dataset_info("toy_tiny")).state_dict(), "a.ckpt")
+    os.truncate("a.ckpt", (folder / "a.ckpt").stat().st_size // 2)
+    assert mistake(capsys, action, "toy", "toy_tiny", "--load", "a.ckpt").startswith(
+        "checkpoint 'a.ckpt' is damaged"
+    )
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_checkpoint_of_another_model(capsys: pytest.CaptureFixture[str], action: str) -> None:
+    torch.save(get_model("jsc-tiny", dataset_info=get_dataset_info("toy_tiny")).state_dict(), "a.ckpt")
+    message = mistake(capsys, action, "toy", "toy_tiny", "--load", "a.ckpt")
+    assert message.startswith("checkpoint 'a.ckpt' is not of this Toy; ")
+    assert "seq_blocks." in message
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_label_column_that_is_missing(folder: Path, capsys: pytest.CaptureFixture[str], action: str) -> None:
+    (folder / "a.csv").write_text("a,b,kind\n" + "".join(f"{i},{i * i},{i % 2}\n" for i in range(20)))
+    message = mistake(capsys, action, "toy", "a.csv", "--data-option", "label=kin")
+    assert "'kin'" in message
+    assert "did you mean 'kind'?" in message
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_project_folder_that_is_a_file(folder: Path, capsys: pytest.CaptureFixture[str], action: str) -> None:
+    (folder / "out").write_text("")
+    message = mistake(capsys, action, "toy", "toy_tiny", "--project-dir", "out", "--no-warnings", *FEW_ROWS)
+    assert "out" in message
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="this machine has no folder that nobody can write in")
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_project_folder_that_cannot_be_written(capsys: pytest.CaptureFixture[str], action: str) -> None:
+    words = ["toy", "toy_tiny", "--project-dir", "/proc/self/out", "--no-warnings", *FEW_ROWS]
+    assert mistake(capsys, action, *words).startswith("cannot write in /proc/self/out: ")
