@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.results import FOLDER, table, write_page
 
-NAMES = ("graph", "formats", "data", "training")
+NAMES = ("graph", "formats", "qat", "data", "training")
 
 
 def main(arguments: list[str] | None = None) -> None:

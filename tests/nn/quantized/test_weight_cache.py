@@ -82,6 +82,30 @@ def test_every_change_is_seen(layer: QuantizedLayer) -> None:
     assert quantized.equal((weight * 2).round().clamp(-8, 7) / 2)
 
 
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("mode", [False, True])
+def test_optimisers_that_do_not_count_their_changes_are_seen(
+    layer: QuantizedLayer, fused: bool, mode: bool
+) -> None:
+    x = torch.randn(2, 4)
+    layer(x)
+    optimiser = torch.optim.Adam(layer.parameters(), lr=1.0, fused=fused)
+    for _ in range(2):
+        layer.train(mode)
+        layer(x).square().sum().backward()
+        optimiser.step()
+        layer.eval()
+        assert layer(x).equal(fresh(layer, x))
+
+
+def test_a_change_that_nobody_counts_can_be_told(layer: QuantizedLayer) -> None:
+    x = torch.randn(2, 4)
+    layer(x)
+    layer.get_parameter("weight").data.mul_(3)
+    layer.forget()
+    assert layer(x).equal(fresh(layer, x))
+
+
 def test_other_dtypes_are_followed(layer: QuantizedLayer) -> None:
     x = torch.randn(2, 4)
     layer(x)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,7 @@ class QuantizedLayer(nn.Module):
 
     Such a class inherits from the layer it stands for and takes over its parameters, buffers, hooks and
     settings. Parameters stay in float and trainable, and are rounded where they are used; in evaluation only
-    once, until they change. (A change through `.data` is not seen: PyTorch does not count it.)
+    once, until they change. (A change through `.data` is not seen, as PyTorch does not count it: call `forget`.)
     """
 
     base_class: ClassVar[type[nn.Module]]
@@ -65,7 +65,7 @@ class QuantizedLayer(nn.Module):
             return self.rounded(name, value)
         remembered = self._remember(name, value)
         if torch.is_grad_enabled() and value.requires_grad:
-            return _straight_through(value, remembered)
+            return _straight_through(value, remembered, self)
         return remembered
 
     def integers(self, name: str) -> tuple[Tensor, Tensor]:
@@ -79,6 +79,15 @@ class QuantizedLayer(nn.Module):
             return self.formats[name].integers(value.detach())
         rounded = self.rounded(name, value).detach()
         return rounded.div(scale.detach()).round().long(), scale.detach()
+
+    def forget(self) -> None:
+        """Round the parameters anew at the next call; needed only after a change that PyTorch does not count."""
+        self.__dict__.pop("_cache", None)
+
+    def train(self, mode: bool = True) -> Self:
+        if mode:
+            self.forget()
+        return super().train(mode)
 
     def set_formats(self, formats: Mapping[str, Format], label: str) -> None:
         """Other formats for the operands, in place; `label` ends the new class name."""
@@ -132,19 +141,24 @@ class QuantizedLayer(nn.Module):
 
 
 class _StraightThrough(torch.autograd.Function):
-    """A rounded value that is at hand, with the gradient going to what it was rounded from."""
+    """A rounded value that is at hand, with the gradient going to what it was rounded from.
+
+    After a gradient comes a step, and fused optimisers change parameters without counting up `_version`.
+    """
 
     @staticmethod
-    def forward(ctx: Any, value: Tensor, rounded: Tensor) -> Tensor:
+    def forward(ctx: Any, value: Tensor, rounded: Tensor, layer: QuantizedLayer) -> Tensor:
+        ctx.layer = layer
         return rounded.detach()
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return gradient, None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        ctx.layer.forget()
+        return gradient, None, None
 
 
 # `Function.apply` has no types of its own.
-_straight_through: Callable[[Tensor, Tensor], Tensor] = _StraightThrough.apply
+_straight_through: Callable[[Tensor, Tensor, QuantizedLayer], Tensor] = _StraightThrough.apply
 
 
 def quantize_layer(layer: nn.Module, formats: Mapping[str, Format], label: str) -> QuantizedLayer:

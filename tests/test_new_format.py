@@ -1,0 +1,99 @@
+"""A format in one short file works everywhere at once: TOML, command line, every op, cost, docs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TEN_LINES = '''
+from dataclasses import dataclass
+from chop.formats import Format, param, register_format
+
+@register_format("parts")
+@dataclass(frozen=True)
+class Parts(Format):
+    """Multiples of one part of a whole."""
+    width: int = param(6, help="bits that are counted for an element")
+    parts: int = param(2, search=(2, 4), help="parts of a whole")
+    def quantize(self, x):
+        return (x * self.parts).round() / self.parts
+'''
+
+EVERYWHERE = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from samples import annotated, samples
+from chop.plugins import load_plugin
+load_plugin(Path(sys.argv[1]))
+from chop.info.formats import format_table
+from chop.ops import OPS
+from chop.passes.graph import (
+    count_bitops_analysis_pass, quantize_transform_pass, verify_quantization_analysis_pass
+)
+for name, op in OPS.items():
+    if not op.quantizable:
+        continue
+    for sample in samples()[name]:
+        graph = annotated(sample.model(), **sample.arguments())
+        config = {"name": "parts", "weight_parts": 4}
+        graph, info = quantize_transform_pass(graph, {"by": "type", name: {"config": config}})
+        graph.model(**sample.arguments())
+        verify_quantization_analysis_pass(graph)
+        bits = [t.format.bits for m in graph.metas() if m.quantized for t in m.args.values()]
+        assert 6.0 in bits, (name, bits)
+        assert count_bitops_analysis_pass(graph)[1]["not_counted"] == []
+(row,) = [row for row in format_table().rows if row[0] == "parts"]
+assert row[3] == "Multiples of one part of a whole.", row
+print("everywhere")
+"""
+
+TOML = """
+model = "jsc-tiny"
+dataset = "jsc"
+plugins = ["parts.py"]
+[data]
+num_rows = 500
+[passes.quantize]
+by = "type"
+[passes.quantize.default.config]
+name = "NA"
+[passes.quantize.linear.config]
+name = "parts"
+weight_parts = 4
+[transform]
+evaluate = false
+"""
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Path:
+    path = tmp_path / "parts.py"
+    path.write_text(TEN_LINES)
+    return path
+
+
+def run(*command: str, cwd: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, *command], cwd=cwd, capture_output=True, text=True, env={**os.environ, "CHOP_OFFLINE": "1"}
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_every_op_cost_and_the_docs_table(plugin: Path, tmp_path: Path) -> None:
+    assert run("-c", EVERYWHERE, str(plugin), str(Path(__file__).parent), cwd=tmp_path).strip() == "everywhere"
+
+
+@pytest.mark.slow
+def test_toml_and_command_line(plugin: Path, tmp_path: Path) -> None:
+    (tmp_path / "parts.toml").write_text(TOML)
+    printed = run("-m", "chop", "transform", "--config", "parts.toml", cwd=tmp_path)
+    assert "LinearParts" in printed
+    page = run("-m", "chop", "info", "formats", "parts", "--plugin", str(plugin), cwd=tmp_path)
+    assert "parts of a whole" in page
