@@ -19,8 +19,8 @@ from chop.passes.graph import (
 )
 
 SUMMARY = (
-    "jsc-s on generated jets, linear layers with 4-bit `integer` weights and activations: accuracy on the test rows "
-    "in float, after post-training quantisation, and after a few epochs of training through the rounding. What "
+    "jsc-s on generated jets, linear layers with 4-bit `integer` weights and activations: errors on the test "
+    "rows in float, after post-training quantisation, and after a few epochs of training through the rounding. What "
     "is left of the loss must be under half of it."
 )
 _CONFIG = {

@@ -64,6 +64,16 @@ class Format(ABC):
         raise ValueError(f"format '{self.name}' does not say how its values are stored")
 
     @property
+    def is_local(self) -> bool:
+        """Whether a value depends on none that are not beside it: rows can then be rounded one by one."""
+        return False
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether rounding the same numbers again gives the same."""
+        return True
+
+    @property
     def needs_fit(self) -> bool:
         """Whether a parameter is left to be chosen from data, by `fitted`."""
         return False

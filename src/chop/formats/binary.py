@@ -26,6 +26,10 @@ class Binary(Format):
     def width(self) -> int:
         return 1
 
+    @property
+    def is_repeatable(self) -> bool:
+        return not self.stochastic
+
     def quantize(self, x: Tensor) -> Tensor:
         values = working(x)
         return with_nan_of(self._signs(values).mul_(self._scale(values)), values).to(x.dtype)

@@ -85,6 +85,10 @@ class InBlocks:
         None, place="reduce_dim", help="blocks run along it; None: the operand's", kw_only=True
     )
 
+    @property
+    def is_local(self) -> bool:
+        return True
+
     def check_blocks(self) -> None:
         sizes = (self.block_size,) if isinstance(self.block_size, int) else self.block_size
         if not sizes or min(sizes) < 1:

@@ -57,6 +57,10 @@ class Integer(Rounded, Format):
         return [self.width, self._fraction] if self.is_fixed_point else [self.width]
 
     @property
+    def is_local(self) -> bool:
+        return self.is_fixed_point
+
+    @property
     def has_own_scale(self) -> bool:
         return self.scale == "learned"
 

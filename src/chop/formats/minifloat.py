@@ -129,6 +129,10 @@ class OnGrid(Rounded, Format):
     def grid(self) -> Grid:
         """The numbers of the format."""
 
+    @property
+    def is_local(self) -> bool:
+        return True
+
     def quantize(self, x: Tensor) -> Tensor:
         return self.grid.round(working(x), self.rounding).to(x.dtype)
 

@@ -17,6 +17,10 @@ Rounding = Literal["nearest_even", "nearest_away", "floor", "towards_zero", "sto
 class Rounded:
     """The parameter that every format on a grid has."""
 
+    @property
+    def is_repeatable(self) -> bool:
+        return self.rounding != "stochastic"
+
     rounding: Rounding = param(
         "nearest_even", kw_only=True, help="to which neighbour; stochastic follows torch.manual_seed"
     )

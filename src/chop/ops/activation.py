@@ -63,7 +63,7 @@ for _op in (
         functions=(F.hardtanh, F.hardtanh_, F.relu6),
     ),
 ):
-    register_op(replace(_op, operands=_DATA, count=_one_each))
+    register_op(replace(_op, operands=_DATA, count=_one_each, rows_from=1))
 
 # Never quantised: what it scales in training is the data's own format, and in evaluation it does nothing.
 register_op(

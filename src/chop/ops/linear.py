@@ -31,6 +31,7 @@ register_op(
             Operand("bias", "bias", 2, ("bias",)),
         ),
         modules=(nn.Linear,),
+        rows_from=2,
         functions=(F.linear,),
         count=_linear_count,
         compute=_linear,
@@ -60,6 +61,7 @@ for _dims, _module, _function in ((1, nn.Conv1d, F.conv1d), (2, nn.Conv2d, F.con
             ),
             modules=(_module,),
             functions=(_function,),
+            rows_from=2 + _dims,
             count=_convolution_count,
             compute=_convolution,
         )

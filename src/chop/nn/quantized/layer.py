@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from chop.formats import FORMATS, Format
+from chop.nn.quantized.memory import by_slices, recomputed
 from chop.ops import OPS, Op, op_of_module
 from chop.registry import closest
 
@@ -40,13 +41,32 @@ class QuantizedLayer(nn.Module):
     """False saves the memory of the rounded parameters, and rounds them at every call."""
 
     def forward(self, input: Tensor) -> Any:
-        x = self.rounded("data_in_0", input)
+        if input.numel() >= _LARGE and not torch.compiler.is_compiling():
+            y = self._sparing_memory(input)
+        else:
+            y = self._compute(self.rounded("data_in_0", input))
+        return round_first(self.formats["data_out_0"], y) if "data_out_0" in self.formats else y
+
+    def _compute(self, x: Tensor) -> Any:
+        """The layer's result from data that is rounded already."""
         compute = self.op.compute
         if compute is None:
-            y = self.base_class.forward(self, x)
-        else:
-            y = compute(self, x, *[self.quantized(name) for name in self.held])
-        return round_first(self.formats["data_out_0"], y) if "data_out_0" in self.formats else y
+            return self.base_class.forward(self, x)
+        return compute(self, x, *[self.quantized(name) for name in self.held])
+
+    def _sparing_memory(self, input: Tensor) -> Any:
+        """The same as rounding and computing, without keeping a rounded copy of a large input for long."""
+        number_format = self.formats.get("data_in_0")
+        if number_format is None:
+            return self._compute(input)
+        if torch.is_grad_enabled():
+            x = self.rounded("data_in_0", input)
+            with recomputed(x, input, number_format, self._scale("data_in_0")):
+                return self._compute(x)
+        rows_from = self.op.rows_from
+        if number_format.is_local and rows_from is not None and input.dim() >= rows_from:
+            return by_slices(lambda rows: self._compute(self.rounded("data_in_0", rows)), input)
+        return self._compute(self.rounded("data_in_0", input))
 
     def rounded(self, name: str, value: Tensor) -> Tensor:
         """An operand's value as the layer computes with it; indices and other integers as they are."""
@@ -192,6 +212,9 @@ def round_first(number_format: Format, result: Any) -> Any:
         return (round_first(number_format, result[0]), *result[1:])
     return number_format(result) if isinstance(result, Tensor) and result.is_floating_point() else result
 
+
+_LARGE = 2**20
+"""Elements from which on a second copy of the input is worth avoiding."""
 
 _classes: dict[tuple[type[nn.Module], str], type[QuantizedLayer]] = {}
 
