@@ -19,9 +19,9 @@ from chop.passes.graph import (
 )
 
 SUMMARY = (
-    "jsc-s on generated jets, linear layers with 4-bit `integer` weights and activations: errors on the test "
-    "rows in float, after post-training quantisation, and after a few epochs of training through the rounding. What "
-    "is left of the loss must be under half of it."
+    "jsc-s on generated jets, linear layers with 4-bit `integer` weights and activations: errors on the test rows "
+    "in float, after post-training quantisation, and after a few epochs of training through the rounding. Of the "
+    "loss, less than half may be left."
 )
 _CONFIG = {
     "name": "integer",

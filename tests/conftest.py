@@ -1,5 +1,6 @@
 """What all tests share. `samples` beside this file can be imported by every test."""
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,15 @@ import torch
 def _same_random_numbers() -> None:
     """Every test starts from the same random state, whichever ran before it."""
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _same_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that turns the log down does so for itself only."""
+    logger = logging.getLogger("chop")
+    monkeypatch.setattr(logger, "level", logger.level)
+    monkeypatch.setattr(logger, "handlers", list(logger.handlers))
+    logger.manager._clear_cache()  # type: ignore[attr-defined]
 
 
 @pytest.fixture(autouse=True)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from chop.actions.config import TransformConfig
+from chop.actions.config import TestConfig, TrainConfig, TransformConfig, TransformTable
+from chop.actions.test import test as run_test
+from chop.actions.train import train
 from chop.actions.transform import transform
 from chop.models import get_model
 from chop.passes.graph import load_mase_graph_interface_pass
@@ -98,13 +102,62 @@ def test_a_mistake_is_named_and_writes_nothing(
 
 def test_a_folder_that_is_a_file_is_named(config: TransformConfig) -> None:
     config.project_dir.write_text("")
-    with pytest.raises(NotADirectoryError, match="out"):
+    with pytest.raises(OSError, match=r"cannot write in .*out: Not a directory"):
         transform(config)
 
 
 def test_asking_for_a_gpu_is_answered_with_a_warning(
     config: TransformConfig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.WARNING, logger="chop"):
         transform(replace(config, accelerator="gpu"))
-    assert "transform runs on the CPU" in caplog.text
+    assert torch.cuda.is_available() or "accelerator 'gpu' is not on this machine" in caplog.text
+
+
+def test_both_graphs_are_tested_on_the_data(config: TransformConfig, capsys: pytest.CaptureFixture[str]) -> None:
+    run = transform(config).parents[1]
+    results = summary(run)["test"]
+    assert set(results) == {"before", "after"}
+    assert results["before"]["loss"] != results["after"]["loss"]
+    out = capsys.readouterr().out
+    assert "data: toy_tiny (synthetic), test part" in out
+    assert f"{results['after']['loss']:.4f}" in out
+    assert (run / "run.toml").is_file()
+    assert (run / "metrics.jsonl").is_file()
+
+
+def test_the_test_can_be_left_out(config: TransformConfig, capsys: pytest.CaptureFixture[str]) -> None:
+    run = transform(replace(config, transform=TransformTable(evaluate=False))).parents[1]
+    assert summary(run)["test"] == {}
+    assert "test part" not in capsys.readouterr().out
+
+
+def test_a_transformed_graph_is_tested_trained_further_and_tested_again(config: TransformConfig) -> None:
+    folder = transform(config)
+    common: dict[str, Any] = {"model": "toy", "dataset": "toy_tiny", "project_dir": config.project_dir}
+    after = summary(folder.parents[1])["test"]["after"]
+    tested = summary(run_test(TestConfig(load_name=folder / "transformed_ckpt", **common)))["test"]
+    assert tested["accuracy"] == after["accuracy"]
+    assert tested["loss"] == pytest.approx(after["loss"])
+    load = folder / "transformed_ckpt"
+    run = train(TrainConfig(load_name=load, max_epochs=4, learning_rate=0.01, batch_size=32, **common))
+    trained = summary(run)["test"]
+    assert trained["loss"] < after["loss"]
+    again = run / "software/transform/transformed_ckpt"
+    graph, _ = load_mase_graph_interface_pass(None, {"load_dir": again})
+    assert type(graph.modules["seq_blocks.0"]).__name__ == "LinearInteger"
+    assert summary(run_test(TestConfig(load_name=again, **common)))["test"] == trained
+
+
+def test_weights_without_their_formats_are_a_warning(
+    config: TransformConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    common: dict[str, Any] = {"model": "toy", "dataset": "toy_tiny", "project_dir": config.project_dir}
+    run = train(TrainConfig(load_name=transform(config) / "transformed_ckpt", max_epochs=1, **common))
+    with caplog.at_level(logging.WARNING, logger="chop"):
+        run_test(TestConfig(load_name=run / "software/training_ckpts/best.ckpt", **common))
+    assert "best.ckpt holds weights only; with their number formats they are in" in caplog.text
+
+
+def summary(run: Path) -> Any:
+    return json.loads((run / "summary.json").read_text())

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
 
-def option(default: object = MISSING, *, help: str, aliases: tuple[str, ...] = (), kind: str = "option") -> Any:
-    """A field with a line of help; `kind` is option, positional, or toml (no place on the command line)."""
-    metadata = {"help": help, "aliases": aliases, "kind": kind}
+def option(
+    default: object = MISSING,
+    *,
+    help: str,
+    aliases: tuple[str, ...] = (),
+    kind: Literal["option", "positional", "toml"] = "option",
+    group: str = "this run",
+    least: float | None = None,
+    grid: bool = False,
+) -> Any:
+    """A field with a line of help; of kind `toml` it has no place on the command line.
+
+    `group` is its heading in the help, `least` its smallest value; of a `grid` option `ch train` takes a list.
+    """
+    metadata = {"help": help, "aliases": aliases, "kind": kind, "group": group, "least": least, "grid": grid}
     if isinstance(default, dict):
         return field(default_factory=default.copy, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -21,33 +33,95 @@ class TransformTable:
     """The `[transform]` table of a TOML file."""
 
     style: Literal["graph"] = "graph"
+    evaluate: bool = True  # test the model before and after
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformConfig:
+class ActionConfig:
+    """What every action knows: a model, a data set, where to run, and where to write."""
+
+    model: str = option(kind="positional", help="name of a model (ch info models), or path/to/net.py:Net")
+    dataset: str = option(kind="positional", help="name of a data set (ch info datasets), or a file of rows")
+
+    config: Path | None = option(None, help="TOML file with these options; the command line goes first")
+    task: Literal["cls", "classification"] = option("cls", help="what the model is for")
+    load_name: Path | None = option(None, aliases=("load",), help="checkpoint, or folder of a graph, to start from")
+    load_type: Literal["auto", "pt", "pl", "mz", "hf"] = option("auto", help="kind of that checkpoint")
+    batch_size: int = option(128, least=1, grid=True, help="samples in a batch")
+    seed: int = option(0, least=0, grid=True, help="seed of fresh weights and of the order of the data")
+    plugins: tuple[Path, ...] = option(
+        (), aliases=("plugin",), help="Python file that registers models, data sets, formats or passes; repeatable"
+    )
+
+    data_path: Path | None = option(None, aliases=("data",), group="data", help="file or folder of the data set")
+    data_options: Mapping[str, Any] = option(
+        {}, aliases=("data_option",), group="data", help="setting of the data set, as num_rows=1000; repeatable"
+    )
+    num_workers: int = option(
+        0, aliases=("cpu",), least=0, group="data", help="processes that load data besides the main one"
+    )
+
+    accelerator: Literal["auto", "cpu", "gpu", "mps"] = option("auto", group="machine", help="device to run on")
+    num_devices: int = option(1, aliases=("gpu",), least=1, group="machine", help="devices on each machine")
+    nodes: int = option(1, least=1, group="machine", help="machines")
+    strategy: Literal["auto", "ddp", "fsdp"] = option("auto", group="machine", help="how several devices share")
+    trainer_precision: Literal[
+        "32", "64", "bf16", "16-mixed", "bf16-mixed", "16-true", "bf16-true", "32-true", "64-true"
+    ] = option("32", group="machine", help="numbers that the machine computes with")
+
+    project_dir: Path = option(Path("mase_output"), group="output", help="folder that each run adds a folder to")
+    project: str | None = option(None, group="output", help="name of the project that the run belongs to")
+    report_to: Literal["tensorboard", "none", "wandb"] = option(
+        "tensorboard", group="output", help="where the curves go besides metrics.jsonl"
+    )
+    log_every_n_steps: int = option(50, least=1, group="output", help="steps between two entries of the log")
+    log_level: Literal["debug", "info", "warning", "error"] = option(
+        "info", group="output", help="least level to log; debug shows the traceback of an error"
+    )
+    debug: bool = option(False, group="output", help="the same as --log-level debug")
+    no_warnings: bool = option(False, group="output", help="log errors only")
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            least, value = each.metadata["least"], getattr(self, each.name)
+            if least is not None and value is not None and value < least:
+                raise ValueError(f"'{each.name}' must be at least {least}, got {value}")
+        object.__setattr__(self, "task", {"classification": "cls"}.get(self.task, self.task))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig(ActionConfig):
+    """Train a model on a data set, and test the best of it."""
+
+    max_epochs: int = option(20, least=1, grid=True, group="training", help="times through the training data")
+    max_steps: int = option(-1, least=-1, grid=True, group="training", help="stop after so many steps; -1: never")
+    learning_rate: float = option(1e-3, least=0, grid=True, group="training", help="size of a step")
+    weight_decay: float = option(0.0, least=0, grid=True, group="training", help="pull of the weights to zero")
+    training_optimizer: Literal["adam", "sgd", "adamw"] = option("adam", group="training", help="rule of a step")
+    lr_scheduler: Literal["none", "cosine", "linear", "step"] = option(
+        "none", group="training", help="how the learning rate falls"
+    )
+    accumulate_grad_batches: int = option(
+        1, least=1, grid=True, group="training", help="batches whose gradients make one step"
+    )
+    resume: bool = option(False, group="training", help="go on with a run that was stopped")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestConfig(ActionConfig):
+    """Measure a model on the test part of a data set."""
+
+    __test__ = False  # no test case, whatever pytest makes of its name
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformConfig(ActionConfig):
     """Run the passes of a TOML file over a model, and save the graph that comes out."""
 
-    model: str = option(kind="positional", help="name of the model, such as jsc-toy")
-    dataset: str = option(kind="positional", help="name of the data set, such as jsc")
-    config: Path | None = option(None, help="TOML file with these options and the passes to run")
-    task: Literal["cls", "classification"] = option("cls", help="what the model is for")
-    load_name: Path | None = option(None, aliases=("load",), help="checkpoint to start from")
-    load_type: Literal["auto", "pt", "pl", "mz"] = option("auto", help="kind of that checkpoint")
-    batch_size: int = option(128, help="samples in a batch")
-    num_workers: int = option(0, aliases=("cpu",), help="processes that load data besides the main one")
-    accelerator: Literal["auto", "cpu", "gpu"] = option("auto", help="device to run on")
-    seed: int = option(0, help="seed of fresh weights and of the order of the data")
-    project_dir: Path = option(Path("mase_output"), help="folder that each run adds a folder to")
-    project: str | None = option(None, help="name of the project that the run belongs to")
-    log_level: Literal["debug", "info", "warning", "error"] = option("info", help="least level to log")
-    max_epochs: int = option(20, help="epochs to train for; transform does not train")
-    learning_rate: float = option(1e-3, help="step size to train with; transform does not train")
-    log_every_n_steps: int = option(50, help="steps between two log lines; transform does not train")
     passes: Mapping[str, Mapping[str, Any]] = option({}, kind="toml", help="[passes.NAME], run in order")
     transform: TransformTable = option(TransformTable(), kind="toml", help="the [transform] table")
 
-    def __post_init__(self) -> None:
-        for name, least in {"batch_size": 1, "num_workers": 0}.items():
-            if getattr(self, name) < least:
-                raise ValueError(f"'{name}' must be at least {least}, got {getattr(self, name)}")
-        object.__setattr__(self, "task", {"classification": "cls"}.get(self.task, self.task))
+
+@dataclass(frozen=True, kw_only=True)
+class AnyConfig(TrainConfig, TestConfig, TransformConfig):
+    """Every option of every action: what a TOML file may hold, so that one file serves them all."""

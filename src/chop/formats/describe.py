@@ -60,7 +60,7 @@ def _finest(number_format: Format) -> float:
 
 def line(number_format: Format, columns: int = 72) -> str:
     """The representable values on a line of text, from the most negative to the largest; darker is denser."""
-    values = values_of(number_format)
+    values = values_of(number_format).double()
     low, high = values[0].item(), values[-1].item()
     places = ((values - low) / (high - low) * (columns - 1)).round().long()
     counts = torch.bincount(places, minlength=columns)

@@ -22,19 +22,19 @@ def _multiplies(call: Call) -> Count:
     return Count(multiplies=numel(call.results[0]))
 
 
-for _name, _functions, _count in (
-    ("add", (torch.add, operator.add, operator.iadd), _adds),
-    ("sub", (torch.sub, torch.subtract, operator.sub, operator.isub), _adds),
-    ("mul", (torch.mul, torch.multiply, operator.mul, operator.imul), _multiplies),
-    ("div", (torch.div, torch.true_divide, operator.truediv, operator.itruediv), _multiplies),
+for _names, _operators, _count in (
+    (("add",), (operator.add, operator.iadd), _adds),
+    (("sub", "subtract"), (operator.sub, operator.isub), _adds),
+    (("mul", "multiply"), (operator.mul, operator.imul), _multiplies),
+    (("div", "divide", "true_divide"), (operator.truediv, operator.itruediv), _multiplies),
 ):
     register_op(
         Op(
-            _name,
+            _names[0],
             "builtin_func",
             operands=_BOTH,
-            functions=_functions,
-            methods=(_name, f"{_name}_"),
+            functions=(*(getattr(torch, name) for name in _names), *_operators),
+            methods=tuple(method for name in _names for method in (name, f"{name}_")),
             count=_count,
         )
     )

@@ -69,6 +69,8 @@ class Op:
     attributes: Mapping[str, int] = field(default_factory=dict)
     """Settings that `count` needs, and where they stand among the function's arguments."""
     count: Callable[[Call], Count] = lambda _: Count()
+    rows_from: int | None = None
+    """With so many dimensions or more, the first one only counts rows, and each is computed by itself."""
     compute: Callable[..., Tensor] | None = None
     """The layer's result from (layer, data, parameters in the order of operands); None: its own forward."""
 
@@ -96,8 +98,11 @@ class Op:
         def changed(operand: Operand, value: Any) -> Any:
             if not operand.variadic:
                 return change(operand.name, operand, value)
+            if not isinstance(value, list | tuple):
+                return value  # a node that makes the list, while there are no tensors yet
             stem = operand.name.removesuffix("0")
-            return type(value)(change(f"{stem}{i}", operand, item) for i, item in enumerate(value))
+            items = [change(f"{stem}{i}", operand, item) for i, item in enumerate(value)]
+            return items if isinstance(value, list) else tuple(items)
 
         for operand in self.operands:
             if operand.position < len(new_args):

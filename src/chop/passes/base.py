@@ -31,11 +31,17 @@ def register_pass(name: str, kind: Kind) -> Callable[[Callable[[Any, Args], Pass
     """
 
     def decorate(function: Callable[[Any, Args], PassResult]) -> Pass:
-        args_class = get_type_hints(function)["args"]
+        hints = get_type_hints(function)
+        args_class, graph_class = hints["args"], hints.get("graph", MaseGraph)
         read = getattr(args_class, "from_pass_args", functools.partial(_read, args_class))
 
         @functools.wraps(function)
         def run(graph: MaseGraph, pass_args: Any = None) -> PassResult:
+            if not isinstance(graph, graph_class):
+                raise ValueError(
+                    f"{function.__name__}: works on a MaseGraph, got a {type(graph).__name__}; "
+                    "make one with MaseGraph(model)"
+                )
             args = pass_args if isinstance(pass_args, args_class) else read(pass_args, function.__name__)
             graph, info = function(graph, args)
             if kind == "transform":

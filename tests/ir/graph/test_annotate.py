@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from typing import Any
 
 import pytest
@@ -15,8 +16,9 @@ from chop.passes.graph import (
     add_common_metadata_analysis_pass,
     add_software_metadata_analysis_pass,
     init_metadata_analysis_pass,
+    quantize_transform_pass,
 )
-from samples import Mixed, Tiny, annotated, tiny_graph
+from samples import LAB_PASS_ARGS, Mixed, Tiny, annotated, tiny_graph
 
 
 def ops(graph: MaseGraph) -> list[tuple[str, str]]:
@@ -83,6 +85,32 @@ def test_users_add_keys_but_do_not_overwrite_facts() -> None:
         meta.parameters["common"]["args"]["weight"]["precision"] = [4, 2]
 
 
+def test_keys_are_kept_wherever_users_add_them() -> None:
+    graph = tiny_graph()
+    parameters = graph.metas()[3].parameters
+    parameters["mine"] = 1
+    parameters["common"]["args"]["extra"] = {"a": 1}
+    parameters["common"]["results"]["extra"] = {"b": 2}
+    for again in (graph, copy.deepcopy(graph), pickle.loads(pickle.dumps(graph))):
+        found = again.metas()[3].parameters
+        assert found["mine"] == 1
+        assert found["common"]["args"]["extra"] == {"a": 1}
+        assert list(found["common"]["results"]) == ["data_out_0", "extra"]
+
+
+def test_a_copy_of_metadata_is_plain_and_stays_as_it_was() -> None:
+    graph = tiny_graph()
+    meta = graph.metas()[3]
+    snapshot = copy.deepcopy(meta.parameters["common"])
+    assert type(snapshot) is dict
+    assert type(snapshot["args"]["weight"]) is dict
+    meta.parameters["common"]["args"]["weight"]["shape"].append(9)
+    quantize_transform_pass(graph, LAB_PASS_ARGS)
+    assert snapshot["args"]["weight"]["type"] == "float"
+    assert meta.parameters["common"]["args"]["weight"]["type"] == "integer"
+    assert meta.parameters["common"]["args"]["weight"]["shape"] == [5, 16]
+
+
 def test_matmul_and_attention_name_their_operands() -> None:
     class Attends(nn.Module):
         def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -141,6 +169,45 @@ def test_the_run_leaves_mode_buffers_and_random_state_alone() -> None:
     assert torch.get_rng_state().equal(rng)
     for key, value in model.state_dict().items():
         assert value.equal(before[key]), key
+
+
+def test_the_run_leaves_parameters_and_the_callers_inputs_alone() -> None:
+    class Renormalises(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.relu = nn.ReLU(inplace=True)
+            self.embed = nn.Embedding(5, 4, max_norm=1.0)
+
+        def forward(self, x: Tensor, others: list[Tensor], ids: Tensor) -> Tensor:
+            y: Tensor = self.relu(x) + self.relu(others[0]) + self.embed(ids)
+            return y
+
+    model = Renormalises()
+    with torch.no_grad():
+        model.embed.weight.fill_(3)
+    x, others = -torch.ones(2, 4), [-torch.ones(4)]
+    graph = annotated(model, x=x, others=others, ids=torch.tensor([0, 1]))
+    assert (model.embed.weight == 3).all()
+    assert (x == -1).all()
+    assert (others[0] == -1).all()
+    noted = graph.metas()[0].value("data_out_0")
+    assert noted is not None
+    assert (noted == -1).all()
+
+
+def test_lists_and_dicts_of_inputs() -> None:
+    class Variadic(nn.Module):
+        def forward(self, x: Tensor, *rest: Tensor, **named: Tensor) -> Tensor:
+            return x + rest[0] * rest[1] - named["shift"]
+
+    one = torch.ones(2)
+    graph = annotated(Variadic(), x=one, rest=[one * 2, one * 3], shift=one * 4)
+    result = graph.metas()[-2].value("data_out_0")
+    assert result is not None
+    assert result.tolist() == [3.0, 3.0]
+    assert graph.model(one, one * 2, one * 3, shift=one * 4).equal(result)
+    with pytest.raises(ValueError, match=r"'\*rest' takes a list of inputs, got a Tensor"):
+        annotated(Variadic(), x=one, rest=one, shift=one)
 
 
 def test_values_can_be_left_out() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from chop.formats import FORMATS
@@ -146,6 +144,95 @@ def test_shared_layers_and_tied_weights_stay_shared(tmp_path: Path) -> None:
     assert len(list(again.model.parameters())) == 3
 
 
+def test_names_that_are_no_identifiers_round_trip(tmp_path: Path) -> None:
+    class Keyed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleDict({"fc-1": nn.Linear(4, 4), "2 b": nn.ReLU()})
+
+        def forward(self, x: Tensor) -> Tensor:
+            y: Tensor = self.layers["2 b"](self.layers["fc-1"](x))
+            return y
+
+    graph, x = MaseGraph(Keyed()), torch.randn(2, 4)
+    save_mase_graph_interface_pass(graph, tmp_path)
+    assert load(tmp_path).model(x).equal(graph.model(x))
+    graph.model.add_module('a"b', nn.ReLU())
+    with pytest.raises(ValueError, match="cannot be the name of a module"):
+        save_mase_graph_interface_pass(graph, tmp_path)
+
+
+def test_arguments_that_cannot_be_saved_name_their_node(tmp_path: Path) -> None:
+    class Odd(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.contiguous(memory_format=torch.channels_last) + 1
+
+    graph, x = MaseGraph(Odd()), torch.randn(1, 2, 4, 4)
+    save_mase_graph_interface_pass(graph, tmp_path)
+    assert load(tmp_path).model(x).equal(graph.model(x))
+    graph.fx_graph.find_nodes(op="call_method", target="contiguous")[0].update_kwarg("memory_format", torch.strided)
+    with pytest.raises(ValueError, match=r"node 'contiguous' cannot be saved, its arguments hold a layout"):
+        save_mase_graph_interface_pass(graph, tmp_path)
+
+
+def test_notes_that_cannot_be_saved_name_their_node(tmp_path: Path) -> None:
+    graph = tiny_graph()
+    graph.metas()[3].parameters["common"]["args"]["weight"]["mine"] = {1, 2}
+    with pytest.raises(ValueError, match=r"the metadata of node 'seq_blocks_2' cannot be saved, it holds a set"):
+        save_mase_graph_interface_pass(graph, tmp_path)
+
+
+def test_a_quantised_layer_that_nothing_calls_is_saved(tmp_path: Path) -> None:
+    graph = quantized_tiny()
+    node = graph.fx_graph.find_nodes(op="call_module", target="seq_blocks.2")[0]
+    node.replace_all_uses_with(node.args[0])
+    graph.fx_graph.erase_node(node)
+    graph.model.recompile()
+    save_mase_graph_interface_pass(graph, tmp_path)
+    again = load(tmp_path)
+    assert type(again.modules["seq_blocks.2"]).__name__ == "LinearInteger"
+    assert again.model.state_dict().keys() == graph.model.state_dict().keys()
+
+
+@pytest.mark.parametrize("where", ["a layer", "the model"])
+def test_hooks_need_the_users_model(where: str, tmp_path: Path) -> None:
+    def hooked() -> nn.Module:
+        model = nn.Sequential(nn.Linear(4, 4))
+        (model[0] if where == "a layer" else model).register_forward_hook(lambda module, inputs, y: y * 2)
+        return model
+
+    model, x = hooked(), torch.randn(2, 4)
+    graph = MaseGraph(model)
+    assert graph.model(x).equal(model(x))
+    save_mase_graph_interface_pass(graph, tmp_path)
+    with pytest.raises(ValueError, match=r"with hooks, which only the model's own code can build"):
+        load(tmp_path)
+    assert load(tmp_path, MaseGraph(hooked())).model(x).equal(model(x))
+
+
+def test_only_the_weights_of_the_earlier_save_are_removed(tmp_path: Path) -> None:
+    mine = tmp_path / "weights-best.safetensors"
+    mine.write_text("mine")
+    graph = tiny_graph()
+    save_mase_graph_interface_pass(graph, tmp_path)
+    graph.model.get_parameter("seq_blocks.2.weight").data.zero_()
+    save_mase_graph_interface_pass(graph, tmp_path)
+    assert mine.read_text() == "mine"
+    assert len(list(tmp_path.glob("*.safetensors"))) == 2
+
+
+def test_constants_and_the_mode_they_follow_survive(tmp_path: Path) -> None:
+    class Drops(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return F.dropout(x + torch.ones(3), 0.5, self.training)
+
+    graph, x = MaseGraph(Drops()), torch.ones(2, 3)
+    save_mase_graph_interface_pass(graph, tmp_path)
+    again = load(tmp_path)
+    assert again.model.eval()(x).equal(x + 1)
+    assert (again.model.train()(torch.ones(100, 3)) == 0).any()
+
+
 def test_metadata_alone(tmp_path: Path) -> None:
     graph = tiny_graph()
     graph.metas()[3].software["args"]["weight"]["stat"] = {"variance_precise": {"mean": 0.5, "count": 80}}
@@ -157,45 +244,10 @@ def test_metadata_alone(tmp_path: Path) -> None:
     assert other.metas()[3].value("data_in_0") is not None
     with pytest.raises(ValueError, match="is of another graph"):
         load_node_meta_param_interface_pass(annotated(Mixed(), x=torch.randn(1, 6)), tmp_path / "meta")
-
-
-def edit(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    data = json.loads((folder / "graph.json").read_text())
-    change(data)
-    (folder / "graph.json").write_text(json.dumps(data))
-
-
-def node(data: dict[str, Any], index: int) -> dict[str, Any]:
-    found: dict[str, Any] = data["nodes"][index]
-    return found
-
-
-EVIL = "__import__('os').environ.__setitem__('CHOP_EVIL', '1')"
-ATTACKS: dict[str, Callable[[dict[str, Any]], None]] = {
-    "function": lambda d: node(d, 2).update(op="call_function", target={"function": "os.system"}),
-    "method": lambda d: node(d, 2).update(op="call_method", target=f"relu() or {EVIL} or x"),
-    "placeholder": lambda d: node(d, 0).update(target=f"x={EVIL}"),
-    "node name": lambda d: node(d, 2).update(name=f"a = {EVIL}"),
-    "module path": lambda d: node(d, 2).update(target=f'a", {EVIL}) or "'),
-    "keyword": lambda d: node(d, 2).update(kwargs={"dict": {f"a={EVIL}, b": 1}}),
-    "class": lambda d: d["model"]["modules"]["seq_blocks"]["modules"]["1"].update({"class": "os"}),
-    "internals": lambda d: d["model"]["attributes"].update(_forward_hooks={"dict": {}}),
-    "getattr": lambda d: node(d, 2).update(
-        op="call_function", target={"function": "builtins.getattr"}, args={"tuple": [{"node": "x"}, "__class__"]}
-    ),
-    "kind of node": lambda d: node(d, 2).update(op="call_anything"),
-    "kind of value": lambda d: node(d, 2).update(args={"pickle": "gASV"}),
-    "weights outside": lambda d: d.update(weights="../../../etc/passwd"),
-}
-
-
-@pytest.mark.parametrize("attack", ATTACKS)
-def test_a_file_from_a_stranger_runs_nothing(attack: str, tmp_path: Path) -> None:
-    save_mase_graph_interface_pass(quantized_tiny(), tmp_path)
-    edit(tmp_path, ATTACKS[attack])
-    with pytest.raises(ValueError, match=r"cannot load|is damaged"):
-        load(tmp_path).model(torch.randn(2, 16))
-    assert "CHOP_EVIL" not in os.environ
+    file = tmp_path / "meta" / "node_meta_param.json"
+    file.write_text(file.read_text().replace('"version": 1', '"version": 7'))
+    with pytest.raises(ValueError, match="it has version 7, this is version 1"):
+        load_node_meta_param_interface_pass(other, file)
 
 
 def test_damage_is_explained_in_a_sentence(tmp_path: Path) -> None:
@@ -214,7 +266,7 @@ def test_damage_is_explained_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"graph.json is damaged"):
         load(tmp_path)
     (tmp_path / "graph.json").write_text('{"version": 99}')
-    with pytest.raises(ValueError, match="it has version 99, this is version 1"):
+    with pytest.raises(ValueError, match="it has version 99, this is version 2"):
         load(tmp_path)
 
 

@@ -64,6 +64,25 @@ def test_fixed_arguments_choose_a_branch_and_leave_no_trace() -> None:
     assert names(MaseGraph(Branch(), cf_args={"flag": True})) == ["x", "add", "output"]
 
 
+class Neighbours(nn.Module):
+    """Its second input has the name that fx gives to the first when that is fixed."""
+
+    def forward(self, x: Tensor, k: bool, k_1: Tensor, options: dict[str, int] | None = None) -> Tensor:
+        factor = options["factor"] if options else 1
+        return factor * (x + k_1 if k else x)
+
+
+def test_fixed_arguments_are_told_apart_from_others() -> None:
+    graph = MaseGraph(Neighbours(), cf_args={"k": True, "options": {"factor": 3}})
+    assert names(graph) == ["x", "k_1", "add", "mul", "output"]
+    assert graph.model(torch.tensor(1.0), torch.tensor(2.0)) == 9
+
+
+def test_a_fixed_argument_must_exist() -> None:
+    with pytest.raises(ValueError, match=r"Branch.forward has no 'flagg'; did you mean 'flag'\?"):
+        MaseGraph(Branch(), cf_args={"flagg": False})
+
+
 def test_what_cannot_be_traced_is_named_with_its_line() -> None:
     with pytest.raises(TraceError) as error:
         MaseGraph(Outer())

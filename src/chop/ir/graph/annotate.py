@@ -7,11 +7,13 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from torch import Tensor, fx
+from torch import Tensor, fx, nn
 
 from chop.ir.graph.mase_graph import MaseGraph
-from chop.ir.graph.meta import NodeMeta, TensorMeta
-from chop.ir.graph.run import Runner, bind_inputs, tensors_in, undisturbed
+from chop.ir.graph.meta import GRAPH_KINDS, NodeMeta, TensorMeta
+from chop.ir.graph.run import Runner, bind_inputs, inputs_of, named_inputs, tensors_in, undisturbed
+from chop.nn.quantized import QuantizedCall
+from chop.ops import Op
 
 
 def annotate(graph: MaseGraph, inputs: Mapping[str, Any], *, keep_values: bool = True) -> None:
@@ -20,6 +22,9 @@ def annotate(graph: MaseGraph, inputs: Mapping[str, Any], *, keep_values: bool =
     arguments = bind_inputs(graph, inputs)
     with undisturbed(graph.model):
         _Annotator(graph.model, keep_values).run(*arguments)
+    if keep_values:
+        for node, value in zip(inputs_of(graph), bind_inputs(graph, inputs), strict=True):
+            node.meta["mase"].given = (value,)
 
 
 class _Annotator(Runner):
@@ -33,11 +38,15 @@ class _Annotator(Runner):
 
     def before(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         meta: NodeMeta = node.meta["mase"]
+        module = meta.module
         meta.op = meta.find_op()
-        meta.args = self._arguments(meta, args, kwargs)
-        meta.settings = meta.op.settings(meta.module, args, kwargs) if meta.op is not None else {}
-        if _writes_in_place(meta):
-            self._save_from_overwriting(args)
+        meta.args = {name: self._note(tensor) for name, tensor in named_inputs(meta, args, kwargs).items()}
+        if meta.op is not None:
+            meta.args |= self._parameters(meta.op, module)
+        meta.settings = meta.op.settings(module, args, kwargs) if meta.op is not None else {}
+        meta.given = ()
+        if _writes_in_place(meta, module):
+            self._save_from_overwriting(args or tuple(kwargs.values()))
 
     def after(self, node: fx.Node, result: Any) -> None:
         meta: NodeMeta = node.meta["mase"]
@@ -45,20 +54,16 @@ class _Annotator(Runner):
         meta.annotated = True
         meta.note_formats()
 
-    def _arguments(self, meta: NodeMeta, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, TensorMeta]:
-        if meta.op is None:
-            found = (args, kwargs) if meta.node.op != "placeholder" else ()
-            return {f"data_in_{i}": self._note(tensor) for i, tensor in enumerate(tensors_in(found))}
-        noted = {
-            name: self._note(value) for name, _, value in meta.op.bound(args, kwargs) if isinstance(value, Tensor)
+    def _parameters(self, op: Op, module: nn.Module | None) -> dict[str, TensorMeta]:
+        """The operands that a layer holds itself."""
+        if module is None:
+            return {}
+        held = {operand.name: getattr(module, operand.name) for operand in op.parameters}
+        return {
+            name: TensorMeta.of(value, keep_value=self.keep_values, held=True)
+            for name, value in held.items()
+            if value is not None
         }
-        module = meta.module
-        if module is not None:
-            for operand in meta.op.parameters:
-                value = getattr(module, operand.name)
-                if value is not None:
-                    noted[operand.name] = TensorMeta.of(value, keep_value=self.keep_values, held=True)
-        return noted
 
     def _note(self, tensor: Tensor) -> TensorMeta:
         noted = TensorMeta.of(tensor, keep_value=self.keep_values)
@@ -77,17 +82,18 @@ class _Annotator(Runner):
 _IN_PLACE_FUNCTIONS = (operator.iadd, operator.isub, operator.imul, operator.itruediv)
 
 
-def _writes_in_place(meta: NodeMeta) -> bool:
+def _writes_in_place(meta: NodeMeta, module: nn.Module | None) -> bool:
     """Whether a node may overwrite its input. An unknown op may."""
     node = meta.node
-    if node.op in ("placeholder", "get_attr", "output"):
+    if node.op in GRAPH_KINDS:
         return False
-    name = str(getattr(node.target, "__name__", node.target))
+    target = node.target.target if isinstance(node.target, QuantizedCall) else node.target
+    name = str(getattr(target, "__name__", target))
     return (
         meta.op is None
-        or bool(getattr(meta.module, "inplace", False))
+        or bool(getattr(module, "inplace", False))
         or bool(node.kwargs.get("inplace", False))
         or any(argument is True for argument in node.args)
-        or node.target in _IN_PLACE_FUNCTIONS
+        or target in _IN_PLACE_FUNCTIONS
         or (name.endswith("_") and not name.endswith("__"))
     )

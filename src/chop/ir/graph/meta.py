@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -14,10 +14,12 @@ from chop.formats import Format
 from chop.formats.float import Float
 from chop.ir.graph.view import View
 from chop.nn.quantized import QuantizedCall, QuantizedLayer
-from chop.ops import Call, Op, op_of_function, op_of_method, op_of_module
+from chop.ops import Call, Op, Operand, op_of_function, op_of_method, op_of_module
 
 GRAPH_KINDS = ("placeholder", "get_attr", "output")
 UNKNOWN = "unknown"
+NOTES = ("software", "hardware", "common", "notes", "arg_notes", "result_notes")
+"""The fields of a NodeMeta that passes and users write into."""
 
 
 @dataclass
@@ -56,10 +58,15 @@ class NodeMeta:
     results: dict[str, TensorMeta] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     """The attributes of the call that its cost depends on, such as `kernel_size`."""
-    common: dict[str, Any] = field(default_factory=dict)
-    """Keys that users or passes added to `parameters["common"]`."""
+    given: tuple[Any, ...] = ()
+    """Of an input: all that it was in the annotating run, lists and numbers included, if values are kept."""
     software: dict[str, Any] = field(default_factory=dict)
     hardware: dict[str, Any] = field(default_factory=dict)
+    common: dict[str, Any] = field(default_factory=dict)
+    """Keys that users or passes added to `parameters["common"]`; and those beside it and below:"""
+    notes: dict[str, Any] = field(default_factory=dict)
+    arg_notes: dict[str, Any] = field(default_factory=dict)
+    result_notes: dict[str, Any] = field(default_factory=dict)
 
     @property
     def model(self) -> fx.GraphModule:
@@ -70,7 +77,13 @@ class NodeMeta:
     @property
     def module(self) -> nn.Module | None:
         """The layer that the node calls, if it calls one."""
-        return self.model.get_submodule(str(self.node.target)) if self.node.op == "call_module" else None
+        if self.node.op != "call_module":
+            return None
+        module: nn.Module | None = self.model
+        for name in str(self.node.target).split("."):
+            assert module is not None, f"{self.node.target} leads through a module that is None"
+            module = module._modules[name]
+        return module
 
     @property
     def quantized(self) -> QuantizedLayer | QuantizedCall | None:
@@ -91,17 +104,31 @@ class NodeMeta:
         return self.node.op if self.node.op in GRAPH_KINDS else UNKNOWN
 
     @property
+    def operands(self) -> dict[str, Operand]:
+        """The operands that can have a format: those with a role whose tensors hold real numbers."""
+        if self.op is None or not self.op.operands:
+            return {}
+        known = {operand.name: operand for operand in self.op.operands}
+        # A variadic operand stands in the table once but in the graph once for each tensor.
+        present = {name: known.get(name, self.op.operands[0]) for name in self.args}
+        return {
+            name: operand
+            for name, operand in present.items()
+            if operand.role is not None and self.args[name].dtype.is_floating_point
+        }
+
+    @property
     def quantizable(self) -> bool:
-        return self.op is not None and self.op.quantizable
+        return bool(self.operands)
 
     def find_op(self) -> Op | None:
         """The op that the node spells, from the op table."""
-        if self.quantized is not None:
-            return self.quantized.op
-        if self.module is not None:
-            return op_of_module(type(self.module))
-        target: Any = self.node.target
+        target: Any = self.module if self.node.op == "call_module" else self.node.target
+        if isinstance(target, QuantizedLayer | QuantizedCall):
+            return target.op
         match self.node.op:
+            case "call_module":
+                return op_of_module(type(target))
             case "call_function":
                 return op_of_function(target)
             case "call_method":
@@ -111,7 +138,8 @@ class NodeMeta:
 
     def note_formats(self) -> None:
         """Note on each tensor the format that the node's quantised layer or call has for it."""
-        formats = self.quantized.formats if self.quantized is not None else {}
+        quantized = self.quantized
+        formats = quantized.formats if quantized is not None else {}
         for name, tensor in (*self.args.items(), *self.results.items()):
             tensor.format = formats[name] if name in formats else Float()
 
@@ -133,8 +161,14 @@ class NodeMeta:
     @property
     def parameters(self) -> View:
         """All of it as a dict of `common`, `software` and `hardware`, for users."""
-        common = View(self._common, self.common)
-        return View(lambda: {"common": common, "software": self.software, "hardware": self.hardware}, {})
+        return View(
+            lambda: {
+                "common": View(self._common, self.common),
+                "software": self.software,
+                "hardware": self.hardware,
+            },
+            self.notes,
+        )
 
     def _common(self) -> dict[str, Any]:
         if not self.annotated:
@@ -142,14 +176,17 @@ class NodeMeta:
         return {
             "mase_type": self.mase_type,
             "mase_op": self.mase_op,
-            "args": {name: self._entry(name, tensor) for name, tensor in self.args.items()},
-            "results": {name: self._entry(name, tensor) for name, tensor in self.results.items()},
+            "args": View(lambda: self._entries(self.args), self.arg_notes),
+            "results": View(lambda: self._entries(self.results), self.result_notes),
         }
+
+    def _entries(self, tensors: Mapping[str, TensorMeta]) -> dict[str, View]:
+        return {name: self._entry(name, tensor) for name, tensor in tensors.items()}
 
     def _entry(self, name: str, tensor: TensorMeta) -> View:
         def fields() -> dict[str, Any]:
             return {
-                "shape": tensor.shape,
+                "shape": list(tensor.shape),
                 "torch_dtype": tensor.dtype,
                 "type": tensor.format.name,
                 "precision": tensor.format.precision,
@@ -168,9 +205,7 @@ class NodeMeta:
             node=node,
             args={name: tensor.copied() for name, tensor in self.args.items()},
             results={name: tensor.copied() for name, tensor in self.results.items()},
-            common=copy.deepcopy(self.common),
-            software=copy.deepcopy(self.software),
-            hardware=copy.deepcopy(self.hardware),
+            **{part: copy.deepcopy(getattr(self, part)) for part in NOTES},
         )
 
 

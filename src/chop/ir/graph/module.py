@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import copy
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 from torch import fx, nn
 from torch.fx.node import map_aggregate
 
 from chop.ir.graph.meta import NodeMeta
+from chop.ir.graph.mode import BY_MODE, ByMode, set_mode
+from chop.ops import function_names, op_of_function, qualified_name
 
 
 @dataclass(frozen=True)
@@ -27,54 +30,83 @@ class NodeRecord:
     target: Any
     args: Any
     kwargs: Any
+    by_mode: ByMode = field(default_factory=dict)
     meta: NodeMeta | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Some of torch's functions are made inside others, where pickle does not find them; the op table does.
+        known = self.op == "call_function" and op_of_function(self.target) is not None
+        target = qualified_name(self.target) if known else self.target
+        return _read_record, (known, {**vars(self), "target": target})
+
+
+def _read_record(known: bool, fields: dict[str, Any]) -> NodeRecord:
+    target = function_names()[fields["target"]] if known else fields["target"]
+    return NodeRecord(**{**fields, "target": target})
 
 
 class MaseGraphModule(fx.GraphModule):
-    """fx's GraphModule; pickled as its nodes, not as source to trace again, which would rename and forget."""
+    """fx's GraphModule; copied and pickled as its nodes and all of its state, of which fx forgets a part."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        state = {key: self.__dict__[key] for key in _MODULE_STATE}
-        return _restore, (type(self).__name__, state, records(self.graph))
+        return _restore, (type(self).__name__, _state(self), records(self.graph))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> MaseGraphModule:
-        new = super().__deepcopy__(memo)
-        assert isinstance(new, MaseGraphModule)
-        type(new).__name__ = type(self).__name__  # fx forgets it
-        relink(new.graph)
-        return new
+        state = copy.deepcopy(_state(self), memo)
+        graph = copy.deepcopy(self.graph, memo)
+        relink(graph)
+        return graph_module(_root(state), graph, type(self).__name__)
+
+    def train(self, mode: bool = True) -> Self:
+        super().train(mode)
+        if set_mode(self.graph, mode):
+            self.recompile()
+        return self
 
 
-_MODULE_STATE = ("training", "_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
+_STATE = tuple(vars(nn.Module()))
+_HOOKS = tuple(key for key in _STATE if "hook" in key)
+
+
+def _state(module: nn.Module) -> dict[str, Any]:
+    return {key: vars(module)[key] for key in _STATE}
+
+
+def _root(state: dict[str, Any]) -> nn.Module:
+    root = nn.Module()
+    vars(root).update(state)
+    return root
+
+
+def has_hooks(module: nn.Module) -> bool:
+    return any(vars(module).get(key) for key in _HOOKS)
 
 
 def graph_module(root: nn.Module, graph: fx.Graph, name: str | None = None) -> MaseGraphModule:
-    """A module that runs `graph` on the layers of `root`, with all of the state and the modes of `root`.
+    """A module that runs `graph` on the layers of `root`, with all of the state, modes and hooks of `root`.
 
     fx itself drops what the graph does not use, and with it keys of the state dict.
     """
     module = MaseGraphModule(root, graph, name or type(root).__name__)
-    present = dict(module.named_modules(remove_duplicate=False))
-    for path, child in root.named_modules(remove_duplicate=False):
-        if path not in present:
-            parent, _, leaf = path.rpartition(".")
-            setattr(module.get_submodule(parent), leaf, child)
-            present = dict(module.named_modules(remove_duplicate=False))
-        elif present[path] is not child:
-            _take_over(present[path], child)
+    vars(module).update({key: copy.copy(vars(root)[key]) for key in _HOOKS})
+    _take_over(module, root)
     return module
 
 
-def _take_over(container: nn.Module, original: nn.Module) -> None:
-    """Bring what fx leaves out when it makes a container anew: unused tensors, the mode, what is not saved."""
-    container.training = original.training
-    for name, parameter in original._parameters.items():
-        if name not in container._parameters:
-            container.register_parameter(name, parameter)
-    for name, buffer in original._buffers.items():
-        if name not in container._buffers:
-            container.register_buffer(name, buffer)
-    container._non_persistent_buffers_set |= original._non_persistent_buffers_set
+def _take_over(made: nn.Module, original: nn.Module) -> None:
+    """Bring what fx leaves out when it makes a container anew, in the order of the original."""
+    constants = made._buffers.keys() - original._buffers.keys()  # which are plain attributes of the original
+    made.training = original.training
+    made._parameters = {**original._parameters}
+    made._buffers = {**original._buffers, **made._buffers}
+    made._non_persistent_buffers_set = original._non_persistent_buffers_set | constants
+    children = {**original._modules}
+    for name, child in original._modules.items():
+        container = made._modules.get(name)
+        if child is not None and container is not None and container is not child:
+            _take_over(container, child)
+            children[name] = container
+    made._modules = children
 
 
 def records(graph: fx.Graph) -> list[NodeRecord]:
@@ -90,7 +122,8 @@ def records(graph: fx.Graph) -> list[NodeRecord]:
             node.target,
             map_aggregate(node.args, by_name),
             map_aggregate(node.kwargs, by_name),
-            node.meta["mase"] if "mase" in node.meta else None,
+            node.meta.get(BY_MODE, {}),
+            node.meta.get("mase"),
         )
         for node in graph.nodes
     ]
@@ -102,13 +135,18 @@ def build_graph(nodes: list[NodeRecord]) -> fx.Graph:
     built: dict[str, fx.Node] = {}
 
     def by_node(argument: Any) -> Any:
+        if isinstance(argument, NodeRef) and argument.name not in built:
+            raise ValueError(f"'{argument.name}' is used as a node, but none before has that name")
         return built[argument.name] if isinstance(argument, NodeRef) else argument
 
     for record in nodes:
         args: Any = map_aggregate(record.args, by_node)
         kwargs: Any = map_aggregate(record.kwargs, by_node)
         node = graph.create_node(record.op, record.target, args, kwargs, name=record.name)
-        assert node.name == record.name, f"fx renamed {record.name} to {node.name}"
+        if node.name != record.name:
+            raise ValueError(f"'{record.name}' cannot be the name of a node, torch.fx makes '{node.name}' of it")
+        if record.by_mode:
+            node.meta[BY_MODE] = record.by_mode
         if record.meta is not None:
             node.meta["mase"] = record.meta.copied(node)
         built[record.name] = node
@@ -123,6 +161,4 @@ def relink(graph: fx.Graph) -> None:
 
 
 def _restore(name: str, state: dict[str, Any], nodes: list[NodeRecord]) -> MaseGraphModule:
-    root = nn.Module()
-    root.__dict__.update(state)
-    return graph_module(root, build_graph(nodes), name)
+    return graph_module(_root(state), build_graph(nodes), name)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
 import linecache
-import re
+import logging
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import fx, nn
 
+from chop.ir.graph.mode import bind_to_mode, may_follow_mode
 from chop.nn.quantized import QuantizedLayer
+from chop.registry import closest
+
+logger = logging.getLogger(__name__)
 
 _LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]))
 
@@ -22,10 +28,11 @@ class TraceError(ValueError):
 
 
 class Tracer(fx.Tracer):
-    """fx's tracer, which also takes quantised layers and chosen classes whole, and knows where it is."""
+    """fx's tracer, which fixes arguments, takes quantised and chosen layers whole, and knows where it is."""
 
-    def __init__(self, leaf_modules: tuple[type[nn.Module], ...] = ()) -> None:
+    def __init__(self, fixed: Mapping[str, Any], leaf_modules: tuple[type[nn.Module], ...] = ()) -> None:
         super().__init__()
+        self.fixed = fixed
         self.leaf_modules = leaf_modules
         self.path: list[str] = []
         """The modules whose forward is being traced, outermost first."""
@@ -40,6 +47,17 @@ class Tracer(fx.Tracer):
         self.path.pop()
         return result
 
+    def create_args_for_root(
+        self, root_fn: Callable[..., Any], is_module: bool, concrete_args: Any = None
+    ) -> tuple[Any, list[Any]]:
+        """The arguments to trace with. fx's own `concrete_args` would leave inputs and assertions behind."""
+        function, args = super().create_args_for_root(root_fn, is_module, concrete_args)
+        for i, argument in enumerate(args):
+            if isinstance(argument, fx.Proxy) and argument.node.target in self.fixed:
+                self.graph.erase_node(argument.node)
+                args[i] = self.fixed[str(argument.node.target)]
+        return function, args
+
 
 def trace(
     model: nn.Module,
@@ -47,14 +65,60 @@ def trace(
     leaf_modules: tuple[type[nn.Module], ...] = (),
 ) -> fx.Graph:
     """The graph of the model's forward; arguments named in `cf_args` are fixed to the values given there."""
-    tracer = Tracer(leaf_modules)
+    fixed = cf_args or {}
+    known = list(inspect.signature(model.forward).parameters)
+    for name in fixed:
+        if name not in known:
+            raise ValueError(f"cf_args: {type(model).__name__}.forward has no '{name}'; {closest(name, known)}")
+    graph = _trace(model, Tracer(fixed, leaf_modules))
+    if may_follow_mode(graph) and not _follow_mode(graph, model, fixed, leaf_modules):
+        logger.warning(
+            "%s computes something else in training than in evaluation; its graph only does what the model does in "
+            "the mode that it is in now. Set the mode before MaseGraph(model), or write the difference with layers "
+            "such as nn.Dropout, which follow the mode",
+            type(model).__name__,
+        )
+    return graph
+
+
+def _trace(model: nn.Module, tracer: Tracer) -> fx.Graph:
     try:
-        graph = tracer.trace(model, concrete_args=dict(cf_args) if cf_args else None)
+        return tracer.trace(model)
     except Exception as error:
         raise TraceError(_explain(error, model, tracer.path)) from error
-    for name in cf_args or ():
-        _remove_fixed_input(graph, name)
-    return graph
+
+
+def _follow_mode(
+    graph: fx.Graph, model: nn.Module, fixed: Mapping[str, Any], leaf_modules: tuple[type[nn.Module], ...]
+) -> bool:
+    """Let constants of the graph follow the mode where the model's do; False where it differs in more."""
+    graphs = []
+    for training in (False, True):
+        if all(module.training is training for module in model.modules()):
+            graphs.append(graph)
+            continue
+        with _in_mode(model, training):
+            try:
+                graphs.append(_trace(model, Tracer(fixed, leaf_modules)))
+            except TraceError:
+                return False
+    return bind_to_mode(graph, *graphs)
+
+
+@contextmanager
+def _in_mode(model: nn.Module, training: bool) -> Iterator[None]:
+    """All of the model in one mode for a while, and no constants left on it that fx stores there."""
+    modes = [(module, module.training) for module in model.modules()]
+    attributes = set(vars(model))
+    for module, _ in modes:
+        module.training = training
+    try:
+        yield
+    finally:
+        for module, before in modes:
+            module.training = before
+        for name in vars(model).keys() - attributes:
+            delattr(model, name)
 
 
 def _explain(error: Exception, model: nn.Module, path: list[str]) -> str:
@@ -70,23 +134,3 @@ def _explain(error: Exception, model: nn.Module, path: list[str]) -> str:
         "What can be done: fix the argument that decides with MaseGraph(model, cf_args={'name': value}), "
         "write the choice with torch.where, or keep the module whole with MaseGraph(model, leaf_modules=(Class,))"
     )
-
-
-def _remove_fixed_input(graph: fx.Graph, name: str) -> None:
-    """Take out the input that fx leaves behind for a fixed argument, and the assertion about its value."""
-    for node in list(graph.nodes):
-        if node.op == "placeholder" and re.fullmatch(rf"{re.escape(name)}_\d+", str(node.target)):
-            for user in reversed(_descendants(node)):
-                graph.erase_node(user)
-            graph.erase_node(node)
-
-
-def _descendants(node: fx.Node) -> list[fx.Node]:
-    """All nodes that depend on one, in an order in which each comes after what it uses."""
-    reached: set[fx.Node] = {node}
-    found = []
-    for later in node.graph.nodes:
-        if reached.intersection(later.all_input_nodes):
-            reached.add(later)
-            found.append(later)
-    return found

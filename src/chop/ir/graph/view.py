@@ -7,7 +7,10 @@ from typing import Any
 
 
 class View(MutableMapping[str, Any]):
-    """A dict of which some keys follow from typed fields; keys that users add are kept in `notes`."""
+    """A dict of which some keys follow from typed fields; keys that users add are kept in `notes`.
+
+    A copy of it is a plain dict, which follows nothing any more.
+    """
 
     def __init__(self, derived: Callable[[], dict[str, Any]], notes: dict[str, Any]) -> None:
         self._derived = derived
@@ -34,6 +37,9 @@ class View(MutableMapping[str, Any]):
 
     def __repr__(self) -> str:
         return repr(plain(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (plain(self),)
 
 
 def plain(value: Any) -> Any:

@@ -21,12 +21,17 @@ from chop.passes.graph.interface import (
     save_mase_graph_interface_pass,
     save_node_meta_param_interface_pass,
 )
-from chop.passes.graph.transforms import quantize_transform_pass, summarize_quantization_analysis_pass
+from chop.passes.graph.transforms import (
+    calibrate_transform_pass,
+    quantize_transform_pass,
+    summarize_quantization_analysis_pass,
+)
 
 __all__ = [
     "add_common_metadata_analysis_pass",
     "add_software_metadata_analysis_pass",
     "calculate_avg_bits_mg_analysis_pass",
+    "calibrate_transform_pass",
     "count_bitops_analysis_pass",
     "count_flops_analysis_pass",
     "init_metadata_analysis_pass",

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torch import Tensor, nn
 
-from chop.formats import Format
+from chop.formats import FORMATS, Format
+from chop.ir.graph.module import has_hooks
+from chop.ir.graph.storage.names import segment
 from chop.ir.graph.storage.values import NotPlainError, decode, decode_format, encode, encode_format
-from chop.nn.quantized import QuantizedLayer, quantize_layer
+from chop.nn.quantized import QuantizedLayer, plain_layer, quantize_layer
 
-_INTERNAL = frozenset(vars(nn.Module())) | {"formats"}
-_KINDS = (("parameters", "_parameters"), ("buffers", "_buffers"))
+KINDS = (("parameters", "_parameters"), ("buffers", "_buffers"))
+_INTERNAL = frozenset(vars(nn.Module()))
 
 
 class TensorStore:
@@ -40,70 +41,94 @@ class TensorStore:
         return self._parameters.setdefault(path, new)
 
 
-def encode_module(module: nn.Module, path: str, store: TensorStore, called: frozenset[str]) -> dict[str, Any]:
-    """A module and all below it; `called` are the paths of those that nodes call.
+def encode_module(
+    module: nn.Module, path: str, store: TensorStore, called: frozenset[str], runs: bool = False
+) -> dict[str, Any]:
+    """A module and all below it; `called` are the paths of those that nodes call, and so run with all they hold.
 
-    A called module that only its own code can build is marked `foreign`. What is not called holds state only.
+    One that runs and that only its own code can build is marked `foreign`. Of what does not run, state is enough.
     """
+    runs = runs or path in called
     record: dict[str, Any] = {"training": module.training}
-    base = module.base_class if isinstance(module, QuantizedLayer) else type(module)
-    if isinstance(module, QuantizedLayer):
-        label = type(module).__name__.removeprefix(base.__name__)
-        record["quantized"] = {"label": label, "formats": encode_formats(module.formats)}
-    if not any(path == c or path.startswith(f"{c}.") for c in called):
+    kind = _encode_kind(plain_layer(module) if isinstance(module, QuantizedLayer) else module)
+    if "foreign" in kind and not runs:
         record |= {"class": "Module", "attributes": {}}
     else:
-        record |= _encode_kind(module, base)
-    for kind, holder in _KINDS:
+        record |= kind
+        if isinstance(module, QuantizedLayer):
+            label = type(module).__name__.removeprefix(module.base_class.__name__)
+            record["quantized"] = {"label": label, "formats": encode_formats(module.formats)}
+    for key, holder in KINDS:
         held = vars(module)[holder].items()
-        record[kind] = {n: None if t is None else store.put(_join(path, n), t) for n, t in held}
+        record[key] = {segment(n): None if t is None else store.put(join(path, n), t) for n, t in held}
     record["not_saved"] = sorted(module._non_persistent_buffers_set)
-    children = module._modules.items()
-    record["modules"] = {n: encode_module(m, _join(path, n), store, called) for n, m in children if m}
+    children = {segment(n): child for n, child in module._modules.items() if child is not None}
+    record["modules"] = {n: encode_module(m, join(path, n), store, called, runs) for n, m in children.items()}
     return record
 
 
-def _encode_kind(module: nn.Module, base: type[nn.Module]) -> dict[str, Any]:
-    foreign = {"foreign": f"{base.__module__}.{base.__qualname__}"}
-    if _torch_class(base.__name__) is not base:
-        return foreign
+def _encode_kind(module: nn.Module) -> dict[str, Any]:
+    cls = type(module)
+    name = f"{cls.__module__}.{cls.__qualname__}"
+    if has_hooks(module):
+        return {"foreign": f"{name} with hooks"}
+    attributes = {key: value for key, value in vars(module).items() if key not in _INTERNAL}
+    if _torch_class(cls.__name__) is not cls or any(hasattr(cls, key) for key in attributes):
+        return {"foreign": name}
     try:
-        attributes = {key: encode(value) for key, value in vars(module).items() if key not in _INTERNAL}
+        return {"class": cls.__name__, "attributes": {key: encode(value) for key, value in attributes.items()}}
     except NotPlainError:
-        return foreign
-    return {"class": base.__name__, "attributes": attributes}
+        return {"foreign": name}
 
 
 def decode_module(record: Mapping[str, Any], path: str, store: TensorStore) -> nn.Module:
     """The module that `encode_module` was given, built without running any constructor."""
+    module = _empty(record, f"module '{path}'" if path else "the model")
+    # torch itself refuses names that the class has already, such as `forward`.
+    for name, parameter in record["parameters"].items():
+        module.register_parameter(segment(name), None if parameter is None else _parameter(parameter, store))
+    for name, buffer in record["buffers"].items():
+        persistent = name not in record["not_saved"]
+        module.register_buffer(segment(name), None if buffer is None else store.get(buffer), persistent)
+    for name, child in record["modules"].items():
+        module.add_module(segment(name), decode_module(child, join(path, name), store))
+    if "quantized" in record:
+        module = requantize(module, record["quantized"])
+    module.training = bool(record["training"])
+    return module
+
+
+def _parameter(record: Mapping[str, Any], store: TensorStore) -> nn.Parameter:
+    found = store.get(record)
+    if not isinstance(found, nn.Parameter):
+        raise ValueError(f"'{record['tensor']}' is no parameter")
+    return found
+
+
+def _empty(record: Mapping[str, Any], where: str) -> nn.Module:
+    """A module with its settings, which are plain data and cannot stand for anything that its class defines."""
     if "foreign" in record:
         raise ValueError(
-            f"module '{path}' is a {record['foreign']}, which only the model's own code can build: "
+            f"{where} is a {record['foreign']}, which only the model's own code can build: "
             "load into a graph of the model, load_mase_graph_interface_pass(MaseGraph(model), ...)"
         )
     cls = _torch_class(record["class"])
     if cls is None:
-        raise ValueError(f"module '{path}': torch.nn has no '{record['class']}'")
+        raise ValueError(f"{where}: torch.nn has no '{record['class']}'")
     module = cls.__new__(cls)
     nn.Module.__init__(module)
     for name, value in record["attributes"].items():
-        if name in _INTERNAL:
-            raise ValueError(f"module '{path}': '{name}' cannot be set")
+        if name in _INTERNAL or hasattr(cls, name):
+            raise ValueError(f"{where}: '{name}' cannot be set")
         vars(module)[name] = decode(value)
-    for kind, holder in _KINDS:
-        for name, tensor in record[kind].items():
-            vars(module)[holder][name] = None if tensor is None else store.get(tensor)
-    module._non_persistent_buffers_set = set(record["not_saved"])
-    for name, child in record["modules"].items():
-        module._modules[_segment(name)] = decode_module(child, _join(path, name), store)
-    if "quantized" in record:
-        module = requantize(module, record["quantized"])
-    module.training = record["training"]
     return module
 
 
 def requantize(module: nn.Module, record: Mapping[str, Any]) -> QuantizedLayer:
     """Put the formats of a `quantized` record on a layer."""
+    labels = [number_format.__name__ for number_format in FORMATS.values()]
+    if record["label"] not in labels:
+        raise ValueError(f"there is no format '{record['label']}'")
     return quantize_layer(module, decode_formats(record["formats"]), record["label"])
 
 
@@ -115,20 +140,7 @@ def decode_formats(records: Mapping[str, Any]) -> dict[str, Format]:
     return {name: decode_format(record) for name, record in records.items()}
 
 
-def check_path(path: str) -> str:
-    """A path of modules; anything else could end up as code in fx's generated forward."""
-    for segment in path.split("."):
-        _segment(segment)
-    return path
-
-
-def _segment(name: str) -> str:
-    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_]+", name):
-        raise ValueError(f"'{name}' is no name of a module")
-    return name
-
-
-def _join(path: str, name: str) -> str:
+def join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
@@ -141,4 +153,4 @@ def modules_of(record: Mapping[str, Any], path: str = "") -> Iterable[tuple[str,
     """Every module record below one, with its path."""
     yield path, record
     for name, child in record["modules"].items():
-        yield from modules_of(child, _join(path, name))
+        yield from modules_of(child, join(path, name))

@@ -8,9 +8,12 @@ from typing import Any
 
 from torch import fx
 
-from chop.ir.graph.meta import NodeMeta, TensorMeta
-from chop.ir.graph.module import NodeRecord
-from chop.ir.graph.storage.layers import check_path, decode_formats, encode_formats
+from chop.formats import FORMATS
+from chop.ir.graph.meta import NOTES, NodeMeta, TensorMeta
+from chop.ir.graph.mode import ByMode
+from chop.ir.graph.module import NodeRecord, NodeRef
+from chop.ir.graph.storage.layers import decode_formats, encode_formats
+from chop.ir.graph.storage.names import identifier, segment
 from chop.ir.graph.storage.values import (
     NotPlainError,
     decode,
@@ -21,108 +24,122 @@ from chop.ir.graph.storage.values import (
     encode_format,
 )
 from chop.nn.quantized import QuantizedCall
-from chop.ops import OPS, function_names, method_names, qualified_name
+from chop.ops import function_names, method_names, op_of_function, op_of_method, qualified_name
 
 _READABLE_ATTRIBUTES = ("shape", "ndim", "dtype", "device", "T", "mT")
-_NOTES = ("common", "software", "hardware")
 
 
 def encode_node(record: NodeRecord) -> dict[str, Any]:
-    return {
-        "op": record.op,
-        "name": record.name,
-        "target": _encode_target(record.op, record.target),
-        "args": encode(tuple(record.args)),
-        "kwargs": encode(dict(record.kwargs)),
-    }
+    quantized = record.target if isinstance(record.target, QuantizedCall) else None
+    op, target = plain_call(record.op, record.target)
+    data: dict[str, Any] = {"op": op, "name": identifier(record.name), "target": encode_target(op, target)}
+    try:
+        data |= {"args": encode(tuple(record.args)), "kwargs": encode(dict(record.kwargs))}
+    except NotPlainError as error:
+        raise ValueError(f"node '{record.name}' cannot be saved, its arguments hold {error}") from None
+    if record.by_mode:
+        data["by_mode"] = [[key, *values] for key, values in record.by_mode.items()]
+    if quantized is not None:
+        data["quantized"] = {"format": quantized.format_name, "formats": encode_formats(quantized.formats)}
+    return data
 
 
-def _encode_target(op: str, target: Any) -> Any:
-    if op != "call_function":
-        return target
+def plain_call(op: str, target: Any) -> tuple[str, Any]:
+    """Kind and target of a node as they are without formats."""
     if not isinstance(target, QuantizedCall):
-        return {"function": qualified_name(target)}
-    inner = {"method": target.target} if isinstance(target.target, str) else _encode_target(op, target.target)
-    formats = encode_formats(target.formats)
-    return {"quantized": inner, "op": target.op_name, "formats": formats, "format": target.format_name}
+        return op, target
+    return ("call_method" if isinstance(target.target, str) else "call_function"), target.target
+
+
+def encode_target(op: str, target: Any) -> str:
+    return qualified_name(target) if op == "call_function" else str(target)
 
 
 def decode_node(data: Mapping[str, Any]) -> NodeRecord:
     """The node's record, with everything checked that fx would write into code."""
-    op, name = data["op"], _identifier(data["name"])
+    op, name = data["op"], identifier(data["name"])
     args, kwargs = decode(data["args"]), decode(data["kwargs"])
     for key in kwargs:
-        _identifier(key)
+        identifier(key)
     target = _decode_target(op, data["target"])
-    if target is builtins.getattr and not (len(args) == 2 and args[1] in _READABLE_ATTRIBUTES):
+    if target is builtins.getattr and not (len(args) == 2 and args[1] in _READABLE_ATTRIBUTES and not kwargs):
         raise ValueError(f"node '{name}' may not read '{args[1:]}'; allowed: {', '.join(_READABLE_ATTRIBUTES)}")
-    return NodeRecord(op, name, target, args, kwargs)
+    if op == "call_method" and not (args and isinstance(args[0], NodeRef)):
+        raise ValueError(f"node '{name}' calls '{target}' of something that is no node")
+    if "quantized" in data:
+        op, target = "call_function", decode_call(op, target, data["quantized"])
+    return NodeRecord(op, name, target, args, kwargs, _decode_by_mode(data.get("by_mode", ()), args, kwargs))
+
+
+def decode_call(op: str, target: Any, record: Mapping[str, Any]) -> QuantizedCall:
+    """The quantised call of a `quantized` record; of an op that can be quantised, and no other."""
+    found = op_of_method(target) if op == "call_method" else op_of_function(target)
+    if found is None or not found.quantizable:
+        raise ValueError(f"'{target}' cannot be quantised")
+    FORMATS[record["format"]]  # raises where there is none of that name
+    return QuantizedCall(target, found.name, decode_formats(record["formats"]), record["format"])
 
 
 def _decode_target(op: str, target: Any) -> Any:
     match op:
         case "placeholder":
-            _identifier(str(target).lstrip("*"))
+            identifier(target.removeprefix("*").removeprefix("*"))
             return target
         case "output":
             return "output"
         case "get_attr" | "call_module":
-            return check_path(target)
-        case "call_method":
-            return _method(target)
-        case "call_function" if "quantized" in target:
-            inner = target["quantized"]
-            function = _method(inner["method"]) if "method" in inner else _function(inner["function"])
-            formats = decode_formats(target["formats"])
-            return QuantizedCall(function, OPS[target["op"]].name, formats, target["format"])
-        case "call_function":
-            return _function(target["function"])
+            return ".".join(segment(name) for name in target.split("."))
+        case "call_method" if target in method_names():
+            return target
+        case "call_function" if target in function_names():
+            return function_names()[target]
+        case "call_method" | "call_function":
+            kind = "tensor method" if op == "call_method" else "function"
+            raise ValueError(f"{kind} '{target}' is not in the op table; load into a graph of the model itself")
         case _:
             raise ValueError(f"unknown kind of node '{op}'")
 
 
-def _function(name: str) -> Any:
-    known = function_names()
-    if name not in known:
-        raise ValueError(f"function '{name}' is not in the op table; load into a graph of the model itself")
-    return known[name]
-
-
-def _method(name: str) -> str:
-    if name not in method_names():
-        raise ValueError(f"tensor method '{name}' is not in the op table; load into a graph of the model itself")
-    return name
-
-
-def _identifier(name: Any) -> str:
-    if not isinstance(name, str) or not name.isidentifier():
-        raise ValueError(f"'{name}' is no name")
-    return name
+def _decode_by_mode(data: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ByMode:
+    """Numbers only, in the place of arguments that are numbers as well."""
+    by_mode = {key: (in_evaluation, in_training) for key, in_evaluation, in_training in data}
+    arguments: dict[int | str, Any] = dict(enumerate(args))
+    arguments |= dict(kwargs.items())
+    for key, values in by_mode.items():
+        if not all(isinstance(value, bool | int | float) for value in (*values, arguments.get(key))):
+            raise ValueError(f"argument '{key}' cannot follow the mode, it is no number")
+    return by_mode
 
 
 def encode_meta(meta: NodeMeta) -> dict[str, Any]:
     """What is known of a node, but for the values of its tensors."""
-    data: dict[str, Any] = {"annotated": meta.annotated}
-    data["args"] = {name: _encode_tensor(tensor) for name, tensor in meta.args.items()}
-    data["results"] = {name: _encode_tensor(tensor) for name, tensor in meta.results.items()}
-    data["settings"] = encode(meta.settings)
-    for part in _NOTES:
-        try:
-            data[part] = encode(getattr(meta, part))
-        except NotPlainError as error:
-            raise ValueError(f"node '{meta.node.name}': '{part}' cannot be saved, it holds {error}") from None
-    return data
+    try:
+        return {
+            "annotated": meta.annotated,
+            "args": {name: _encode_tensor(tensor) for name, tensor in meta.args.items()},
+            "results": {name: _encode_tensor(tensor) for name, tensor in meta.results.items()},
+            "settings": encode(meta.settings),
+            **{part: encode(getattr(meta, part)) for part in NOTES},
+        }
+    except NotPlainError as error:
+        raise ValueError(f"the metadata of node '{meta.node.name}' cannot be saved, it holds {error}") from None
 
 
 def decode_meta(data: Mapping[str, Any], node: fx.Node) -> NodeMeta:
-    meta = NodeMeta(node, annotated=data["annotated"])
+    meta = NodeMeta(node, annotated=bool(data["annotated"]))
     meta.op = meta.find_op() if meta.annotated else None
-    meta.args = {name: _decode_tensor(tensor) for name, tensor in data["args"].items()}
+    held = {operand.name for operand in meta.op.parameters} if meta.op and node.op == "call_module" else set()
+    meta.args = {name: _decode_tensor(tensor, name in held) for name, tensor in data["args"].items()}
     meta.results = {name: _decode_tensor(tensor) for name, tensor in data["results"].items()}
     meta.settings = decode(data["settings"])
-    for part in _NOTES:
+    for part in NOTES:
         setattr(meta, part, decode(data[part]))
     return meta
+
+
+def decode_metas(graph: fx.Graph, data: Mapping[str, Any]) -> dict[fx.Node, NodeMeta]:
+    """The metadata of each node that has some."""
+    return {node: decode_meta(data[node.name], node) for node in graph.nodes if node.name in data}
 
 
 def _encode_tensor(tensor: TensorMeta) -> dict[str, Any]:
@@ -130,16 +147,15 @@ def _encode_tensor(tensor: TensorMeta) -> dict[str, Any]:
         "shape": tensor.shape,
         "dtype": encode_dtype(tensor.dtype),
         "format": encode_format(tensor.format),
-        "held": tensor.held,
         "notes": encode(tensor.notes),
     }
 
 
-def _decode_tensor(data: Mapping[str, Any]) -> TensorMeta:
+def _decode_tensor(data: Mapping[str, Any], held: bool = False) -> TensorMeta:
     return TensorMeta(
         shape=list(data["shape"]),
         dtype=decode_dtype(data["dtype"]),
         format=decode_format(data["format"]),
-        held=data["held"],
+        held=held,
         notes=decode(data["notes"]),
     )

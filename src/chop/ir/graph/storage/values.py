@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -12,6 +12,8 @@ from chop.formats import FORMATS, Format, parameters
 from chop.ir.graph.module import NodeRef
 from chop.ir.graph.view import View, plain
 from chop.options import read_options
+
+T = TypeVar("T")
 
 
 class NotPlainError(ValueError):
@@ -39,6 +41,8 @@ def encode(value: Any) -> Any:
             return {"dtype": encode_dtype(value)}
         case torch.device():
             return {"device": str(value)}
+        case torch.memory_format():
+            return {"memory_format": str(value).removeprefix("torch.")}
         case Tensor():
             return {"tensor": value.tolist(), "of": encode_dtype(value.dtype)}
         case _ if value is Ellipsis:
@@ -66,6 +70,7 @@ _DECODERS: Mapping[Any, Callable[[dict[str, Any]], Any]] = {
     "node": lambda v: NodeRef(v["node"]),
     "dtype": lambda v: decode_dtype(v["dtype"]),
     "device": lambda v: torch.device(v["device"]),
+    "memory_format": lambda v: _constant(v["memory_format"], torch.memory_format),
     "tensor": lambda v: torch.tensor(v["tensor"], dtype=decode_dtype(v["of"])),
     "ellipsis": lambda v: ...,
 }
@@ -76,10 +81,15 @@ def encode_dtype(dtype: torch.dtype) -> str:
 
 
 def decode_dtype(name: str) -> torch.dtype:
-    dtype = getattr(torch, name, None)
-    if not isinstance(dtype, torch.dtype):
-        raise ValueError(f"unknown dtype '{name}'")
-    return dtype
+    return _constant(name, torch.dtype)
+
+
+def _constant(name: str, kind: type[T]) -> T:
+    """One of torch's constants of a kind, by its name."""
+    found = getattr(torch, name, None)
+    if not isinstance(found, kind):
+        raise ValueError(f"unknown {kind.__name__} '{name}'")
+    return found
 
 
 def encode_format(number_format: Format) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from torch import Tensor, fx
 
 from chop.ir import MaseGraph, NodeMeta
-from chop.ir.graph.run import Runner, bind_inputs, tensors_in, undisturbed
+from chop.ir.graph.run import Runner, bind_inputs, named_inputs, tensors_in, undisturbed
 from chop.ops import OPS
 from chop.passes.base import PassResult, register_pass
 from chop.passes.graph.analysis.statistics import Statistic, make_statistic
@@ -133,7 +133,7 @@ def _profile_activations(graph: MaseGraph, chosen: list[NodeMeta], args: Profile
 
 
 def _batches(batches: Iterable[Mapping[str, Any]], num_samples: int) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Copies of batches, which the model may write into, with their numbers of rows: `num_samples` in all."""
+    """Batches with their numbers of rows: `num_samples` in all."""
     wanted = num_samples
     for batch in batches:
         if not isinstance(batch, Mapping):
@@ -150,9 +150,7 @@ def _batches(batches: Iterable[Mapping[str, Any]], num_samples: int) -> Iterator
 
 
 def _cut(value: object, rows: int, taken: int) -> object:
-    if not isinstance(value, Tensor):
-        return value
-    return (value[:taken] if value.ndim > 0 and len(value) == rows else value).clone()
+    return value[:taken] if isinstance(value, Tensor) and value.ndim > 0 and len(value) == rows else value
 
 
 class _Profiler(Runner):
@@ -169,7 +167,7 @@ class _Profiler(Runner):
 
     def before(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if node in self.metas:
-            for entry, tensor in _inputs(self.metas[node], args, kwargs):
+            for entry, tensor in named_inputs(self.metas[node], args, kwargs).items():
                 if entry not in self.weights[node]:
                     self._show(node, "args", entry, tensor)
 
@@ -183,14 +181,6 @@ class _Profiler(Runner):
         if entry not in collections:
             collections[entry] = make_statistics(self.args.activation_statistics, "activation_statistics")
         _update(collections[entry], tensor, node, entry)
-
-
-def _inputs(meta: NodeMeta, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Tensor]]:
-    """The tensors that go into a node, under the names that the annotator gave them."""
-    if meta.op is not None:
-        bound = meta.op.bound(args, kwargs)
-        return [(name, value) for name, _, value in bound if isinstance(value, Tensor)]
-    return [(f"data_in_{i}", tensor) for i, tensor in enumerate(tensors_in((args, kwargs)))]
 
 
 def _update(statistics: Collection, tensor: Tensor, node: fx.Node, entry: str) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, fx
 
+from chop.formats import Format
 from chop.ir import MaseGraph, NodeMeta
-from chop.ir.graph.run import Runner, bind_inputs, undisturbed
+from chop.ir.graph.run import Runner, bind_inputs, inputs_of, undisturbed
 from chop.nn.quantized import QuantizedCall, QuantizedLayer
 from chop.passes.base import PassResult, register_pass
 
@@ -18,80 +21,113 @@ from chop.passes.base import PassResult, register_pass
 @dataclass(frozen=True)
 class VerifyQuantizationArgs:
     dummy_in: Mapping[str, Any] | None = None
-    """A batch to look at activations with; without one, those of the annotating run are used."""
+    """A batch to look at activations with; without one, that of the annotating run is used."""
 
 
 @register_pass("verify_quantization", kind="analysis")
 def verify_quantization_analysis_pass(graph: MaseGraph, args: VerifyQuantizationArgs) -> PassResult:
-    """Checks that each quantised operand, as it is computed with, holds only numbers of its format.
+    """Checks that each quantised operand, as it is computed with, holds only numbers of its format (or NaN).
 
-    `info[node][operand]` has the `format` and the error against the original, `max_error` and `sqnr_db`.
-    Raises where a value is off the grid.
+    `info[node][operand]` has the `format` and the error against the original, `max_error` and `sqnr_db`; a result
+    that is rounded is an operand as well, `data_out_0`. Raises where a value is off the grid.
     """
-    metas = graph.annotated_metas()
-    inputs = _noted_inputs(metas) if args.dummy_in is None else args.dummy_in
-    arguments = bind_inputs(graph, inputs)
+    graph.annotated_metas()
+    arguments = _noted_inputs(graph) if args.dummy_in is None else bind_inputs(graph, args.dummy_in)
     checker = _Checker(graph.model)
     with undisturbed(graph.model):
         checker.run(*arguments)
     return graph, checker.found
 
 
-def _noted_inputs(metas: list[NodeMeta]) -> dict[str, Any]:
+def _noted_inputs(graph: MaseGraph) -> list[Any]:
     """The batch of the annotating run."""
-    inputs = {str(m.node.target): m.value("data_out_0") for m in metas if m.node.op == "placeholder" and m.results}
-    if any(value is None for value in inputs.values()):
+    given = {str(node.target): node.meta["mase"].given for node in inputs_of(graph)}
+    if not all(given.values()):
         raise ValueError("verify_quantization_analysis_pass needs 'dummy_in': the graph keeps no values")
-    return inputs
+    inputs: dict[str, Any] = {}
+    for target, (value,) in given.items():
+        inputs |= value if target.startswith("**") else {target.lstrip("*"): value}
+    return bind_inputs(graph, inputs)
+
+
+@dataclass
+class _Watched:
+    """A format in its place in a layer or call, which looks at all that it rounds."""
+
+    format: Format
+    noted: Format
+    """The format that the metadata claims."""
+    report: dict[str, Any] | None = None
+    off_grid: float | None = None
+
+    def __call__(self, x: Tensor, scale: Tensor | None = None) -> Tensor:
+        rounded = self.format(x, scale)
+        self.look(x, rounded, scale)
+        return rounded
+
+    def look(self, original: Tensor, rounded: Tensor, scale: Tensor | None) -> None:
+        # With a scale of its own, a number is on the grid if rounding it once more leaves it there.
+        on_grid = self.noted.contains(rounded) if scale is None else self.noted(rounded, scale) == rounded
+        off_grid = rounded[~(on_grid | rounded.isnan())]
+        if off_grid.numel():
+            self.off_grid = off_grid[0].item()
+        same = (rounded == original) | (rounded.isnan() & original.isnan())
+        error = torch.where(same, 0, rounded - original).double()
+        signal = original.double().nan_to_num(0).square().sum().item()
+        self.report = {
+            "format": self.noted,
+            "max_error": error.abs().max().item() if error.numel() else 0.0,
+            "sqnr_db": _decibel(signal, error.square().sum().item()),
+        }
 
 
 class _Checker(Runner):
-    """Runs the graph and looks at every quantised operand on the way."""
+    """Runs the graph with a watch on every format."""
 
     def __init__(self, model: fx.GraphModule) -> None:
         super().__init__(model)
         self.found: dict[str, dict[str, Any]] = {}
+        self.watched: dict[str, _Watched] = {}
+        """Of the node that is running, by operand."""
 
     def before(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         meta: NodeMeta = node.meta["mase"]
         quantized = meta.quantized
-        if quantized is not None:
-            originals = {name: value for name, _, value in quantized.op.bound(args, kwargs)}
-            operands = _operands(quantized, originals)
-            self.found[node.name] = {name: _check(meta, name, *pair) for name, pair in operands.items()}
+        noted = meta.args | meta.results
+        formats = quantized.formats if quantized is not None else {}
+        self.watched = {name: _Watched(formats[name], noted[name].format) for name in formats if name in noted}
 
+    def after(self, node: fx.Node, result: Any) -> None:
+        for name, watched in self.watched.items():
+            if watched.report is None:
+                raise ValueError(f"node '{node.name}': '{name}' is not rounded to {watched.format}")
+            if watched.off_grid is not None:
+                raise ValueError(
+                    f"node '{node.name}': '{name}' holds {watched.off_grid}, which is not in {watched.noted}"
+                )
+            self.found.setdefault(node.name, {})[name] = watched.report
 
-def _operands(
-    quantized: QuantizedLayer | QuantizedCall, originals: Mapping[str, Any]
-) -> dict[str, tuple[Tensor, Tensor]]:
-    """Each quantised operand before and after rounding."""
-    pairs = {
-        name: (value, quantized.formats[name](value))
-        for name, value in originals.items()
-        if name in quantized.formats and isinstance(value, Tensor)
-    }
-    if isinstance(quantized, QuantizedLayer):
-        for operand in quantized.op.parameters:
-            used = quantized.quantized(operand.name)
-            if used is not None and operand.name in quantized.formats:
-                pairs[operand.name] = (getattr(quantized, operand.name), used)
-    return pairs
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if isinstance(target, QuantizedCall):
+            formats: Any = self.watched  # which take the place of formats
+            target = dataclasses.replace(target, formats=formats)
+        return super().call_function(target, args, kwargs)
 
-
-def _check(meta: NodeMeta, name: str, original: Tensor, used: Tensor) -> dict[str, Any]:
-    """What the metadata claims of an operand, against the numbers that are computed with."""
-    number_format = meta.args[name].format
-    on_grid = number_format.contains(used)
-    if not bool(on_grid.all()):
-        value = used[~on_grid].flatten()[0].item()
-        raise ValueError(f"node '{meta.node.name}': '{name}' holds {value}, which is not in {number_format}")
-    error = (used - original).double()
-    noise, signal = error.square().sum().item(), original.double().square().sum().item()
-    return {
-        "format": number_format,
-        "max_error": error.abs().max().item() if error.numel() else 0.0,
-        "sqnr_db": _decibel(signal, noise),
-    }
+    def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        layer = self.fetch_attr(target)
+        if not isinstance(layer, QuantizedLayer):
+            return super().call_module(target, args, kwargs)
+        formats = layer.formats
+        for name in self.watched.keys() & layer.held:
+            used = layer.quantized(name)  # as it may be remembered, rather than rounded now
+            if used is not None:
+                self.watched[name].look(getattr(layer, name), used, getattr(layer, f"{name}_scale", None))
+        watched = {name: watch for name, watch in self.watched.items() if name not in layer.held}
+        vars(layer)["formats"] = {**formats, **watched}
+        try:
+            return super().call_module(target, args, kwargs)
+        finally:
+            layer.formats = formats
 
 
 def _decibel(signal: float, noise: float) -> float:

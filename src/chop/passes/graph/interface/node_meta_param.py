@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from torch import fx
+
 from chop.ir import MaseGraph, NodeMeta
-from chop.ir.graph.storage import decode_meta, encode_meta, read_json, write_atomically
+from chop.ir.graph.storage import decode_metas, encode_meta, read_json, write_atomically
 from chop.passes.base import PassResult, register_pass
 from chop.passes.graph.interface.paths import LoadArgs, SaveArgs
+
+VERSION = 1
 
 
 @register_pass("save_node_meta_param", kind="interface")
 def save_node_meta_param_interface_pass(graph: MaseGraph, args: SaveArgs) -> PassResult:
     """Writes the metadata of all nodes, statistics and users' keys included, as JSON; not the tensors' values."""
     path = _file(args.path)
-    data = {meta.node.name: encode_meta(meta) for meta in graph.metas()}
+    data = {"version": VERSION, "nodes": {meta.node.name: encode_meta(meta) for meta in graph.metas()}}
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, json.dumps(data, indent=1).encode())
     return graph, {}
@@ -25,17 +29,26 @@ def save_node_meta_param_interface_pass(graph: MaseGraph, args: SaveArgs) -> Pas
 def load_node_meta_param_interface_pass(graph: MaseGraph, args: LoadArgs) -> PassResult:
     """Puts metadata that was saved on the nodes of the same name; values and formats stay those of the graph."""
     path = _file(args.path)
-    data = read_json(path)
-    names = [node.name for node in graph.fx_graph.nodes]
-    if list(data) != names:
-        raise ValueError(f"{path} is of another graph: its nodes are {list(data)}, this one's are {names}")
-    for node in graph.fx_graph.nodes:
-        meta = decode_meta(data[node.name], node)
+    metas = _read(path, graph)
+    for node, meta in metas.items():
         if "mase" in node.meta:
             _keep_values(meta, node.meta["mase"])
         meta.note_formats()
         node.meta["mase"] = meta
     return graph, {}
+
+
+def _read(path: Path, graph: MaseGraph) -> dict[fx.Node, NodeMeta]:
+    names = [node.name for node in graph.fx_graph.nodes]
+    try:
+        saved = read_json(path, VERSION)["nodes"]
+        if list(saved) != names:
+            raise ValueError(f"it is of another graph: its nodes are {list(saved)}, this one's are {names}")
+        return decode_metas(graph.fx_graph, saved)
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged: {type(error).__name__}: {error}") from error
+    except (ValueError, LookupError) as error:
+        raise ValueError(f"cannot load {path}: {error}") from error
 
 
 def _file(path: Path) -> Path:
@@ -46,6 +59,7 @@ def _file(path: Path) -> Path:
 
 
 def _keep_values(loaded: NodeMeta, present: NodeMeta) -> None:
+    loaded.given = present.given
     for new, old in ((loaded.args, present.args), (loaded.results, present.results)):
         for name in new.keys() & old.keys():
             new[name].value = old[name].value

@@ -1,11 +1,13 @@
 """Passes that change the graph."""
 
+from chop.passes.graph.transforms.calibrate import calibrate_transform_pass
 from chop.passes.graph.transforms.quantize import (
     quantize_transform_pass,
     summarize_quantization_analysis_pass,
 )
 
 __all__ = [
+    "calibrate_transform_pass",
     "quantize_transform_pass",
     "summarize_quantization_analysis_pass",
 ]

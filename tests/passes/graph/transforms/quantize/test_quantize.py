@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from chop.ir import MaseGraph
 from chop.passes.graph import quantize_transform_pass, verify_quantization_analysis_pass
@@ -115,6 +115,62 @@ def test_a_layer_called_twice_has_one_format() -> None:
             quantize_transform_pass(annotated(Reused(), x=torch.randn(2, 4)), {"by": "name", **wrong})
 
 
+def test_a_layer_under_two_paths_is_one_layer() -> None:
+    root = nn.Module()
+    root.a = root.b = nn.Linear(4, 4)
+    nodes = fx.Graph()
+    nodes.output(nodes.call_module("b", (nodes.call_module("a", (nodes.placeholder("x"),)),)))
+    model = fx.GraphModule(root, nodes)
+    with pytest.raises(ValueError, match="'a' and 'b' call the same layer"):
+        quantize_transform_pass(annotated(model, x=torch.randn(2, 4)), {"by": "name", "a": {"config": LAB_CONFIG}})
+    graph, _ = quantize_transform_pass(
+        annotated(model, x=torch.randn(2, 4)), {"by": "type", "linear": {"config": LAB_CONFIG}}
+    )
+    assert kinds(graph) == ["LinearInteger", "LinearInteger"]
+    assert graph.model.get_submodule("a") is graph.model.get_submodule("b")
+
+
+class Indexes(nn.Module):
+    """Arithmetic of integers and of sizes, beside that of real numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(100, 4)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        y: Tensor = self.embed(torch.cat([ids, ids + 50], 1)) * ids.unsqueeze(-1).repeat(1, 2, 1)
+        return y.view(y.size(0), y.size(1) * y.size(2))
+
+
+def test_integers_are_never_rounded() -> None:
+    ids = torch.tensor([[20, 49]])
+    graph = annotated(Indexes(), ids=ids)
+    graph, info = quantize_transform_pass(
+        graph, {"by": "type", "default": {"config": {**LAB_CONFIG, "data_out_width": 8, "data_out_frac_width": 4}}}
+    )
+    assert info["quantized"] == ["embed", "mul"]
+    formats = {meta.node.name: {n: t.format.name for n, t in meta.args.items()} for meta in graph.metas()}
+    assert formats["mul"] == {"data_in_0": "integer", "data_in_1": "float"}
+    assert formats["add"] == {"data_in_0": "float"}
+    assert graph.model(ids).shape == (1, 16)
+    verify_quantization_analysis_pass(graph)
+    with pytest.raises(
+        ValueError, match="node 'add' is a add without floating-point operands, nothing to quantise"
+    ):
+        quantize_transform_pass(graph, {"by": "name", "add": {"config": LAB_CONFIG}})
+
+
+def test_borrowed_keys_are_one_note_for_each_config(caplog: pytest.LogCaptureFixture) -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.BatchNorm1d(4))
+    graph = annotated(model, input=torch.randn(2, 4))
+    config = {"name": "integer", "data_in_width": 6, "weight_width": 8}
+    with caplog.at_level("INFO"):
+        quantize_transform_pass(graph, {"by": "type", "default": {"config": config}})
+    assert [record.getMessage() for record in caplog.records] == [
+        "quantize linear, batch_norm1d: no bias_width; the data_in settings are used"
+    ]
+
+
 @pytest.mark.parametrize(
     ("pass_args", "message"),
     [
@@ -126,6 +182,7 @@ def test_a_layer_called_twice_has_one_format() -> None:
         ),
         ({"by": "name", "output": {"config": LAB_CONFIG}}, "node 'output' is a output, nothing to quantise"),
         ({"by": "regex_name", "conv.*": {"config": LAB_CONFIG}}, "'conv.*' matches no node"),
+        ({"by": "regex_name", "out.*": {"config": LAB_CONFIG}}, "'out.*' matches no node that can be quantised"),
         ({"by": "regex_name", "seq_(": {"config": LAB_CONFIG}}, "'seq_(' is no regular expression"),
         ({"by": "typ"}, "'by' must be 'type' or 'name' or 'regex_name', got 'typ' (str), did you mean 'type'?"),
         ({}, "needs 'by'"),
@@ -176,5 +233,5 @@ def test_verification_fails_where_the_layer_does_not_do_what_is_noted() -> None:
     graph, _ = quantize_transform_pass(tiny_graph(), LAB_PASS_ARGS)
     layer: Any = graph.modules["seq_blocks.2"]
     layer.formats["weight"] = Integer(8, 7)
-    with pytest.raises(ValueError, match=r"node 'seq_blocks_2': 'weight' holds .* which is not in Integer"):
+    with pytest.raises(ValueError, match=r"node 'seq_blocks_2': 'weight' holds .* which is not in integer"):
         verify_quantization_analysis_pass(graph, {"dummy_in": {"x": torch.randn(8, 16)}})

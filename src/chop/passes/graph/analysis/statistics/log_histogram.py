@@ -45,6 +45,11 @@ class LogHistogram:
         counts = torch.cat([self.counts, other.counts])
         return LogHistogram(keys, torch.zeros_like(keys).index_add_(0, places, counts))
 
+    @property
+    def values(self) -> Tensor:
+        """The middle of each bin, for `counts`; of a histogram of one group."""
+        return _middles(self.keys % _BINS)
+
     def ranked(self, rank: Tensor, count: Tensor) -> Tensor:
         """Of each group the value that `rank` others are below; `count` is how many values each group has."""
         if len(self.keys) == 0:

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, cast
 
-from torch import fx
+from torch import fx, nn
 
-from chop.formats import FORMATS
+from chop.formats import FORMATS, Format
 from chop.ir import MaseGraph, NodeMeta
-from chop.nn.quantized import QuantConfig, QuantizedCall, quantize_layer
+from chop.nn.quantized import QuantConfig, QuantizedCall, QuantizedLayer, quantize_layer
 from chop.ops import OPS
 from chop.options import read_options
 from chop.passes.base import PassResult, register_pass
@@ -29,6 +29,8 @@ class QuantizeArgs:
     @classmethod
     def from_pass_args(cls, pass_args: Mapping[str, Any] | None, where: str) -> Self:
         """Read `{"by": ..., "default": {"config": ...}, "linear": {"config": ...}, ...}`."""
+        if pass_args is not None and not isinstance(pass_args, Mapping):
+            raise ValueError(f"{where}: must be a dict such as {{'by': 'type', ...}}, got {pass_args!r}")
         given = dict(pass_args or {})
         options = read_options(_By, {key: given[key] for key in given.keys() & {"by"}}, where)
         read = {
@@ -60,26 +62,36 @@ def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> PassResult:
     metas = graph.annotated_metas()
     _check_choices(args, metas)
     plan = {meta.node: config for meta in metas if meta.quantizable and (config := _choose(args, meta))}
-    _check_shared_layers(plan, metas)
+    layers = {meta.node: layer for meta in metas if (layer := meta.module) is not None}
+    _check_shared_layers(plan, layers)
+    made: dict[nn.Module, QuantizedLayer] = {}
     for meta in metas:
         if meta.node in plan:
-            _quantize(meta, plan[meta.node])
+            _quantize(meta, plan[meta.node], layers.get(meta.node), made)
+    _note_borrowed(plan, metas)
     return graph, {"quantized": [node.name for node in plan]}
 
 
 def _check_choices(args: QuantizeArgs, metas: list[NodeMeta]) -> None:
     """Every choice must mean something here: an op that exists, a node that can be quantised."""
     nodes = {meta.node.name: meta for meta in metas}
+    can_be = [name for name, meta in nodes.items() if meta.quantizable]
     for key in args.configs:
         if args.by == "type" and not (key in OPS and OPS[key].quantizable):
             known = [name for name, op in OPS.items() if op.quantizable]
             raise ValueError(f"quantize by type: no op '{key}' can be quantised; {closest(key, known)}")
-        if args.by == "name" and not (key in nodes and nodes[key].quantizable):
-            known = [name for name, meta in nodes.items() if meta.quantizable]
-            what = f"node '{key}' is a {nodes[key].mase_op}" if key in nodes else f"there is no node '{key}'"
-            raise ValueError(f"quantize by name: {what}, nothing to quantise; {closest(key, known)}")
-        if args.by == "regex_name" and not any(_matches(key, name) for name in nodes):
-            raise ValueError(f"quantize by regex_name: '{key}' matches no node; {closest(key, nodes)}")
+        if args.by == "name" and key not in can_be:
+            what = f"node '{key}' is {_describe(nodes[key])}" if key in nodes else f"there is no node '{key}'"
+            raise ValueError(f"quantize by name: {what}, nothing to quantise; {closest(key, can_be)}")
+        if args.by == "regex_name" and not any(_matches(key, name) for name in can_be):
+            raise ValueError(
+                f"quantize by regex_name: '{key}' matches no node that can be quantised; {closest(key, can_be)}"
+            )
+
+
+def _describe(meta: NodeMeta) -> str:
+    computes = meta.op is not None and meta.op.quantizable
+    return f"a {meta.mase_op} without floating-point operands" if computes else f"a {meta.mase_op}"
 
 
 def _matches(pattern: str, name: str) -> bool:
@@ -99,11 +111,11 @@ def _choose(args: QuantizeArgs, meta: NodeMeta) -> QuantConfig | None:
     return args.configs[key] if key in args.configs else args.default
 
 
-def _check_shared_layers(plan: Mapping[fx.Node, QuantConfig], metas: list[NodeMeta]) -> None:
+def _check_shared_layers(plan: Mapping[fx.Node, QuantConfig], layers: Mapping[fx.Node, nn.Module]) -> None:
     """A layer that is called at several nodes is one layer: it cannot be quantised in two ways."""
-    first: dict[str, fx.Node] = {}
-    for node in (meta.node for meta in metas if meta.module is not None):
-        other = first.setdefault(str(node.target), node)
+    first: dict[nn.Module, fx.Node] = {}
+    for node, layer in layers.items():
+        other = first.setdefault(layer, node)
         if plan.get(other) != plan.get(node):
             raise ValueError(
                 f"nodes '{other.name}' and '{node.name}' call the same layer '{node.target}' "
@@ -111,20 +123,38 @@ def _check_shared_layers(plan: Mapping[fx.Node, QuantConfig], metas: list[NodeMe
             )
 
 
-def _quantize(meta: NodeMeta, config: QuantConfig) -> None:
-    node, op, module = meta.node, meta.op, meta.module
+def _quantize(
+    meta: NodeMeta, config: QuantConfig, layer: nn.Module | None, made: dict[nn.Module, QuantizedLayer]
+) -> None:
+    """Put the formats of a config on a node. `made` holds the quantised layers by what they were."""
+    node, op, formats = meta.node, meta.op, _formats(meta, config)
     assert op is not None, "only nodes of the op table are chosen"
-    operands = {operand.name: operand for operand in op.operands}
-    # A variadic operand stands in the table once but in the graph once for each tensor.
-    present = {name: operands.get(name, op.operands[0]) for name in meta.args}
-    formats = config.for_op(op, present)
-    config.note_borrowed({o.role for o in present.values() if o.role}, f"'{node.name}' ({op.name})")
-    if module is not None:
+    if layer is not None:
+        if layer not in made:
+            made[layer] = quantize_layer(layer, formats, FORMATS[config.name].__name__)
         parent, _, name = str(node.target).rpartition(".")
-        label = FORMATS[config.name].__name__
-        setattr(meta.model.get_submodule(parent), name, quantize_layer(module, formats, label))
+        setattr(meta.model.get_submodule(parent), name, made[layer])
     else:
         target = node.target.target if isinstance(node.target, QuantizedCall) else node.target
         node.target = QuantizedCall(target, op.name, formats, config.name)
         node.op = "call_function"
     meta.note_formats()
+
+
+def _formats(meta: NodeMeta, config: QuantConfig) -> dict[str, Format]:
+    """The formats of the node's operands, and of its result if that is asked for and holds real numbers."""
+    assert meta.op is not None, "only nodes of the op table are chosen"
+    formats = config.for_op(meta.op, meta.operands)
+    result = meta.results.get("data_out_0")
+    if result is None or not result.dtype.is_floating_point:
+        formats.pop("data_out_0", None)
+    return formats
+
+
+def _note_borrowed(plan: Mapping[fx.Node, QuantConfig], metas: list[NodeMeta]) -> None:
+    """Say once for each config which keys it lacked, and for which ops."""
+    for config in {id(config): config for config in plan.values()}.values():
+        served = [meta for meta in metas if plan.get(meta.node) is config]
+        roles = {operand.role for meta in served for operand in meta.operands.values() if operand.role is not None}
+        ops = dict.fromkeys(meta.mase_op for meta in served)
+        config.note_borrowed({*roles}, f"quantize {', '.join(ops)}")

@@ -1,0 +1,64 @@
+"""What a user sees at the end: tables, and where the pictures are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tabulate import tabulate
+from torch import Tensor
+
+from chop.actions.training.epoch import Epoch
+from chop.actions.training.metrics import Evaluation
+from chop.dataset import DatasetInfo
+
+MAX_CLASSES = 20  # of a confusion matrix that is printed
+
+
+def report_training(
+    history: Sequence[Epoch], best: Epoch, test: Evaluation, model: str, info: DatasetInfo, folder: Path
+) -> None:
+    """Prints the best epoch, its test and the confusion matrix, and draws the curves and the matrix."""
+    from chop.actions.training.pictures import draw_confusion, draw_curves
+
+    rows = [
+        ("training", best.train_accuracy, best.train_loss),
+        ("validation", best.val_accuracy, best.val_loss),
+        ("test", test.accuracy, test.loss),
+    ]
+    show_table(f"data: {info.title}\nbest epoch: {best.epoch} of {history[-1].epoch}", rows)
+    show_confusion(test.confusion, info)
+    draw_curves(history, best, picture_title(model, info), folder / "curves.png")
+    draw_confusion(test, info, picture_title(model, info), folder / "confusion.png")
+
+
+def report_test(test: Evaluation, model: str, info: DatasetInfo, folder: Path) -> None:
+    """Prints the result of a test and the confusion matrix, and draws the matrix."""
+    from chop.actions.training.pictures import draw_confusion
+
+    show_table(f"data: {info.title}", [("test", test.accuracy, test.loss)])
+    show_confusion(test.confusion, info)
+    draw_confusion(test, info, picture_title(model, info), folder / "confusion.png")
+
+
+def picture_title(model: str, info: DatasetInfo) -> str:
+    return f"{model}, data: {info.title}"
+
+
+def show_table(title: str, rows: Sequence[tuple[str, float, float]]) -> None:
+    print(f"\n{title}")
+    print(tabulate(rows, headers=("", "accuracy", "loss"), floatfmt=".4f"))
+
+
+def show_confusion(confusion: Tensor, info: DatasetInfo) -> None:
+    """The confusion matrix as a table, where the classes are few enough for a screen."""
+    names = class_names(info)
+    if len(names) > MAX_CLASSES:
+        return
+    rows = [[name, *counts] for name, counts in zip(names, confusion.tolist(), strict=True)]
+    print("\ntest samples, by true class (rows) and answer (columns)")
+    print(tabulate(rows, headers=("", *names)))
+
+
+def class_names(info: DatasetInfo) -> Sequence[str]:
+    return info.class_names or [str(number) for number in range(info.num_classes)]

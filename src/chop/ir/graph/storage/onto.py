@@ -1,0 +1,114 @@
+"""A save put on a graph of the same model: weights, formats, modes and metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from chop.ir.graph.mase_graph import MaseGraph
+from chop.ir.graph.storage.layers import KINDS, TensorStore, join, modules_of, requantize
+from chop.ir.graph.storage.nodes import decode_call, decode_metas, encode_target, plain_call
+from chop.nn.quantized import QuantizedLayer, plain_layer
+
+SCALE = "_scale"
+"""How the learned or calibrated scales of a layer's operands end, which come and go with its formats."""
+
+
+def put_on(graph: MaseGraph, data: Mapping[str, Any], weights: dict[str, Tensor]) -> MaseGraph:
+    """`graph` as it was when it was saved. All is read and checked before anything is changed."""
+    calls = list(_calls(graph, data["nodes"]))
+    modules = dict(modules_of(data["model"]))
+    store = TensorStore(weights)
+    layers = _layers(graph, modules, store)
+    tensors = list(_tensors(graph, modules, layers, store))
+    metas = decode_metas(graph.fx_graph, data["metadata"])
+    for path, layer in layers.items():
+        parent, _, name = path.rpartition(".")
+        setattr(graph.model.get_submodule(parent), name, layer)
+    for node, op, target in calls:
+        node.op, node.target = op, target
+    with torch.no_grad():
+        for present, saved in tensors:
+            present.copy_(saved)
+            present.requires_grad_(saved.requires_grad)
+    graph.model.train(bool(modules[""]["training"]))
+    for path, module in graph.model.named_modules(remove_duplicate=False):
+        module.training = bool(modules[path]["training"])
+    for node in graph.fx_graph.nodes:
+        if node in metas:
+            node.meta["mase"] = metas[node]
+        elif "mase" in node.meta:
+            node.meta["mase"].note_formats()
+    graph.model.recompile()
+    return graph
+
+
+def _calls(graph: MaseGraph, saved: list[Mapping[str, Any]]) -> Iterator[tuple[fx.Node, str, Any]]:
+    """Each node of the graph with what it calls in the save. It must be the same but for formats."""
+    present = list(graph.fx_graph.nodes)
+    plain = [plain_call(node.op, node.target) for node in present]
+    names = [node["name"] for node in saved]
+    if names != [node.name for node in present]:
+        raise ValueError(
+            f"it holds another model: its nodes are {names}, those of the graph are {[n.name for n in present]}"
+        )
+    for node, (op, target), record in zip(present, plain, saved, strict=True):
+        was, now = (record["op"], record["target"]), (op, encode_target(op, target))
+        if was != now:
+            raise ValueError(f"it holds another model: its node '{node.name}' is {was}, that of the graph {now}")
+        if "quantized" in record:
+            yield node, "call_function", decode_call(op, target, record["quantized"])
+        else:
+            yield node, op, target
+
+
+def _layers(graph: MaseGraph, saved: Mapping[str, Mapping[str, Any]], store: TensorStore) -> dict[str, nn.Module]:
+    """The layers that get other formats or lose them, by path. One layer stays one, whatever the paths to it."""
+    modules = dict(graph.model.named_modules(remove_duplicate=False))
+    if modules.keys() != saved.keys():
+        differing = sorted(modules.keys() ^ saved.keys())
+        raise ValueError(f"it holds another model: one of the two has no module '{differing[0]}'")
+    paths = {str(node.target) for node in graph.fx_graph.nodes if node.op == "call_module"}
+    made: dict[nn.Module, nn.Module] = {}
+    for path in paths:
+        if isinstance(modules[path], QuantizedLayer) or "quantized" in saved[path]:
+            made[modules[path]] = _layer(modules[path], saved[path], store)
+    return {path: made[modules[path]] for path in paths if modules[path] in made}
+
+
+def _layer(layer: nn.Module, record: Mapping[str, Any], store: TensorStore) -> nn.Module:
+    """A layer with the formats of its record, and with the scales that belong to these."""
+    plain = plain_layer(layer) if isinstance(layer, QuantizedLayer) else layer
+    made = requantize(plain, record["quantized"]) if "quantized" in record else plain
+    for kind, holder in KINDS:
+        others = {name: tensor for name, tensor in vars(made)[holder].items() if not name.endswith(SCALE)}
+        scales = {name: store.get(scale) for name, scale in record[kind].items() if scale and name.endswith(SCALE)}
+        vars(made)[holder] = others | scales
+    return made
+
+
+def _tensors(
+    graph: MaseGraph, saved: Mapping[str, Mapping[str, Any]], layers: Mapping[str, nn.Module], store: TensorStore
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Each tensor of the graph, as it will be, with the saved one."""
+    for path, module in graph.model.named_modules(remove_duplicate=False):
+        for kind, holder in KINDS:
+            present = vars(layers.get(path, module))[holder]
+            records = saved[path][kind]
+            for name in (*present, *(name for name in records if name not in present)):
+                mine = present.get(name)
+                other = store.get(records[name]) if records.get(name) is not None else None
+                if _describe(mine) != _describe(other):
+                    raise ValueError(
+                        f"its weights do not fit the graph: '{join(path, name)}' is {_describe(other)}, "
+                        f"that of the graph is {_describe(mine)}"
+                    )
+                if mine is not None and other is not None:
+                    yield mine, other
+
+
+def _describe(tensor: Tensor | None) -> str:
+    return "not there" if tensor is None else f"{list(tensor.shape)} of {tensor.dtype}"

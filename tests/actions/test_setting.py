@@ -1,0 +1,46 @@
+"""What a configuration names, loaded once and seen to fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from chop.actions.config import TrainConfig
+from chop.actions.setting import prepare
+
+
+def test_the_hash_is_of_the_rows(train_config: TrainConfig) -> None:
+    settings = [prepare(replace(train_config, data_options={"num_rows": count})) for count in (100, 100, 101)]
+    hashes = [setting.data_hash for setting in settings]
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+def test_the_seed_decides_the_fresh_weights(train_config: TrainConfig) -> None:
+    first, again, other = (prepare(replace(train_config, seed=seed)).model.state_dict() for seed in (0, 0, 1))
+    key = "seq_blocks.0.weight"
+    assert first[key].equal(again[key])
+    assert not first[key].equal(other[key])
+
+
+def test_a_checkpoint_of_another_model_names_the_keys(train_config: TrainConfig, tmp_path: Path) -> None:
+    torch.save({"state_dict": {"model.other.weight": torch.ones(2)}}, tmp_path / "a.ckpt")
+    with pytest.raises(
+        ValueError, match=r"is not of this Toy; missing: seq_blocks.0.weight.* unexpected: other.weight"
+    ):
+        prepare(replace(train_config, load_name=tmp_path / "a.ckpt"))
+
+
+def test_a_damaged_checkpoint_is_named(train_config: TrainConfig, tmp_path: Path) -> None:
+    (tmp_path / "a.ckpt").write_bytes(b"nothing of the kind")
+    with pytest.raises(ValueError, match=r"checkpoint '.*a.ckpt' is damaged"):
+        prepare(replace(train_config, load_name=tmp_path / "a.ckpt"))
+
+
+def test_the_model_is_in_the_mode_it_was_in(train_config: TrainConfig) -> None:
+    setting = prepare(train_config)
+    with setting.fitting_threads(64):
+        assert setting.model.training
+    assert not setting.is_graph

@@ -1,0 +1,94 @@
+"""What verification looks at: all that is rounded, as it is computed with."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from chop.formats.integer import Integer
+from chop.ir import MaseGraph
+from chop.passes.graph import (
+    add_common_metadata_analysis_pass,
+    init_metadata_analysis_pass,
+    quantize_transform_pass,
+    verify_quantization_analysis_pass,
+)
+from samples import LAB_CONFIG, LAB_PASS_ARGS, annotated, tiny_graph
+
+
+def quantized(graph: MaseGraph, **extra: Any) -> MaseGraph:
+    return quantize_transform_pass(graph, {"by": "type", "default": {"config": {**LAB_CONFIG, **extra}}})[0]
+
+
+class Sums(nn.Module):
+    """Inputs of other kinds than one tensor each."""
+
+    def forward(self, tensors: list[Tensor], factor: int, *rest: Tensor) -> Tensor:
+        return (tensors[0] + tensors[1]) * factor + rest[0]
+
+
+def test_nan_stays_nan_and_is_no_error() -> None:
+    x = torch.tensor([[1.0, float("nan"), 0.5]])
+    _, info = verify_quantization_analysis_pass(quantized(annotated(nn.Sequential(nn.ReLU()), input=x)))
+    assert info["_0"]["data_in_0"]["max_error"] == 0
+    assert math.isinf(info["_0"]["data_in_0"]["sqnr_db"])
+
+
+def test_inputs_of_any_kind_are_remembered_whole() -> None:
+    x = torch.randn(2, 4)
+    graph = quantized(annotated(Sums(), tensors=[x, x + 1], factor=2, rest=[x]))
+    _, info = verify_quantization_analysis_pass(graph)
+    assert list(info) == ["add", "mul", "add_1"]
+    _, again = verify_quantization_analysis_pass(
+        graph, {"dummy_in": {"tensors": [x, x + 1], "factor": 2, "rest": [x]}}
+    )
+    assert again == info
+
+
+def test_without_values_a_batch_is_asked_for() -> None:
+    graph, _ = init_metadata_analysis_pass(MaseGraph(nn.Sequential(nn.ReLU())))
+    x = {"input": torch.randn(2, 4)}
+    graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": x, "add_value": False})
+    with pytest.raises(ValueError, match="needs 'dummy_in'"):
+        verify_quantization_analysis_pass(quantized(graph))
+    assert list(verify_quantization_analysis_pass(graph, {"dummy_in": x})[1]) == ["_0"]
+
+
+def test_results_are_looked_at_too() -> None:
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return F.gelu(self.layer(x))
+
+    graph = quantized(annotated(Both(), x=torch.randn(2, 4)), data_out_width=8, data_out_frac_width=2)
+    _, info = verify_quantization_analysis_pass(graph)
+    assert list(info["layer"]) == ["data_in_0", "weight", "bias", "data_out_0"]
+    assert list(info["gelu"]) == ["data_in_0", "data_out_0"]
+    assert info["layer"]["data_out_0"]["max_error"] <= 1 / 8
+    graph.metas()[1].results["data_out_0"].format = Integer(8, 0)
+    with pytest.raises(ValueError, match=r"node 'layer': 'data_out_0' holds .* which is not in"):
+        verify_quantization_analysis_pass(graph)
+
+
+def test_a_layer_that_does_not_round_is_found() -> None:
+    graph, _ = quantize_transform_pass(tiny_graph(), LAB_PASS_ARGS)
+    layer: Any = graph.modules["seq_blocks.2"]
+    layer.forward = lambda x: F.linear(x, layer.weight, layer.bias)
+    with pytest.raises(ValueError, match=r"node 'seq_blocks_2': 'data_in_0' is not rounded to integer"):
+        verify_quantization_analysis_pass(graph)
+
+
+def test_the_layer_is_left_as_it_was() -> None:
+    graph, _ = quantize_transform_pass(tiny_graph(), LAB_PASS_ARGS)
+    layer: Any = graph.modules["seq_blocks.2"]
+    formats = layer.formats
+    verify_quantization_analysis_pass(graph)
+    assert layer.formats is formats
