@@ -60,7 +60,8 @@ def test_the_page_of_a_format_has_its_parameters_with_their_help(name: str) -> N
 def test_the_page_of_integer_says_what_it_can_hold() -> None:
     text = describe("formats", "integer")
     assert re.search(r"^bits an element +8 at the defaults", text, re.MULTILINE)
-    assert re.search(r"^range +-8 to 7\.9375$", text, re.MULTILINE)
+    assert re.search(r"^largest +7\.9375$", text, re.MULTILINE)
+    assert re.search(r"^dynamic range +42\.1 dB$", text, re.MULTILINE)
     assert re.search(r"^smallest above 0 +0\.0625$", text, re.MULTILINE)
     assert re.search(r"^frac_width .* 4 +bits behind the point", text, re.MULTILINE)
 

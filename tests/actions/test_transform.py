@@ -161,3 +161,27 @@ def test_weights_without_their_formats_are_a_warning(
 
 def summary(run: Path) -> Any:
     return json.loads((run / "summary.json").read_text())
+
+
+def test_layers_can_be_quantised_without_a_graph(
+    config: TransformConfig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    by_graph = summary(transform(config).parents[1])
+    capsys.readouterr()
+    folder = transform(replace(config, transform=TransformTable(style="module")))
+    assert "LinearInteger" in capsys.readouterr().out
+    assert summary(folder.parents[1])["test"] == by_graph["test"]
+    assert torch.load(folder / "transformed.pt", weights_only=True).keys()
+    with pytest.raises(ValueError, match="pass 'count_flops' needs a graph"):
+        transform(replace(config, passes={"count_flops": {}}, transform=TransformTable(style="module")))
+
+
+def test_passes_that_want_data_get_the_training_rows(config: TransformConfig) -> None:
+    calibrated = replace(config, passes={**config.passes, "calibrate": {"method": "mse", "num_batches": 3}})
+    graph, _ = load_mase_graph_interface_pass(None, transform(calibrated) / "transformed_ckpt")
+    plain, _ = load_mase_graph_interface_pass(None, transform(config) / "transformed_ckpt")
+    widths = [
+        [m.args["data_in_0"].format.precision for m in each.metas() if m.mase_op == "linear"]
+        for each in (graph, plain)
+    ]
+    assert widths[0] != widths[1] == [[8, 4]] * len(widths[1])

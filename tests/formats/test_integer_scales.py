@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from chop.formats.integer import Integer
+from chop.formats.integer import Granularity, Integer
 from chop.nn.quantized import quantize_layer
 
 
@@ -52,8 +52,9 @@ def test_codes_and_scales_give_the_values_again(granularity: str, scale: str) ->
 
 
 def test_a_zero_tensor_stays_zero() -> None:
-    for granularity in ("tensor", "channel", "group"):
-        number_format = Integer(8, scale="float", granularity=granularity).placed(-1, 0)  # type: ignore[arg-type]
+    granularities: tuple[Granularity, ...] = ("tensor", "channel", "group")
+    for granularity in granularities:
+        number_format = Integer(8, scale="float", granularity=granularity).placed(-1, 0)
         assert number_format.quantize(torch.zeros(3, 4)).equal(torch.zeros(3, 4))
 
 

@@ -32,7 +32,7 @@ def option(
 class TransformTable:
     """The `[transform]` table of a TOML file."""
 
-    style: Literal["graph"] = "graph"
+    style: Literal["graph", "module"] = "graph"  # module: layers only, for models that cannot be traced
     evaluate: bool = True  # test the model before and after
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from chop.actions.config import TransformConfig
 from chop.actions.run_folder import describe_run, make_run_folder, write_metrics, write_summary
@@ -18,6 +21,7 @@ from chop.actions.training.metrics import Evaluation, evaluate
 from chop.actions.training.report import show_table
 from chop.ir import MaseGraph
 from chop.passes import PASSES
+from chop.passes.base import arguments_of
 from chop.passes.graph import (
     add_common_metadata_analysis_pass,
     add_software_metadata_analysis_pass,
@@ -26,25 +30,27 @@ from chop.passes.graph import (
     summarize_quantization_analysis_pass,
 )
 from chop.passes.graph.utils import deepcopy_mase_graph
+from chop.passes.module import quantize_module_transform_pass
 from chop.tools.get_input import InputGenerator
+
+Transformed = tuple[Mapping[str, nn.Module], Callable[[Path], None]]
+"""The models before and after, and what writes the outcome into a folder."""
+Transform = Callable[[TransformConfig, Setting], Transformed]
 
 
 def transform(config: TransformConfig) -> Path:
-    """Run the passes of `config` over its model; the folder with the summary and the graph is returned."""
+    """Run the passes of `config` over its model; the folder with the summary and the new model is returned."""
     start = time.perf_counter()
-    passes = [(PASSES[name], arguments) for name, arguments in config.passes.items()]
+    by_style: Transform = _transform_modules if config.transform.style == "module" else _transform_graph
+    for name in config.passes:
+        _ = PASSES[name]  # an unknown one is told before anything is loaded
     setting = prepare(config)
-    device = pick_device(config.accelerator)
-    original = annotated_graph(config, setting)
-    graph = deepcopy_mase_graph(original)
-    for run_pass, arguments in passes:
-        graph, _ = run_pass(graph, arguments)
-    results = _measure(config, setting, {"before": original, "after": graph}, device)
+    models, save = by_style(config, setting)
+    results = _measure(config, setting, models, pick_device(config.accelerator))
     run = make_run_folder(config)
     folder = run / "software" / "transform"
     folder.mkdir()
-    summarize_quantization_analysis_pass(original, graph, save_dir=folder)
-    save_mase_graph_interface_pass(graph, {"save_dir": folder / "transformed_ckpt"})
+    save(folder)
     _keep(config, setting, results, run, time.perf_counter() - start)
     if results:
         title = f"data: {setting.data.dataset_info.title}, test part"
@@ -52,30 +58,74 @@ def transform(config: TransformConfig) -> Path:
     return folder
 
 
-def annotated_graph(config: TransformConfig, setting: Setting) -> MaseGraph:
-    """The model's graph with the metadata that one batch of the data set gives."""
-    batches = InputGenerator(
+def _transform_graph(config: TransformConfig, setting: Setting) -> Transformed:
+    """The model as a graph, and all passes over it."""
+    original = annotated_graph(config, setting)
+    graph = deepcopy_mase_graph(original)
+    for name, arguments in config.passes.items():
+        graph, _ = PASSES[name](graph, _with_data(name, arguments, config, setting))
+
+    def save(folder: Path) -> None:
+        summarize_quantization_analysis_pass(original, graph, save_dir=folder)
+        save_mase_graph_interface_pass(graph, {"save_dir": folder / "transformed_ckpt"})
+
+    return {"before": original.model, "after": graph.model}, save
+
+
+def _transform_modules(config: TransformConfig, setting: Setting) -> Transformed:
+    """The layers of the model one by one, for models that cannot be traced; only `quantize` can do that."""
+    others = [name for name in config.passes if name != "quantize"]
+    if others:
+        raise ValueError(f"pass '{others[0]}' needs a graph; style = \"module\" has 'quantize' only")
+    model = copy.deepcopy(setting.model)
+    quantized: list[str] = []
+    for arguments in config.passes.values():
+        model, info = quantize_module_transform_pass(model, arguments)
+        quantized += info["quantized"]
+
+    def save(folder: Path) -> None:
+        for path in quantized:
+            print(f"{path}: {model.get_submodule(path)}")
+        torch.save(model.state_dict(), folder / "transformed.pt")
+
+    return {"before": setting.model, "after": model}, save
+
+
+def _with_data(
+    name: str, arguments: Mapping[str, Any], config: TransformConfig, setting: Setting
+) -> dict[str, Any]:
+    """The arguments of a pass, and the training rows if it wants some: a TOML file cannot hold them."""
+    wants = any(field.name == "input_generator" for field in fields(arguments_of(PASSES[name])))
+    return {**arguments, "input_generator": _batches(config, setting)} if wants else {**arguments}
+
+
+def _batches(config: TransformConfig, setting: Setting) -> InputGenerator:
+    return InputGenerator(
         data_module=setting.data, model_info=setting.model_info, task=config.task, which_dataloader="train"
     )
+
+
+def annotated_graph(config: TransformConfig, setting: Setting) -> MaseGraph:
+    """The model's graph with the metadata that one batch of the data set gives."""
     graph, _ = init_metadata_analysis_pass(MaseGraph(model=setting.model), None)
-    graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": next(iter(batches))})
+    graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": next(iter(_batches(config, setting)))})
     graph, _ = add_software_metadata_analysis_pass(graph, None)
     return graph
 
 
 def _measure(
-    config: TransformConfig, setting: Setting, graphs: Mapping[str, MaseGraph], device: torch.device
+    config: TransformConfig, setting: Setting, models: Mapping[str, nn.Module], device: torch.device
 ) -> dict[str, Evaluation]:
-    """Each graph on the test part, unless `[transform] evaluate = false`."""
+    """Each model on the test part, unless `[transform] evaluate = false`."""
     if not config.transform.evaluate:
         return {}
     rows = place(setting.data.splits.test, device)
     results = {}
     with setting.fitting_threads(config.batch_size):
-        for name, graph in graphs.items():
-            model = graph.model.to(device)
-            results[name] = evaluate(model, in_order(rows, config.batch_size), setting.num_classes, device)
-            graph.model.cpu()
+        for name, model in models.items():
+            batches = in_order(rows, config.batch_size)
+            results[name] = evaluate(model.to(device), batches, setting.num_classes, device)
+            model.cpu()
     return results
 
 

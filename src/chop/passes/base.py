@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar, get_type_hints
 
@@ -54,6 +55,11 @@ def register_pass(name: str, kind: Kind) -> Callable[[Callable[[Any, Args], Pass
         return run
 
     return decorate
+
+
+def arguments_of(run_pass: Pass) -> Any:
+    """The dataclass that a pass reads its arguments into."""
+    return get_type_hints(inspect.unwrap(run_pass))["args"]
 
 
 def _read(args_class: type[Args], pass_args: Mapping[str, Any] | None, where: str) -> Args:

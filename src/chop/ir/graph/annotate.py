@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import operator
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor, fx, nn
 
+from chop.ir.graph.in_place import writes_in_place
 from chop.ir.graph.mase_graph import MaseGraph
 from chop.ir.graph.meta import GRAPH_KINDS, NodeMeta, TensorMeta
 from chop.ir.graph.run import Runner, bind_inputs, inputs_of, named_inputs, tensors_in, undisturbed
-from chop.nn.quantized import QuantizedCall
 from chop.ops import Op
 
 
@@ -45,7 +44,7 @@ class _Annotator(Runner):
             meta.args |= self._parameters(meta.op, module)
         meta.settings = meta.op.settings(module, args, kwargs) if meta.op is not None else {}
         meta.given = ()
-        if _writes_in_place(meta, module):
+        if _may_overwrite(meta, module):
             self._save_from_overwriting(args or tuple(kwargs.values()))
 
     def after(self, node: fx.Node, result: Any) -> None:
@@ -79,21 +78,8 @@ class _Annotator(Runner):
                     noted.value = noted.value.clone()
 
 
-_IN_PLACE_FUNCTIONS = (operator.iadd, operator.isub, operator.imul, operator.itruediv)
-
-
-def _writes_in_place(meta: NodeMeta, module: nn.Module | None) -> bool:
+def _may_overwrite(meta: NodeMeta, module: nn.Module | None) -> bool:
     """Whether a node may overwrite its input. An unknown op may."""
-    node = meta.node
-    if node.op in GRAPH_KINDS:
-        return False
-    target = node.target.target if isinstance(node.target, QuantizedCall) else node.target
-    name = str(getattr(target, "__name__", target))
-    return (
-        meta.op is None
-        or bool(getattr(module, "inplace", False))
-        or bool(node.kwargs.get("inplace", False))
-        or any(argument is True for argument in node.args)
-        or target in _IN_PLACE_FUNCTIONS
-        or (name.endswith("_") and not name.endswith("__"))
-    )
+    if meta.op is None:
+        return meta.node.op not in GRAPH_KINDS
+    return writes_in_place(meta.node, module)

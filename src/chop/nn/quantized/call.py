@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -28,16 +27,14 @@ class QuantizedCall:
     formats: Mapping[str, Format]
     format_name: str
 
-    @cached_property
-    def op(self) -> Op:
-        return OPS[self.op_name]
+    op: Op = field(init=False, repr=False)
+    function: Callable[..., Any] = field(init=False, repr=False)
+    """What is called; a tensor method as a function of its tensor."""
 
-    @cached_property
-    def function(self) -> Callable[..., Any]:
-        """What is called; a tensor method as a function of its tensor."""
-        found: Callable[..., Any]
-        found = getattr(torch.Tensor, self.target) if isinstance(self.target, str) else self.target
-        return found
+    def __post_init__(self) -> None:
+        is_method = isinstance(self.target, str)
+        object.__setattr__(self, "op", OPS[self.op_name])
+        object.__setattr__(self, "function", getattr(torch.Tensor, str(self.target)) if is_method else self.target)
 
     @property
     def __name__(self) -> str:

@@ -181,29 +181,39 @@ class _StraightThrough(torch.autograd.Function):
 _straight_through: Callable[[Tensor, Tensor, QuantizedLayer], Tensor] = _StraightThrough.apply
 
 
-def quantize_layer(layer: nn.Module, formats: Mapping[str, Format], label: str) -> QuantizedLayer:
+def quantize_layer(
+    layer: nn.Module, formats: Mapping[str, Format], label: str, values: Mapping[str, Tensor | None] | None = None
+) -> QuantizedLayer:
     """A quantised layer in the place of `layer`, sharing its parameters; `label` ends its class name.
 
-    A layer that is quantised already is quantised anew from what it was.
+    A layer that is quantised already is quantised anew from what it was. `values` are data that operands had,
+    from which scales that are learned begin.
     """
-    base = layer.base_class if isinstance(layer, QuantizedLayer) else type(layer)
-    new = _empty_layer(base, label)
-    # Containers are copied so that the two layers can be changed apart; what they hold is shared.
-    state = _without_cache(layer).items()
-    new.__dict__.update({key: value.copy() if isinstance(value, dict | set) else value for key, value in state})
+    plain = plain_layer(layer) if isinstance(layer, QuantizedLayer) else layer
+    new = _empty_layer(type(plain), label)
+    new.__dict__.update(_copied_state(plain))
     new.formats = dict(formats)
     for name, number_format in formats.items():
         if number_format.has_own_scale:
-            new.start_scale(name, getattr(new, name) if name in new.held else None)
+            new.start_scale(name, getattr(new, name) if name in new.held else (values or {}).get(name))
     return new
 
 
 def plain_layer(layer: QuantizedLayer) -> nn.Module:
-    """The layer that a quantised one stands for, sharing its parameters."""
+    """The layer that a quantised one stands for, sharing its parameters but for the scales of its formats."""
     plain = layer.base_class.__new__(layer.base_class)
-    plain.__dict__.update(_without_cache(layer))
+    plain.__dict__.update(_copied_state(layer))
     del plain.__dict__["formats"]
+    for name in layer.formats:
+        plain._parameters.pop(_scale_name(name), None)
+        plain._buffers.pop(_scale_name(name), None)
     return plain
+
+
+def _copied_state(layer: nn.Module) -> dict[str, Any]:
+    """Containers are copied, so that two layers can be changed apart; what they hold is shared."""
+    state = _without_cache(layer).items()
+    return {key: value.copy() if isinstance(value, dict | set) else value for key, value in state}
 
 
 def round_first(number_format: Format, result: Any) -> Any:

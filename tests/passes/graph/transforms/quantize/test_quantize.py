@@ -235,3 +235,61 @@ def test_verification_fails_where_the_layer_does_not_do_what_is_noted() -> None:
     layer.formats["weight"] = Integer(8, 7)
     with pytest.raises(ValueError, match=r"node 'seq_blocks_2': 'weight' holds .* which is not in integer"):
         verify_quantization_analysis_pass(graph, {"dummy_in": {"x": torch.randn(8, 16)}})
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda y, relu: F.relu_(y),
+        lambda y, relu: F.relu(y, True),
+        lambda y, relu: F.relu(y, inplace=True),
+        lambda y, relu: y.relu_(),
+        lambda y, relu: relu(y),
+    ],
+)
+def test_what_an_op_writes_into_its_input_is_still_read(write: Any) -> None:
+    class Writes(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.relu = nn.ReLU(inplace=True)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = x * 1.0
+            before = y + 1
+            write(y, self.relu)
+            return y + before
+
+    x = torch.tensor([-1.0, 2.0])
+    graph, _ = quantize_transform_pass(annotated(Writes(), x=x), {"by": "type", "relu": {"config": LAB_CONFIG}})
+    assert graph.model(x).tolist() == [0.0, 5.0]
+
+
+def test_fraction_bits_can_be_left_to_the_data(caplog: pytest.LogCaptureFixture) -> None:
+    config = {"name": "integer", "data_in_frac_width": "auto", "weight_frac_width": "auto", "bias_frac_width": 4}
+    graph = annotated(nn.Sequential(nn.Linear(2, 1)), input=torch.tensor([[3.0, -1.0]]))
+    graph.model.get_parameter("0.weight").data = torch.tensor([[0.4, 0.1]])
+    with caplog.at_level("INFO", logger="chop"):
+        graph, info = quantize_transform_pass(graph, {"by": "type", "linear": {"config": config}})
+    assert info["chosen"] == {"_0": {"data_in_0": [8, 5], "weight": [8, 8]}}  # 127/32 >= 3, 127/256 >= 0.4
+    assert "quantize '_0': weight is integer(8, 8)" in caplog.text
+    _, info = quantize_transform_pass(graph, {"by": "type", "linear": {"config": LAB_CONFIG}})
+    assert info["chosen"] == {}
+
+
+def test_a_learned_scale_begins_from_the_data_and_goes_with_its_format() -> None:
+    learned = {
+        "name": "integer",
+        "data_in_scale": "learned",
+        "weight_scale": "learned",
+        "bias_scale": "power_of_two",
+    }
+    graph = tiny_graph()
+    data = graph.metas()[3].value("data_in_0")
+    assert data is not None
+    graph, _ = quantize_transform_pass(graph, {"by": "type", "linear": {"config": learned}})
+    start = graph.model.get_parameter("seq_blocks.2.data_in_scale").item()
+    assert start == pytest.approx(2 * data.abs().mean().item() / 127**0.5, rel=1e-5)
+    graph, _ = quantize_transform_pass(graph, LAB_PASS_ARGS)
+    assert graph.model.state_dict().keys() == Tiny().state_dict().keys()
+    with pytest.raises(ValueError, match="is a function, which has no place for a learned scale"):
+        quantize_transform_pass(annotated(Mixed(), x=torch.randn(1, 6)), {"by": "type", "mul": {"config": learned}})

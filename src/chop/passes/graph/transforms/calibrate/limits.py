@@ -43,10 +43,9 @@ def limit(seen: Magnitudes, number_format: Format, method: Method, percentile: f
     values, counts = seen.histogram.values.clamp(max=seen.largest), seen.histogram.counts.double()
     if method == "percentile":
         reached = counts.cumsum(0) / counts.sum() >= percentile / 100
-        reached_at: float = values[reached][0].item()
-        return reached_at
+        return float(values[reached][0])
     cost: Callable[[Tensor, Tensor, Tensor], float] = _squared_error if method == "mse" else _divergence
-    candidates = [seen.largest * 2.0 ** (-i / 4) for i in range(_NUM_CANDIDATES)]
+    candidates: list[float] = [seen.largest * 2.0 ** (-i / 4) for i in range(_NUM_CANDIDATES)]
     costs = [cost(values, counts, _rounded(number_format, values, candidate)) for candidate in candidates]
     return candidates[costs.index(min(costs))]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,11 +12,14 @@ from torch import fx, nn
 
 from chop.formats import FORMATS, Format
 from chop.ir import MaseGraph, NodeMeta
+from chop.ir.graph.in_place import read_result_instead, writes_in_place
 from chop.nn.quantized import QuantConfig, QuantizedCall, QuantizedLayer, quantize_layer
 from chop.ops import OPS
 from chop.options import read_options
 from chop.passes.base import PassResult, register_pass
 from chop.registry import closest
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,8 @@ def _config(entry: object, where: str) -> Mapping[str, Any]:
 def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> PassResult:
     """Rounds the operands of the chosen nodes to the formats of their configs, wherever they are used.
 
-    Node names, their number and the state dict stay. `info["quantized"]` lists the nodes that were changed.
+    Node names, their number and the state dict stay. `info["quantized"]` lists the nodes that were changed,
+    `info["chosen"]` the precisions that data chose where a config left it to them (`frac_width = "auto"`).
     """
     metas = graph.annotated_metas()
     _check_choices(args, metas)
@@ -65,11 +70,17 @@ def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> PassResult:
     layers = {meta.node: layer for meta in metas if (layer := meta.module) is not None}
     _check_shared_layers(plan, layers)
     made: dict[nn.Module, QuantizedLayer] = {}
+    chosen: dict[str, dict[str, list[int | float]]] = {}
     for meta in metas:
         if meta.node in plan:
-            _quantize(meta, plan[meta.node], layers.get(meta.node), made)
+            layer = layers.get(meta.node)
+            formats = _formats(meta, plan[meta.node])
+            chosen[meta.node.name] = _fit(meta, formats)
+            if "data_in_0" in formats and writes_in_place(meta.node, layer):
+                read_result_instead(meta.node)
+            _quantize(meta, plan[meta.node], formats, layer, made)
     _note_borrowed(plan, metas)
-    return graph, {"quantized": [node.name for node in plan]}
+    return graph, {"quantized": [node.name for node in plan], "chosen": {n: c for n, c in chosen.items() if c}}
 
 
 def _check_choices(args: QuantizeArgs, metas: list[NodeMeta]) -> None:
@@ -123,18 +134,42 @@ def _check_shared_layers(plan: Mapping[fx.Node, QuantConfig], layers: Mapping[fx
             )
 
 
+def _fit(meta: NodeMeta, formats: dict[str, Format]) -> dict[str, list[int | float]]:
+    """Replace formats that leave something to be chosen by ones fitted to the values of the annotating run."""
+    chosen = {}
+    for name, number_format in formats.items():
+        if number_format.needs_fit:
+            value = meta.value(name)
+            if value is None:
+                raise ValueError(
+                    f"node '{meta.node.name}': the format of '{name}' is to be chosen from data, but the graph "
+                    "keeps no values; run add_common_metadata_analysis_pass with add_value, or give all parameters"
+                )
+            formats[name] = number_format.fitted(value.abs().max().item() if value.numel() else 0.0)
+            chosen[name] = formats[name].precision
+            logger.info("quantize '%s': %s is %s", meta.node.name, name, formats[name])
+    return chosen
+
+
 def _quantize(
-    meta: NodeMeta, config: QuantConfig, layer: nn.Module | None, made: dict[nn.Module, QuantizedLayer]
+    meta: NodeMeta,
+    config: QuantConfig,
+    formats: Mapping[str, Format],
+    layer: nn.Module | None,
+    made: dict[nn.Module, QuantizedLayer],
 ) -> None:
-    """Put the formats of a config on a node. `made` holds the quantised layers by what they were."""
-    node, op, formats = meta.node, meta.op, _formats(meta, config)
+    """Put formats on a node. `made` holds the quantised layers by what they were."""
+    node, op = meta.node, meta.op
     assert op is not None, "only nodes of the op table are chosen"
     if layer is not None:
         if layer not in made:
-            made[layer] = quantize_layer(layer, formats, FORMATS[config.name].__name__)
+            values = {name: meta.value(name) for name in formats}
+            made[layer] = quantize_layer(layer, formats, FORMATS[config.name].__name__, values)
         parent, _, name = str(node.target).rpartition(".")
         setattr(meta.model.get_submodule(parent), name, made[layer])
     else:
+        if any(number_format.has_own_scale for number_format in formats.values()):
+            raise ValueError(f"node '{node.name}' is a function, which has no place for a learned scale")
         target = node.target.target if isinstance(node.target, QuantizedCall) else node.target
         node.target = QuantizedCall(target, op.name, formats, config.name)
         node.op = "call_function"

@@ -1,0 +1,46 @@
+"""Ops that write into their input."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from torch import fx, nn
+
+from chop.nn.quantized import QuantizedCall
+
+_OPERATORS = (operator.iadd, operator.isub, operator.imul, operator.itruediv)
+
+
+def writes_in_place(node: fx.Node, module: nn.Module | None) -> bool:
+    """Whether a node of the op table, which calls `module` if that is not None, overwrites its first input."""
+    if module is not None:
+        return bool(getattr(module, "inplace", False))
+    target: Any = node.target.target if isinstance(node.target, QuantizedCall) else node.target
+    name = str(getattr(target, "__name__", target))
+    return target in _OPERATORS or _is_told_to(target, node) or (name.endswith("_") and not name.endswith("__"))
+
+
+def _is_told_to(function: Any, node: fx.Node) -> bool:
+    """Whether the argument `inplace` of a function such as `F.relu` is set, by name or by position."""
+    code = getattr(function, "__code__", None)
+    names = code.co_varnames[: code.co_argcount] if code is not None else ()
+    if "inplace" not in names:
+        return False
+    position = names.index("inplace")
+    return bool(node.args[position] if position < len(node.args) else node.kwargs.get("inplace", False))
+
+
+def read_result_instead(node: fx.Node) -> None:
+    """Let nodes after `node` that read what it overwrites read its result, which is the same.
+
+    For ops that used to work in place and now work on a copy.
+    """
+    source = node.args[0] if node.args else next(iter(node.kwargs.values()))
+    if not isinstance(source, fx.Node):
+        return
+    passed = False
+    for later in node.graph.nodes:
+        if passed and source in later.all_input_nodes:
+            later.replace_input_with(source, node)
+        passed = passed or later is node
