@@ -185,11 +185,11 @@ def measure_cache() -> list[Result]:
 def measure_memory() -> list[Result]:
     """Most memory of activations during a forward of a deep network, of what plain PyTorch needs."""
 
-    def peak(quantised: bool, training: bool) -> float:
+    def peak(quantised: bool, training: bool, rows: int) -> float:
         layers: list[nn.Module] = []
         for _ in range(8):
             layers += [linear("integer", 256, 256) if quantised else nn.Linear(256, 256), nn.ReLU()]
-        model, x = nn.Sequential(*layers).train(training), torch.randn(4096, 256)
+        model, x = nn.Sequential(*layers).train(training), torch.randn(rows, 256)
         with torch.no_grad():
             model.eval()(x[:1])  # the weights are rounded and kept before
         model.train(training)
@@ -198,7 +198,13 @@ def measure_memory() -> list[Result]:
         return _highest(profile)
 
     return [
-        Result(f"peak memory of a forward, {kind}", peak(True, training) / peak(False, training), 1.3, "x float")
+        Result(
+            f"peak memory of a forward, {rows} rows of 256, {kind}",
+            peak(True, training, rows) / peak(False, training, rows),
+            1.3,
+            "x float",
+        )
+        for rows in (1024, 4095, 16384)
         for kind, training in (("evaluation", False), ("training", True))
     ]
 

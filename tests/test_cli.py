@@ -167,7 +167,10 @@ def test_a_wrong_choice_names_all_and_the_nearest(capsys: pytest.CaptureFixture[
         ("data_path = 'a'\n[data]\npath = 'b'\n", "'data_path' is given twice, as 'data_path' and 'data'"),
         ("config = 'b.toml'\n", "'config' belongs on the command line: a file cannot name another"),
         ("[pases.quantize]\n", "unknown key 'pases', did you mean 'passes'?"),
-        ("[transform]\nstyle = 'grph'\n", "transform: 'style' must be 'graph', got 'grph' (str)"),
+        (
+            "[transform]\nstyle = 'grph'\n",
+            "transform: 'style' must be 'graph' or 'module', got 'grph' (str), did you mean 'graph'?",
+        ),
     ],
 )
 def test_a_mistake_in_a_file_names_the_file(

@@ -106,3 +106,55 @@ def test_a_learned_scale_lives_beside_the_weight_and_is_trained() -> None:
     assert torch.allclose(integers * scale, quantized)
     assert integers.min() >= -4
     assert integers.max() <= 3
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("granularity", ["tensor", "channel", "group"])
+def test_codes_of_other_dtypes(granularity: Granularity, dtype: torch.dtype) -> None:
+    number_format = Integer(8, scale="float", granularity=granularity, group_size=5).placed(-1, 0)
+    x = torch.randn(4, 16, dtype=dtype)
+    codes, scales = number_format.encode(x)
+    assert number_format.decode(codes, scales).to(dtype).equal(number_format.quantize(x))
+    integers, scale = number_format.integers(x)
+    assert (integers * scale).to(dtype).equal(number_format.quantize(x))
+    if granularity == "group":
+        assert scales[0].numel() == 4 * 4  # 16 elements in groups of five, the last one short
+
+
+def test_codes_never_leave_their_bits() -> None:
+    codes, _ = Integer(16, 8).encode(torch.tensor([200.0, -200.0], dtype=torch.bfloat16))
+    assert codes.tolist() == [32767, -32768]
+
+
+def test_the_scales_of_groups_are_counted() -> None:
+    assert Integer(4, scale="float", granularity="group", group_size=32).bits == 5.0
+    assert Integer(4, granularity="group", group_size=16).bits == 4.5
+    assert Integer(4, scale="float", granularity="channel").bits == 4.0
+
+
+def test_a_learned_step_that_crosses_zero_goes_on_as_its_magnitude() -> None:
+    x = torch.tensor([9.0, -9.0, 0.3, 0.0])
+    number_format, gradients = Integer(4, scale="learned"), []
+    for start in (0.5, -0.5):
+        step = torch.tensor(start, requires_grad=True)
+        y = number_format(x, step)
+        assert y.detach().equal(number_format.quantize(x, torch.tensor(0.5)))
+        assert number_format.quantize(x, step.detach()).equal(y.detach())
+        y.square().sum().backward()
+        assert step.grad is not None
+        gradients.append(step.grad.item())
+    assert gradients[0] == pytest.approx(-gradients[1])
+    assert number_format.quantize(x, torch.tensor(0.0)).isfinite().all()
+
+
+def test_a_learned_scale_is_one_for_the_tensor() -> None:
+    with pytest.raises(ValueError, match="a learned scale is one for the tensor, not one for each channel"):
+        Integer(4, scale="learned", granularity="channel")
+
+
+def test_stochastic_rounding_of_parameters() -> None:
+    parameter = nn.Parameter(torch.full((1000,), 0.3))
+    y = Integer(8, 0, rounding="stochastic")(parameter)
+    assert 0.2 < y.detach().mean().item() < 0.4
+    y.sum().backward()
+    assert parameter.grad is not None

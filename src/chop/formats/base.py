@@ -49,7 +49,7 @@ class Format(ABC):
 
     @abstractmethod
     def quantize(self, x: Tensor) -> Tensor:
-        """The nearest representable values, in the shape and dtype of `x` but in memory of their own."""
+        """The nearest representable values, in the shape and dtype of `x`; not a view of `x`."""
 
     def integers(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Integers and the scale by which they stand for `quantize(x)`, exactly: integers * scale."""
@@ -63,9 +63,8 @@ class Format(ABC):
         """The numbers that codes stand for: `decode(*encode(x))` is `quantize(x)`. Without scales, those are 1."""
         raise ValueError(f"format '{self.name}' does not say how its values are stored")
 
-    @property
-    def is_local(self) -> bool:
-        """Whether a value depends on none that are not beside it: rows can then be rounded one by one."""
+    def rounds_rows_apart(self, x: Tensor) -> bool:
+        """Whether each index of the first dimension of `x` is rounded as if it were alone."""
         return False
 
     @property

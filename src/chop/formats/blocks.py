@@ -85,9 +85,8 @@ class InBlocks:
         None, place="reduce_dim", help="blocks run along it; None: the operand's", kw_only=True
     )
 
-    @property
-    def is_local(self) -> bool:
-        return True
+    def rounds_rows_apart(self, x: Tensor) -> bool:
+        return x.dim() > 0 and 0 not in _sizes(x, self.block_size, self.block_dim)
 
     def check_blocks(self) -> None:
         sizes = (self.block_size,) if isinstance(self.block_size, int) else self.block_size

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from chop.formats.base import Encoded, Format, Scales, check_range, param, register_format
 from chop.formats.bits import exact_power_of_two_below, finite_magnitude, working
-from chop.formats.blocks import Blocks
+from chop.formats.blocks import Blocks, shared_bits
 from chop.formats.rounding import Rounded, round_
 
 Scale = Literal["power_of_two", "float", "learned"]
@@ -33,7 +33,7 @@ class Integer(Rounded, Format):
         "power_of_two", kw_only=True, help="the step: 2**-frac_width; float: from the maximum; learned: by LSQ"
     )
     granularity: Granularity = param(
-        "tensor", kw_only=True, help="one step for the tensor, each channel or each group, from their maxima"
+        "tensor", kw_only=True, help="a step for each output channel of a weight, or each group, from their maxima"
     )
     group_size: int = param(32, kw_only=True, help="elements a group")
     channel_dim: int | None = param(None, place="channel_dim", kw_only=True, help="None: the operand's")
@@ -42,6 +42,8 @@ class Integer(Rounded, Format):
     def __post_init__(self) -> None:
         check_range("width", self.width, 1, 32)
         check_range("group_size", self.group_size, 1, 2**31)
+        if self.scale == "learned" and self.granularity != "tensor":
+            raise ValueError(f"a learned scale is one for the tensor, not one for each {self.granularity}")
         if self.frac_width is None:
             object.__setattr__(self, "frac_width", self.width // 2)
         # Beyond these, 2**frac_width or the range leaves float32.
@@ -56,8 +58,7 @@ class Integer(Rounded, Format):
     def precision(self) -> list[int | float]:
         return [self.width, self._fraction] if self.is_fixed_point else [self.width]
 
-    @property
-    def is_local(self) -> bool:
+    def rounds_rows_apart(self, x: Tensor) -> bool:
         return self.is_fixed_point
 
     @property
@@ -78,11 +79,17 @@ class Integer(Rounded, Format):
     def scale_for(self, largest: float) -> float | None:
         if self.scale != "float" or self.granularity != "tensor":
             return None
-        return max(largest / max(self._high, 1.0), 2.0**-120)
+        return max(largest / max(self._high, 1.0), _SMALLEST_STEP)
+
+    @property
+    def bits(self) -> float:
+        """A group's scale comes on top: eight bits of an exponent, or a float32; channels and tensors are large."""
+        scale_width = 8 if self.scale == "power_of_two" else 32
+        return self.width + (shared_bits(scale_width, self.group_size) if self.granularity == "group" else 0.0)
 
     def quantize(self, x: Tensor, scale: Tensor | None = None) -> Tensor:
         if scale is not None or not self.is_fixed_point:
-            return self._quantize_scaled(x, scale)
+            return self._quantize_scaled(x, None if scale is None else _positive(scale))
         # One fresh buffer, then in place: a third of the time of plain expressions.
         scaled = x.mul(self._factor) if x.dtype in _WIDE else x.float().mul_(self._factor)
         y = round_(scaled, self.rounding).clamp_(self._low, self._high).mul_(1 / self._factor)
@@ -101,16 +108,35 @@ class Integer(Rounded, Format):
 
     def integers(self, x: Tensor) -> tuple[Tensor, Tensor]:
         codes, scales = self.encode(x)
-        return codes, scales[0] if scales else torch.tensor(2.0**-self._fraction, dtype=x.dtype)
+        if not scales:
+            return codes, torch.tensor(2.0**-self._fraction, dtype=x.dtype)
+        if self.granularity != "group" or x.numel() == 0:
+            return codes, scales[0]
+        blocks = Blocks.of(working(x), self.group_size, self.block_dim)
+        return codes, blocks.join(scales[0].expand_as(blocks.values), like=working(x))
 
     def encode(self, x: Tensor) -> Encoded:
+        """In float32, or float64 as it is: narrower floats could not hold the integers."""
         if self.is_fixed_point:
-            return self.quantize(x).double().mul(2.0**self._fraction).long(), ()
-        step = self._step(x)
-        return self._rounded(x, step).long(), (step.to(x.dtype),)
+            scaled = round_(working(x).double().mul(2.0**self._fraction), self.rounding)
+            return scaled.clamp_(self._low, self._high).long(), ()
+        if x.numel() == 0:
+            return x.long(), (torch.ones((), dtype=working(x).dtype, device=x.device),)
+        if self.granularity == "group":
+            blocks = Blocks.of(working(x), self.group_size, self.block_dim)
+            step = self._step(blocks.largest())
+            codes = self._rounded(blocks.values, step)
+            return blocks.join(codes, like=x.new_empty(x.shape, dtype=torch.int64)), (step,)
+        step = self._step(self._largest(working(x)))
+        return self._rounded(working(x), step).long(), (step,)
 
     def decode(self, codes: Tensor, scales: Scales = ()) -> Tensor:
-        return codes * scales[0] if scales else codes.double().mul(2.0**-self._fraction).float()
+        if not scales:
+            return codes.double().mul(2.0**-self._fraction).float()
+        if self.granularity != "group" or codes.numel() == 0:
+            return codes * scales[0]
+        blocks = Blocks.of(codes.to(scales[0].dtype), self.group_size, self.block_dim)
+        return blocks.join(blocks.values * scales[0], like=codes.to(scales[0].dtype))
 
     def all_codes(self) -> Tensor:
         return torch.arange(int(self._low), 2 ** (self.width - self.is_signed))
@@ -124,33 +150,32 @@ class Integer(Rounded, Format):
     def _quantize_scaled(self, x: Tensor, scale: Tensor | None) -> Tensor:
         if x.numel() == 0:
             return x.clone()
-        step = self._step(x) if scale is None else scale
-        return self._rounded(x, step).mul_(step).to(x.dtype)
+        values = working(x)
+        if scale is None and self.granularity == "group":
+            blocks = Blocks.of(values, self.group_size, self.block_dim)
+            step = self._step(blocks.largest())
+            return blocks.join(self._rounded(blocks.values, step).mul_(step), like=x)
+        step = self._step(self._largest(values)) if scale is None else scale
+        return self._rounded(values, step).mul_(step).to(x.dtype)
 
-    def _rounded(self, x: Tensor, step: Tensor) -> Tensor:
-        return round_(working(x).div(step), self.rounding).clamp_(self._low, self._high)
+    def _rounded(self, values: Tensor, step: Tensor) -> Tensor:
+        return round_(values.div(step), self.rounding).clamp_(self._low, self._high)
 
-    def _step(self, x: Tensor) -> Tensor:
-        """The step that just fits the largest magnitude, shaped to broadcast against `x`."""
-        if x.numel() == 0:
-            return torch.ones((), dtype=x.dtype, device=x.device)
-        fits = self._largest(working(x)).div(max(self._high, 1.0)).clamp_(min=2.0**-120)
+    def _step(self, largest: Tensor) -> Tensor:
+        """The step that just fits the largest magnitude."""
+        fits = largest.div(max(self._high, 1.0)).clamp_(min=_SMALLEST_STEP)
         if self.scale != "power_of_two":
             return fits
         power = exact_power_of_two_below(fits)
         return power * (1 + (fits > power).to(power.dtype))
 
     def _largest(self, x: Tensor) -> Tensor:
-        match self.granularity:
-            case "tensor":
-                return finite_magnitude(x).amax()
-            case "channel":
-                channel = None if self.channel_dim is None or x.dim() < 2 else self.channel_dim % x.dim()
-                dims = tuple(d for d in range(x.dim()) if d != channel)
-                return finite_magnitude(x).amax(dims, keepdim=True) if dims else finite_magnitude(x)
-            case "group":
-                blocks = Blocks.of(x, self.group_size, self.block_dim)
-                return blocks.join(blocks.largest().expand_as(blocks.values), like=x)
+        """The largest magnitude of the tensor, or of each channel, shaped to broadcast against `x`."""
+        if self.granularity == "tensor":
+            return finite_magnitude(x).amax()
+        channel = None if self.channel_dim is None or x.dim() < 2 else self.channel_dim % x.dim()
+        dims = tuple(d for d in range(x.dim()) if d != channel)
+        return finite_magnitude(x).amax(dims, keepdim=True) if dims else finite_magnitude(x)
 
     @property
     def _fraction(self) -> int:
@@ -176,21 +201,30 @@ class _LearnedStep(torch.autograd.Function):
     def forward(ctx: torch.autograd.function.FunctionCtx, x: Tensor, step: Tensor, integer: Integer) -> Tensor:
         ctx.save_for_backward(x, step)
         ctx.integer = integer  # type: ignore[attr-defined]
-        return integer.quantize(x, step.detach().abs().clamp(min=2.0**-120))
+        return integer.quantize(x, step.detach())
 
     @staticmethod
     def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
         x, step = ctx.saved_tensors  # type: ignore[attr-defined]
         low, high = ctx.integer._low, ctx.integer._high  # type: ignore[attr-defined]
-        scaled = x / step
+        scaled = x / _positive(step)
         inside = (scaled >= low) & (scaled <= high)
         slope = torch.where(inside, scaled.round() - scaled, scaled.clamp(low, high))
         share = 1 / math.sqrt(x.numel() * max(high, 1.0))
-        return gradient * inside, (gradient * slope).sum().mul(share).reshape(step.shape), None
+        signs = torch.where(step < 0, -1.0, 1.0)  # a step that crosses 0 goes on as its magnitude
+        return gradient * inside, (gradient * slope).sum().mul(share).reshape(step.shape) * signs, None
 
 
 # `Function.apply` has no types of its own.
 _learned_step: Callable[[Tensor, Tensor, Integer], Tensor] = _LearnedStep.apply
+
+
+_SMALLEST_STEP = 2.0**-120
+
+
+def _positive(step: Tensor) -> Tensor:
+    """A learned step as it is used."""
+    return step.abs().clamp(min=_SMALLEST_STEP)
 
 
 _WIDE = (torch.float32, torch.float64)

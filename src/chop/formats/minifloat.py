@@ -129,8 +129,7 @@ class OnGrid(Rounded, Format):
     def grid(self) -> Grid:
         """The numbers of the format."""
 
-    @property
-    def is_local(self) -> bool:
+    def rounds_rows_apart(self, x: Tensor) -> bool:
         return True
 
     def quantize(self, x: Tensor) -> Tensor:

@@ -37,9 +37,8 @@ class NVFP4(InBlocks, Rounded, Format):
     def bits(self) -> float:
         return self.width + shared_bits(8, self.block_size)
 
-    @property
-    def is_local(self) -> bool:
-        return False  # the scale of the tensor
+    def rounds_rows_apart(self, x: Tensor) -> bool:
+        return False  # the tensor has a scale
 
     def quantize(self, x: Tensor) -> Tensor:
         tensor_scale = self._tensor_scale(x)

@@ -27,7 +27,7 @@ class Rounded:
 
 
 def round_(x: Tensor, rounding: Rounding) -> Tensor:
-    """Round to integers, in place."""
+    """Round to integers, in place where that is possible; use what is returned."""
     match rounding:
         case "nearest_even":
             return x.round_()
@@ -40,7 +40,7 @@ def round_(x: Tensor, rounding: Rounding) -> Tensor:
             return x.trunc_().add_(fraction.sign().mul_(fraction.abs() >= 0.5))
         case "stochastic":
             lower = x.floor()
-            return torch.where(x.isfinite(), lower + (torch.rand_like(x) < x - lower), x, out=x)
+            return torch.where(x.isfinite(), lower + (torch.rand_like(x) < x - lower), x)
 
 
 def rounds_up(share: Tensor, negative: Tensor, rounding: Rounding) -> Tensor:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from chop.formats import FORMATS
+from chop.formats.block_fp import BlockFP
+from chop.formats.integer import Integer
 from chop.nn.quantized import QuantizedLayer, quantize_layer
 from chop.nn.quantized import layer as layer_module
 
@@ -47,24 +51,52 @@ def test_results_and_gradients_are_the_same(
     layer = quantize_layer(make(), {"data_in_0": number_format.placed(-1, None)}, "Any")
     x = torch.randn(shape)
     expected = run(layer, x, training)
-    monkeypatch.setattr(layer_module, "_LARGE", 1)
+    monkeypatch.setattr(layer_module, "LARGE", 1)
     for got, want in zip(run(layer, x, training), expected, strict=True):
         torch.testing.assert_close(got, want, rtol=1e-6, atol=1e-6)
 
 
 def test_the_rounded_copy_is_not_kept_for_the_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layer_module, "_LARGE", 1)
     layer = quantize_layer(nn.Linear(8, 4), {"data_in_0": FORMATS["integer"]()}, "Integer")
     x = torch.randn(64, 8, requires_grad=True)
-    kept: list[int] = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t.numel()) or t, lambda t: t):  # type: ignore[func-returns-value]
-        y = layer(x)
-    y.sum().backward()
-    assert 64 * 8 not in kept
+
+    def copies_alive() -> int:
+        copies = []
+        original = Integer.quantize
+
+        def quantize(number_format: Integer, value: Tensor, scale: Tensor | None = None) -> Tensor:
+            rounded = original(number_format, value, scale)
+            copies.append(weakref.ref(rounded.untyped_storage()))
+            return rounded
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Integer, "quantize", quantize)
+            y = layer(x)
+        alive = sum(copy() is not None for copy in copies)
+        y.sum().backward()
+        return alive
+
+    assert copies_alive() == 1
+    monkeypatch.setattr(layer_module, "LARGE", 1)
+    assert copies_alive() == 0
+
+
+@pytest.mark.parametrize(
+    "config", [{"block_size": (32, 32)}, {"block_size": 32, "block_dim": 0}, {"block_size": 7}]
+)
+@pytest.mark.parametrize("shape", [(103, 64), (103,)])
+def test_blocks_over_rows_are_not_cut(
+    config: dict[str, Any], shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layer = quantize_layer(nn.ReLU(), {"data_in_0": BlockFP(4, **config)}, "BlockFP")
+    x = torch.randn(shape) * 2.0 ** torch.randint(-5, 5, shape)
+    expected = run(layer, x, training=False)[0]
+    monkeypatch.setattr(layer_module, "LARGE", 1)
+    assert run(layer, x, training=False)[0].equal(expected)
 
 
 def test_a_change_of_the_input_before_the_gradient_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layer_module, "_LARGE", 1)
+    monkeypatch.setattr(layer_module, "LARGE", 1)
     layer = quantize_layer(nn.Linear(8, 4), {"data_in_0": FORMATS["integer"]()}, "Integer")
     x = torch.randn(64, 8)
     y = layer(x)

@@ -58,6 +58,11 @@ def test_a_role_may_have_another_format() -> None:
     assert config.formats["data_in"] == Integer(6)
 
 
+def test_dimensions_are_not_lent() -> None:
+    config = read(name="block_fp", data_in_block_dim=0, data_in_width=4)
+    assert config.formats["weight"] == BlockFP(4)
+
+
 def test_the_result_is_rounded_only_if_asked_for() -> None:
     assert "data_out" not in read(name="integer").formats
     assert read(name="integer", data_out_width=5).formats["data_out"] == Integer(5)

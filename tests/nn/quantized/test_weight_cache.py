@@ -146,3 +146,45 @@ def test_inference_mode_works(layer: QuantizedLayer) -> None:
     with torch.inference_mode():
         assert layer(x).equal(expected)
     assert layer(x).equal(expected)
+
+
+def test_moves_there_and_back_are_seen() -> None:
+    layer = quantize_layer(nn.Linear(300, 300), {"weight": Integer(8, 12)}, "Integer").eval()
+    x = torch.randn(2, 300)
+    for _ in range(5):
+        layer(x)
+        layer.to(torch.bfloat16)
+        layer.to(torch.float32)
+        weight, bias = layer.get_parameter("weight"), layer.get_parameter("bias")
+        expected = nn.functional.linear(x, Integer(8, 12).quantize(weight), bias)
+        assert layer(x).equal(expected)
+
+
+def test_a_new_fixed_scale_is_seen_and_loaded() -> None:
+    layer = quantize_layer(nn.Linear(4, 3), {"weight": Integer(8, scale="float")}, "Integer").eval()
+    for scale in (0.5, 0.25):
+        layer.fix_scale("weight", scale)
+        rounded = layer.quantized("weight")
+        assert rounded is not None
+        assert rounded.equal((layer.get_parameter("weight") / scale).round() * scale)
+    other = quantize_layer(nn.Linear(4, 3), {"weight": Integer(8, scale="float")}, "Integer")
+    other.load_state_dict(layer.state_dict())
+    assert other.get_buffer("weight_scale") == 0.25
+
+
+def test_learned_scales_have_gradients_in_evaluation_too() -> None:
+    layer = quantize_layer(nn.Linear(4, 3), {"weight": Integer(4, scale="learned")}, "Integer").eval()
+    layer(torch.randn(2, 4)).sum().backward()
+    assert layer.get_parameter("weight_scale").grad is not None
+
+
+def test_random_rounding_stays_random() -> None:
+    layer = quantize_layer(nn.Linear(64, 64), {"weight": Integer(4, 3, rounding="stochastic")}, "Integer").eval()
+    x = torch.randn(2, 64)
+    assert not layer(x).equal(layer(x))
+
+
+def test_the_scale_of_the_result_is_learned_as_well() -> None:
+    layer = quantize_layer(nn.Linear(4, 3), {"data_out_0": Integer(4, scale="learned")}, "Integer")
+    layer(torch.randn(2, 4)).sum().backward()
+    assert layer.get_parameter("data_out_scale").grad is not None

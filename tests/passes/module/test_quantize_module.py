@@ -27,8 +27,9 @@ class Decides(nn.Module):
 def test_layers_are_quantised_without_tracing() -> None:
     model, keys = Decides(), list(Decides().state_dict())
     _, info = quantize_module_transform_pass(model, LAB_PASS_ARGS)  # in place
-    assert info["quantized"] == ["a", "b"]
+    assert info["quantized"] == ["a", "b", "shared"]
     assert [type(m).__name__ for m in (model.a, model.b)] == ["LinearInteger", "LinearInteger"]
+    assert model.shared is model.a
     assert list(model.state_dict()) == keys
     assert model(torch.randn(2, 4)).shape == (2, 4)
 
@@ -52,3 +53,23 @@ def test_by_path_and_by_pattern() -> None:
 def test_a_layer_that_does_not_exist_is_named() -> None:
     with pytest.raises(ValueError, match=r"the model has no layer 'seq_blocks.9'; did you mean 'seq_blocks\.\d'"):
         quantize_module_transform_pass(Tiny(), {"by": "name", "seq_blocks.9": {"config": LAB_CONFIG}})
+
+
+def test_one_layer_cannot_be_quantised_in_two_ways() -> None:
+    with pytest.raises(ValueError, match="'a' and 'shared' are the same layer but have different configs"):
+        quantize_module_transform_pass(Decides(), {"by": "name", "a": {"config": LAB_CONFIG}})
+
+
+def test_layers_that_are_not_called_are_not_said_to_be_quantised() -> None:
+    model = nn.Sequential(nn.TransformerEncoderLayer(8, 2, batch_first=True), nn.Linear(8, 8))
+    assert quantize_module_transform_pass(model, LAB_PASS_ARGS)[1]["quantized"] == ["1"]
+
+
+def test_what_needs_data_or_a_parent_is_refused() -> None:
+    auto = {"name": "integer", "data_in_frac_width": "auto"}
+    with pytest.raises(
+        ValueError, match="the format of 'data_in_0' is to be chosen from data, which needs a graph"
+    ):
+        quantize_module_transform_pass(Tiny(), {"by": "type", "linear": {"config": auto}})
+    with pytest.raises(ValueError, match="the model is itself a Linear"):
+        quantize_module_transform_pass(nn.Linear(2, 2), LAB_PASS_ARGS)

@@ -34,13 +34,25 @@ def _is_told_to(function: Any, node: fx.Node) -> bool:
 def read_result_instead(node: fx.Node) -> None:
     """Let nodes after `node` that read what it overwrites read its result, which is the same.
 
-    For ops that used to work in place and now work on a copy.
+    For ops that used to work in place and now work on a copy. Views of what is overwritten are not followed.
     """
-    source = node.args[0] if node.args else next(iter(node.kwargs.values()))
-    if not isinstance(source, fx.Node):
-        return
+    sources = _overwritten(node)
     passed = False
     for later in node.graph.nodes:
-        if passed and source in later.all_input_nodes:
-            later.replace_input_with(source, node)
+        if passed:
+            for source in sources.intersection(later.all_input_nodes):
+                later.replace_input_with(source, node)
         passed = passed or later is node
+
+
+def _overwritten(node: fx.Node) -> set[fx.Node]:
+    """The nodes whose result a node writes into: its first input, and what that was written into itself."""
+    found: set[fx.Node] = set()
+    source = node.args[0] if node.args else next(iter(node.kwargs.values()))
+    while isinstance(source, fx.Node):
+        found.add(source)
+        meta = source.meta["mase"]
+        if meta.op is None or not writes_in_place(source, meta.module) or not source.args:
+            break
+        source = source.args[0]
+    return found

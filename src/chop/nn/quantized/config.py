@@ -45,7 +45,7 @@ class QuantConfig:
                     continue
                 lent = {}
             else:
-                lent = given["data_in"] if names[role] == names["data_in"] else {}
+                lent = _lendable(names["data_in"], given["data_in"]) if names[role] == names["data_in"] else {}
             formats[role] = read_options(FORMATS[names[role]], lent | given[role], f"{where}: {role}")
             borrowed[role] = tuple(f"{role}_{key}" for key in lent if key not in given[role])
         return cls(config["name"], formats, borrowed)
@@ -74,6 +74,12 @@ class QuantConfig:
                 value = getattr(number_format, parameter.name)
                 config[f"{role}_{parameter.name}"] = "NA" if value is None else value
         return config
+
+
+def _lendable(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What other roles may take from `data_in`: not its dimensions, theirs are others."""
+    own = {parameter.name for parameter in parameters(FORMATS[name]) if parameter.metadata["place"] is not None}
+    return {key: value for key, value in given.items() if key not in own}
 
 
 def _parameters_by_role(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import torch
 from torch import Tensor, nn
 
 from chop.formats import FORMATS, Format
-from chop.nn.quantized.memory import by_slices, recomputed
+from chop.nn.quantized.memory import LARGE, by_slices, recomputed
 from chop.ops import OPS, Op, op_of_module
 from chop.registry import closest
 
@@ -41,11 +41,11 @@ class QuantizedLayer(nn.Module):
     """False saves the memory of the rounded parameters, and rounds them at every call."""
 
     def forward(self, input: Tensor) -> Any:
-        if input.numel() >= _LARGE and not torch.compiler.is_compiling():
+        if input.numel() >= LARGE and not torch.compiler.is_compiling():
             y = self._sparing_memory(input)
         else:
             y = self._compute(self.rounded("data_in_0", input))
-        return round_first(self.formats["data_out_0"], y) if "data_out_0" in self.formats else y
+        return round_first(partial(self.rounded, "data_out_0"), y) if "data_out_0" in self.formats else y
 
     def _compute(self, x: Tensor) -> Any:
         """The layer's result from data that is rounded already."""
@@ -64,7 +64,7 @@ class QuantizedLayer(nn.Module):
             with recomputed(x, input, number_format, self._scale("data_in_0")):
                 return self._compute(x)
         rows_from = self.op.rows_from
-        if number_format.is_local and rows_from is not None and input.dim() >= rows_from:
+        if rows_from is not None and input.dim() >= rows_from and number_format.rounds_rows_apart(input):
             return by_slices(lambda rows: self._compute(self.rounded("data_in_0", rows)), input)
         return self._compute(self.rounded("data_in_0", input))
 
@@ -81,7 +81,7 @@ class QuantizedLayer(nn.Module):
         value = self._parameter(name)
         if value is None or name not in self.formats:
             return value
-        if self.training or not self.cache_weights or torch.compiler.is_compiling() or value.is_inference():
+        if not self._can_remember(name, value):
             return self.rounded(name, value)
         remembered = self._remember(name, value)
         if torch.is_grad_enabled() and value.requires_grad:
@@ -109,10 +109,18 @@ class QuantizedLayer(nn.Module):
             self.forget()
         return super().train(mode)
 
-    def set_formats(self, formats: Mapping[str, Format], label: str) -> None:
-        """Other formats for the operands, in place; `label` ends the new class name."""
-        self.formats = dict(formats)
-        self.__class__ = layer_class(self.base_class, label)
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        self.forget()  # after a move to another dtype and back, address and version may be what they were
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return self
+
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
+        """Calibrated scales that a checkpoint has are taken over."""
+        for name in self.formats:
+            key = _scale_name(name)
+            if prefix + key in state_dict and self._scale(name) is None:
+                self.register_buffer(key, torch.empty_like(state_dict[prefix + key]))
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def start_scale(self, name: str, value: Tensor | None) -> None:
         """Add the trainable scale of an operand, `{role}_scale`, beginning from a value that the operand has."""
@@ -123,13 +131,10 @@ class QuantizedLayer(nn.Module):
 
     def fix_scale(self, name: str, scale: float) -> None:
         """Give an operand a scale that data did not choose at each call but once, `{role}_scale`."""
-        key = _scale_name(name)
         like = self._parameter(self.held[0]) if self.held else None
-        value = torch.tensor(scale, dtype=None if like is None else like.dtype)
-        if key in self._parameters:
-            self.get_parameter(key).data.fill_(scale)
-        else:
-            self.register_buffer(key, value)
+        dtype = torch.get_default_dtype() if like is None else like.dtype
+        self.register_buffer(_scale_name(name), torch.tensor(scale, dtype=dtype))
+        self.forget()
 
     def extra_repr(self) -> str:
         shown = [f"{name}={number_format}" for name, number_format in self.formats.items()]
@@ -139,6 +144,13 @@ class QuantizedLayer(nn.Module):
         """The learned or calibrated scale of an operand."""
         key = _scale_name(name)
         return self._parameters[key] if key in self._parameters else self._buffers.get(key)
+
+    def _can_remember(self, name: str, value: Tensor) -> bool:
+        if self.training or not self.cache_weights or torch.compiler.is_compiling() or value.is_inference():
+            return False
+        scale = self._scale(name)
+        learns = scale is not None and scale.requires_grad and torch.is_grad_enabled()
+        return self.formats[name].is_repeatable and not learns
 
     def _remember(self, name: str, value: Tensor) -> Tensor:
         scale = self._scale(name)
@@ -216,15 +228,12 @@ def _copied_state(layer: nn.Module) -> dict[str, Any]:
     return {key: value.copy() if isinstance(value, dict | set) else value for key, value in state}
 
 
-def round_first(number_format: Format, result: Any) -> Any:
+def round_first(rounded: Callable[[Tensor], Tensor], result: Any) -> Any:
     """A result with its (first) tensor rounded; what else there is, such as indices, stays."""
     if isinstance(result, tuple):
-        return (round_first(number_format, result[0]), *result[1:])
-    return number_format(result) if isinstance(result, Tensor) and result.is_floating_point() else result
+        return (round_first(rounded, result[0]), *result[1:])
+    return rounded(result) if isinstance(result, Tensor) and result.is_floating_point() else result
 
-
-_LARGE = 2**20
-"""Elements from which on a second copy of the input is worth avoiding."""
 
 _classes: dict[tuple[type[nn.Module], str], type[QuantizedLayer]] = {}
 

@@ -115,3 +115,18 @@ def test_mistakes_are_named(args: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as error:  # noqa: PT011 - the message is checked below
         calibrated({}, batches(), **args)
     assert message in str(error.value)
+
+
+def test_the_result_is_calibrated_where_it_is_rounded() -> None:
+    _, chosen = calibrated({"data_out_width": 8}, batches(100.0))
+    assert chosen["linear"]["data_out_0"]["limit"] > 8
+
+
+def test_what_cannot_be_fixed_is_not_said_to_be() -> None:
+    _, chosen = calibrated({"data_in_scale": "float"}, batches())
+    assert chosen["add"] == {}
+
+
+def test_no_batches_are_an_error() -> None:
+    with pytest.raises(ValueError, match="input_generator gives no batches"):
+        calibrate_transform_pass(annotated(Net(), x=torch.rand(2, 4)), {"input_generator": []})

@@ -293,3 +293,16 @@ def test_a_learned_scale_begins_from_the_data_and_goes_with_its_format() -> None
     assert graph.model.state_dict().keys() == Tiny().state_dict().keys()
     with pytest.raises(ValueError, match="is a function, which has no place for a learned scale"):
         quantize_transform_pass(annotated(Mixed(), x=torch.randn(1, 6)), {"by": "type", "mul": {"config": learned}})
+
+
+def test_writing_in_place_after_writing_in_place() -> None:
+    class Twice(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            y = x + 0
+            z = F.relu(y, inplace=True)
+            z.mul_(2)
+            return y
+
+    x = torch.tensor([-1.0, 0.5])
+    graph, _ = quantize_transform_pass(annotated(Twice(), x=x), {"by": "type", "mul": {"config": LAB_CONFIG}})
+    assert graph.model(x).tolist() == [0.0, 1.0]

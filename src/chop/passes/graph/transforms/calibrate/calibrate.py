@@ -13,7 +13,7 @@ from torch import Tensor, fx, nn
 
 from chop.formats import Format
 from chop.ir import MaseGraph, NodeMeta
-from chop.ir.graph.run import Runner, bind_inputs, undisturbed
+from chop.ir.graph.run import Runner, bind_inputs, tensors_in, undisturbed
 from chop.nn.quantized import QuantizedCall, QuantizedLayer, plain_layer
 from chop.passes.base import PassResult, register_pass
 from chop.passes.graph.transforms.calibrate.limits import Magnitudes, Method, limit
@@ -50,8 +50,12 @@ def calibrate_transform_pass(graph: MaseGraph, args: CalibrateArgs) -> PassResul
     seen: Seen = defaultdict(lambda: defaultdict(Magnitudes))
     observer = _Observer(graph.model, seen)
     with undisturbed(graph.model):
+        num_batches = 0
         for batch in itertools.islice(args.input_generator, args.num_batches):
             observer.run(*bind_inputs(graph, batch))
+            num_batches += 1
+    if num_batches == 0:
+        raise ValueError("calibrate_transform_pass: input_generator gives no batches")
     chosen: dict[str, dict[str, dict[str, Any]]] = {}
     for meta in metas:
         quantized = meta.quantized
@@ -82,6 +86,12 @@ class _Observer(Runner):
                 if isinstance(value, Tensor) and value.is_floating_point():
                     self.seen[id(meta.quantized)][name].update(value)
 
+    def after(self, node: fx.Node, result: Any) -> None:
+        quantized = node.meta["mase"].quantized
+        if quantized is not None and "data_out_0" in quantized.formats:
+            for tensor in tensors_in(result)[:1]:
+                self.seen[id(quantized)]["data_out_0"].update(tensor)
+
     def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         layer = self.plain.get(target)
         return super().call_module(target, args, kwargs) if layer is None else layer(*args, **kwargs)
@@ -95,16 +105,20 @@ def _calibrate(
     meta: NodeMeta, quantized: QuantizedLayer | QuantizedCall, seen: Mapping[str, Magnitudes], args: CalibrateArgs
 ) -> dict[str, dict[str, Any]]:
     """New formats and scales for a node, and what they are."""
-    formats, chosen = dict(quantized.formats), {}
+    formats = dict(quantized.formats)
+    chosen: dict[str, dict[str, Any]] = {}
     for name, magnitudes in seen.items():
         if name in formats:
             reach = limit(magnitudes, formats[name], args.method, args.percentile)
-            scale = formats[name].scale_for(reach) if isinstance(quantized, QuantizedLayer) else None
-            formats[name] = formats[name].fitted(reach)
-            chosen[name] = {"limit": reach, "precision": formats[name].precision}
+            fitted, scale = formats[name].fitted(reach), formats[name].scale_for(reach)
             if scale is not None and isinstance(quantized, QuantizedLayer):
                 quantized.fix_scale(name, scale)
-                chosen[name]["scale"] = scale
+                chosen[name] = {"limit": reach, "scale": scale}
+            elif fitted is not formats[name]:
+                chosen[name] = {"limit": reach, "precision": fitted.precision}
+            else:
+                continue  # a function has no place for a scale, and other formats have nothing to choose
+            formats[name] = fitted
             logger.info("calibrate '%s': %s %s", meta.node.name, name, chosen[name])
     put_formats(meta, formats)
     return chosen

@@ -45,6 +45,14 @@ class QuantizeArgs:
         default = read.pop("default", None)
         return cls(options.by, read, default)
 
+    def choose(self, op: str, name: str) -> QuantConfig | None:
+        """The config for an op at a node or path. Of several patterns that match its name, the first one counts."""
+        if self.by == "regex_name":
+            matching = [config for pattern, config in self.configs.items() if matches(pattern, name)]
+            return matching[0] if matching else self.default
+        key = op if self.by == "type" else name
+        return self.configs[key] if key in self.configs else self.default
+
 
 @dataclass(frozen=True)
 class _By:
@@ -66,7 +74,11 @@ def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> PassResult:
     """
     metas = graph.annotated_metas()
     _check_choices(args, metas)
-    plan = {meta.node: config for meta in metas if meta.quantizable and (config := _choose(args, meta))}
+    plan = {
+        meta.node: config
+        for meta in metas
+        if meta.quantizable and (config := args.choose(meta.mase_op, meta.node.name))
+    }
     layers = {meta.node: layer for meta in metas if (layer := meta.module) is not None}
     _check_shared_layers(plan, layers)
     made: dict[nn.Module, QuantizedLayer] = {}
@@ -94,7 +106,7 @@ def _check_choices(args: QuantizeArgs, metas: list[NodeMeta]) -> None:
         if args.by == "name" and key not in can_be:
             what = f"node '{key}' is {_describe(nodes[key])}" if key in nodes else f"there is no node '{key}'"
             raise ValueError(f"quantize by name: {what}, nothing to quantise; {closest(key, can_be)}")
-        if args.by == "regex_name" and not any(_matches(key, name) for name in can_be):
+        if args.by == "regex_name" and not any(matches(key, name) for name in can_be):
             raise ValueError(
                 f"quantize by regex_name: '{key}' matches no node that can be quantised; {closest(key, can_be)}"
             )
@@ -105,21 +117,12 @@ def _describe(meta: NodeMeta) -> str:
     return f"a {meta.mase_op} without floating-point operands" if computes else f"a {meta.mase_op}"
 
 
-def _matches(pattern: str, name: str) -> bool:
+def matches(pattern: str, name: str) -> bool:
+    """Whether a user's pattern is that of a whole name."""
     try:
         return re.fullmatch(pattern, name) is not None
     except re.error as error:
         raise ValueError(f"quantize by regex_name: '{pattern}' is no regular expression: {error}") from None
-
-
-def _choose(args: QuantizeArgs, meta: NodeMeta) -> QuantConfig | None:
-    """The config for a node. Of several patterns that match its name, the first one counts."""
-    name = meta.node.name
-    if args.by == "regex_name":
-        matching = [config for pattern, config in args.configs.items() if _matches(pattern, name)]
-        return matching[0] if matching else args.default
-    key = meta.mase_op if args.by == "type" else name
-    return args.configs[key] if key in args.configs else args.default
 
 
 def _check_shared_layers(plan: Mapping[fx.Node, QuantConfig], layers: Mapping[fx.Node, nn.Module]) -> None:
