@@ -10,6 +10,7 @@ while [ -L "$self" ]; do # by hand: not every readlink knows -f
         *) self=$(dirname "$self")/$link ;;
     esac
 done
+export CHOP_LAUNCHER="$0" # for commands that are printed to be copied
 root=$(CDPATH='' cd -P -- "$(dirname -- "$self")" && pwd)
 
 exec "$root/scripts/setup.sh" core "$root/.venv/bin/python" -P -m chop "$@"

@@ -204,7 +204,7 @@ def measure_memory() -> list[Result]:
             1.3,
             "x float",
         )
-        for rows in (1024, 4095, 16384)
+        for rows in (2048, 4095, 16384)
         for kind, training in (("evaluation", False), ("training", True))
     ]
 

@@ -95,6 +95,7 @@ def test_every_page_with_a_table_is_brought_up_to_date() -> None:
     assert sorted(marked) == sorted(docs.PAGES)
 
 
+@pytest.mark.slow
 def test_a_table_takes_the_place_of_the_old_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in docs.PAGES:
         (tmp_path / name).write_text("above\n<!-- table: formats -->\nthe old\n<!-- end -->\nbelow\n")

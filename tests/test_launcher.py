@@ -184,6 +184,7 @@ def test_a_venv_that_lost_its_python_is_made_again(checkout: Checkout) -> None:
     assert checkout.asked() == "vpc"
 
 
+@pytest.mark.slow
 def test_two_first_starts_install_once_and_both_run(checkout: Checkout) -> None:
     first, second = (checkout.start(PIP_DOES="sleep 1.5") for _ in range(2))
     told = first.communicate(timeout=60)[1] + second.communicate(timeout=60)[1]

@@ -58,7 +58,11 @@ def _run(words: Sequence[str]) -> None:
     if command.show_config:
         print(settings.show(), end="")
     else:
-        print(f"saved in {run_action(settings)}")
+        folder = run_action(settings)
+        from chop.actions.training.devices import is_main_process
+
+        if is_main_process():
+            print(f"saved in {folder}")
 
 
 def run_action(settings: Settings) -> Path:

@@ -22,8 +22,8 @@ def test_batch_sizes_give_a_row_each(train_config: TrainConfig, capsys: pytest.C
     out, err = capsys.readouterr()
     table = [line.split() for line in out.splitlines()]
     assert out.startswith("\ntoy, data: toy_tiny (synthetic)\n")
-    assert out.count("test accuracy") == 1  # nothing of the single runs
-    header = "epoch batch_size learning_rate training loss validation loss validation accuracy test accuracy"
+    assert out.count("test accuracy (best)") == 1  # nothing of the single runs
+    header = "epoch batch_size learning_rate training loss validation loss validation accuracy test accuracy (best)"
     assert table[2] == header.split()
     assert [row[:3] for row in table[4:]] == [["1", "64", "0.01"], ["1", "128", "0.01"]]
     assert "run 2 of 2: batch_size 128" in err

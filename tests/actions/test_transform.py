@@ -185,3 +185,51 @@ def test_passes_that_want_data_get_the_training_rows(config: TransformConfig) ->
         for each in (graph, plain)
     ]
     assert widths[0] != widths[1] == [[8, 4]] * len(widths[1])
+
+
+def test_what_passes_measure_is_told_and_kept(config: TransformConfig, capsys: pytest.CaptureFixture[str]) -> None:
+    passes = {**config.passes, "count_bitops": {}, "calculate_avg_bits_mg": {}, "verify_quantization": {}}
+    folder = transform(replace(config, passes=passes))
+    printed = capsys.readouterr().out
+    measured = {each["what"]: each for each in summary(folder.parents[1])["measured"]}
+    assert measured["total_bitops"]["before"] > measured["total_bitops"]["after"] > 0
+    assert measured["w_avg_bit"]["before"] == 32
+    assert measured["w_avg_bit"]["after"] < 32
+    assert any(what.startswith("lowest SQNR in dB (") for what in measured)
+    assert "total_bitops" in printed
+    assert (
+        f"{measured['total_bitops']['after']:.6g}" in printed or str(measured["total_bitops"]["after"]) in printed
+    )
+
+
+def test_arguments_of_all_passes_are_read_before_the_first_runs(config: TransformConfig) -> None:
+    passes: dict[str, dict[str, Any]] = {
+        "report_graph": {"file_name": str(config.project_dir) + ".txt"},
+        "count_flops": {"convention": 3},
+    }
+    with pytest.raises(ValueError, match="'convention' must be str, got 3"):
+        transform(replace(config, passes=passes))
+    assert not Path(str(config.project_dir) + ".txt").exists()
+
+
+def test_fresh_weights_and_no_passes_are_warnings(
+    config: TransformConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, logger="chop"):
+        transform(replace(config, passes={}))
+    assert "there are no passes" in caplog.text
+    assert "these are fresh weights of 'toy'" in caplog.text
+
+
+def test_a_full_disk_leaves_nothing_half_written(config: TransformConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Path.write_bytes
+
+    def write(path: Path, content: bytes) -> int:
+        if "graph.json" in path.name:
+            raise OSError(28, "No space left on device")
+        return original(path, content)
+
+    monkeypatch.setattr(Path, "write_bytes", write)
+    with pytest.raises(OSError, match=r"No space left on device: '.*graph.json'"):
+        transform(config)
+    assert list(config.project_dir.iterdir()) == []

@@ -21,7 +21,7 @@ QUANTIZABLE = [name for name, op in OPS.items() if op.quantizable]
 SPELLINGS = [(op, i) for op, spellings in samples().items() for i in range(len(spellings)) if op in QUANTIZABLE]
 
 
-QUICK_FORMATS = ("float", "integer", "block_fp")
+QUICK_FORMATS = ("integer",)
 FORMAT_NAMES = [pytest.param(n, marks=() if n in QUICK_FORMATS else pytest.mark.slow) for n in FORMATS]
 
 

@@ -88,6 +88,7 @@ def block_fp_by_fractions(x: list[float], width: int, exponent_width: int) -> li
     return [float(max(-limit, min(limit, round(Fraction(v) / step))) * step) for v in x]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "exponent_width"), [(8, 8), (4, 8), (8, 5), (3, 4), (12, 8)])
 def test_block_fp_equals_exact_arithmetic(width: int, exponent_width: int) -> None:
     x = hard_numbers()

@@ -107,6 +107,7 @@ def test_mxfp_equals_the_standard_on_ml_dtypes(element: str, rule: str) -> None:
     assert ours.ne(reference).sum() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ["floor", "ceil", "even", "rceil"])
 @pytest.mark.parametrize("width", [8, 4])
 def test_mxint_equals_exact_arithmetic(width: int, rule: str) -> None:
@@ -154,6 +155,7 @@ def nearest(x: Tensor, values: list[float], even: list[bool]) -> Tensor:
     return torch.where(up, high, low).float()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "bias"), [(8, None), (4, None), (4, 0), (3, 2)])
 def test_log_is_the_nearest_power_of_two(width: int, bias: int | None) -> None:
     b = 2 ** (width - 2) if bias is None else bias

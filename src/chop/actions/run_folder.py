@@ -29,6 +29,11 @@ def run_prefix(config: ActionConfig) -> str:
     return f"{model}_{TASK_NAMES[config.task]}_{dataset}_"
 
 
+def launcher() -> str:
+    """How the user called the command line, for commands to copy."""
+    return os.environ.get("CHOP_LAUNCHER", "ch")
+
+
 def make_folder(project_dir: Path, name: str) -> Path:
     """A new folder; the second of a day ends in _2, and none is ever written over."""
     folder, number = project_dir / name, 1
@@ -82,7 +87,12 @@ def describe_run(action: str, config: ActionConfig, setting: Setting) -> dict[st
         "task": TASK_NAMES[config.task],
         "project": config.project,
         "seed": config.seed,
-        "data": {"title": info.title, "version": info.provenance, "sha256": setting.data_hash},
+        "data": {
+            "title": info.title,
+            "version": info.version,
+            "provenance": info.provenance,
+            "sha256": setting.data_hash,
+        },
         "parameters": sum(parameter.numel() for parameter in setting.model.parameters()),
         "versions": {
             "chop": __version__,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from chop.actions.config import TrainConfig
-from chop.actions.run_folder import describe_run, make_run_folder, write_config, write_summary
+from chop.actions.run_folder import describe_run, launcher, make_run_folder, write_config, write_summary
 from chop.actions.setting import Setting, prepare
 from chop.actions.training.devices import is_main_process, make_fabric
 from chop.actions.training.log import MetricsLog, check_reporter, open_log
@@ -40,7 +40,7 @@ def _train(config: TrainConfig, setting: Setting) -> Path:
         progress = _run(training, folder)
     except KeyboardInterrupt:
         where = f"stopped in epoch {training.epoch + 1}, after {training.step} steps"
-        sys.stderr.write(f"{where}. To go on:\n  ch train --config {folder / 'run.toml'} --resume\n")
+        sys.stderr.write(f"{where}. To go on:\n  {launcher()} train --config {folder / 'run.toml'} --resume\n")
         raise
     training.use_best(folder / CHECKPOINTS)
     test = training.evaluate(setting.data.splits.test)
@@ -97,7 +97,9 @@ def _save_graph(setting: Setting, folder: Path) -> None:
     """A graph that was trained further is kept as a graph: its weights alone would lose the number formats."""
     if setting.is_graph:
         graph = MaseGraph(setting.model.cpu())
-        save_mase_graph_interface_pass(graph, folder / "software" / "transform" / "transformed_ckpt")
+        place = folder / "software" / "transform" / "transformed_ckpt"
+        save_mase_graph_interface_pass(graph, place)
+        sys.stderr.write(f"the graph with its number formats: {place}\n")
 
 
 def _summary(training: Training, setting: Setting, test: Evaluation, samples_per_second: float) -> dict[str, Any]:

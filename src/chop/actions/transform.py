@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import copy
+import logging
+import shutil
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import torch
+from tabulate import tabulate
 from torch import nn
 
 from chop.actions.config import TransformConfig
@@ -21,7 +24,7 @@ from chop.actions.training.metrics import Evaluation, evaluate
 from chop.actions.training.report import show_table
 from chop.ir import MaseGraph
 from chop.passes import PASSES
-from chop.passes.base import arguments_of
+from chop.passes.base import arguments_of, read_arguments
 from chop.passes.graph import (
     add_common_metadata_analysis_pass,
     add_software_metadata_analysis_pass,
@@ -33,9 +36,23 @@ from chop.passes.graph.utils import deepcopy_mase_graph
 from chop.passes.module import quantize_module_transform_pass
 from chop.tools.get_input import InputGenerator
 
-Transformed = tuple[Mapping[str, nn.Module], Callable[[Path], None]]
-"""The models before and after, and what writes the outcome into a folder."""
-Transform = Callable[[TransformConfig, Setting], Transformed]
+logger = logging.getLogger(__name__)
+MEASURES = ("count_flops", "count_bitops", "calculate_avg_bits_mg", "verify_quantization")
+"""Passes whose numbers are worth comparing: they are told and kept, before and after."""
+Number = tuple[str, str, float | None, float]
+"""A pass, what it measured, and the number before and after."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The models before and after, what writes the new one into a folder, and what passes measured."""
+
+    models: Mapping[str, nn.Module]
+    save: Callable[[Path], None]
+    numbers: Sequence[Number] = ()
+
+
+Transform = Callable[[TransformConfig, Setting], Outcome]
 
 
 def transform(config: TransformConfig) -> Path:
@@ -45,34 +62,65 @@ def transform(config: TransformConfig) -> Path:
     for name in config.passes:
         _ = PASSES[name]  # an unknown one is told before anything is loaded
     setting = prepare(config)
-    models, save = by_style(config, setting)
-    results = _measure(config, setting, models, pick_device(config.accelerator))
+    outcome = by_style(config, setting)
+    _warn(config)
+    results = _measure(config, setting, outcome.models, pick_device(config.accelerator))
     run = make_run_folder(config)
-    folder = run / "software" / "transform"
-    folder.mkdir()
-    save(folder)
-    _keep(config, setting, results, run, time.perf_counter() - start)
-    if results:
-        title = f"data: {setting.data.dataset_info.title}, test part"
-        show_table(title, [(name, each.accuracy, each.loss) for name, each in results.items()])
+    try:
+        folder = run / "software" / "transform"
+        folder.mkdir()
+        outcome.save(folder)
+        _keep(config, setting, results, outcome.numbers, run, time.perf_counter() - start)
+    except BaseException:
+        shutil.rmtree(run, ignore_errors=True)  # a half of it would be of no use
+        raise
+    _tell(setting, results, outcome.numbers)
     return folder
 
 
-def _transform_graph(config: TransformConfig, setting: Setting) -> Transformed:
+def _warn(config: TransformConfig) -> None:
+    if not config.passes:
+        logger.warning("there are no passes: a TOML file names them, as [passes.quantize]")
+    if config.load_name is None:
+        logger.warning("no checkpoint is loaded: these are fresh weights of '%s'; --load names one", config.model)
+
+
+def _transform_graph(config: TransformConfig, setting: Setting) -> Outcome:
     """The model as a graph, and all passes over it."""
+    arguments = {
+        name: read_arguments(PASSES[name], _with_data(name, given, config, setting))
+        for name, given in config.passes.items()
+    }
     original = annotated_graph(config, setting)
     graph = deepcopy_mase_graph(original)
-    for name, arguments in config.passes.items():
-        graph, _ = PASSES[name](graph, _with_data(name, arguments, config, setting))
+    numbers: list[Number] = []
+    for name, args in arguments.items():
+        graph, info = PASSES[name](graph, args)
+        if name in MEASURES:
+            _, before = PASSES[name](deepcopy_mase_graph(original), args)
+            numbers += [(name, key, before.get(key), value) for key, value in numbers_in(info).items()]
 
     def save(folder: Path) -> None:
         summarize_quantization_analysis_pass(original, graph, save_dir=folder)
         save_mase_graph_interface_pass(graph, {"save_dir": folder / "transformed_ckpt"})
 
-    return {"before": original.model, "after": graph.model}, save
+    return Outcome({"before": original.model, "after": graph.model}, save, numbers)
 
 
-def _transform_modules(config: TransformConfig, setting: Setting) -> Transformed:
+def numbers_in(info: Mapping[str, Any]) -> dict[str, float]:
+    """What a pass measured, in single numbers; of many signal-to-noise ratios, the lowest."""
+    found = {key: value for key, value in info.items() if isinstance(value, int | float)}
+    ratios = [
+        (each["sqnr_db"], f"{node}.{operand}")
+        for node, operands in info.items()
+        if isinstance(operands, Mapping)
+        for operand, each in operands.items()
+        if isinstance(each, Mapping) and "sqnr_db" in each
+    ]
+    return found | ({f"lowest SQNR in dB ({min(ratios)[1]})": min(ratios)[0]} if ratios else {})
+
+
+def _transform_modules(config: TransformConfig, setting: Setting) -> Outcome:
     """The layers of the model one by one, for models that cannot be traced; only `quantize` can do that."""
     others = [name for name in config.passes if name != "quantize"]
     if others:
@@ -88,7 +136,7 @@ def _transform_modules(config: TransformConfig, setting: Setting) -> Transformed
             print(f"{path}: {model.get_submodule(path)}")
         torch.save(model.state_dict(), folder / "transformed.pt")
 
-    return {"before": setting.model, "after": model}, save
+    return Outcome({"before": setting.model, "after": model}, save)
 
 
 def _with_data(
@@ -130,7 +178,12 @@ def _measure(
 
 
 def _keep(
-    config: TransformConfig, setting: Setting, results: Mapping[str, Evaluation], folder: Path, seconds: float
+    config: TransformConfig,
+    setting: Setting,
+    results: Mapping[str, Evaluation],
+    measured: Sequence[Number],
+    folder: Path,
+    seconds: float,
 ) -> None:
     numbers = {name: {"accuracy": each.accuracy, "loss": each.loss} for name, each in results.items()}
     summary: dict[str, Any] = {
@@ -138,7 +191,16 @@ def _keep(
         "passes": list(config.passes),
         "checkpoint": None if config.load_name is None else str(config.load_name),
         "test": numbers,
+        "measured": [dict(zip(("pass", "what", "before", "after"), each, strict=True)) for each in measured],
         "seconds": round(seconds, 3),
     }
     write_summary(folder, summary)
     write_metrics(folder, [{f"test_{n}_{what}": v for n, each in numbers.items() for what, v in each.items()}])
+
+
+def _tell(setting: Setting, results: Mapping[str, Evaluation], measured: Sequence[Number]) -> None:
+    if measured:
+        print("\n" + tabulate(measured, ("pass", "what", "before", "after"), floatfmt=".6g", missingval=""))
+    if results:
+        title = f"data: {setting.data.dataset_info.title}, test part"
+        show_table(title, [(name, each.accuracy, each.loss) for name, each in results.items()])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Literal, TypeVar, get_type_hints
 
 from chop.ir import MaseGraph
@@ -34,7 +34,6 @@ def register_pass(name: str, kind: Kind) -> Callable[[Callable[[Any, Args], Pass
     def decorate(function: Callable[[Any, Args], PassResult]) -> Pass:
         hints = get_type_hints(function)
         args_class, graph_class = hints["args"], hints.get("graph", MaseGraph)
-        read = getattr(args_class, "from_pass_args", functools.partial(_read, args_class))
 
         @functools.wraps(function)
         def run(graph: MaseGraph, pass_args: Any = None) -> PassResult:
@@ -43,8 +42,7 @@ def register_pass(name: str, kind: Kind) -> Callable[[Callable[[Any, Args], Pass
                     f"{function.__name__}: works on a MaseGraph, got a {type(graph).__name__}; "
                     "make one with MaseGraph(model)"
                 )
-            args = pass_args if isinstance(pass_args, args_class) else read(pass_args, function.__name__)
-            graph, info = function(graph, args)
+            graph, info = function(graph, _read(args_class, pass_args, function.__name__))
             if kind == "transform":
                 graph.fx_graph.lint()
                 graph.model.recompile()
@@ -62,5 +60,14 @@ def arguments_of(run_pass: Pass) -> Any:
     return get_type_hints(inspect.unwrap(run_pass))["args"]
 
 
-def _read(args_class: type[Args], pass_args: Mapping[str, Any] | None, where: str) -> Args:
+def read_arguments(run_pass: Pass, pass_args: Any) -> Any:
+    """The arguments of a pass as it would read them: mistakes are told before anything runs."""
+    return _read(arguments_of(run_pass), pass_args, run_pass.__name__)
+
+
+def _read(args_class: Any, pass_args: Any, where: str) -> Any:
+    if isinstance(pass_args, args_class):
+        return pass_args
+    if hasattr(args_class, "from_pass_args"):
+        return args_class.from_pass_args(pass_args, where)
     return read_options(args_class, pass_args, where)

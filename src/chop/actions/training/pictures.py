@@ -35,6 +35,8 @@ def draw_curves(history: Sequence[Epoch], best: Epoch, title: str, path: Path) -
             axes.plot(epochs, values, color=colour, label=label, marker=marker, markersize=3.5)
         axes.axvline(best.epoch, color="0.6", linestyle=":", zorder=0, label=f"best epoch ({best.epoch})")
         _label(axes, "epoch", what)
+        if len(history) == 1:
+            axes.set_xlim(best.epoch - 1, best.epoch + 1)
     right.yaxis.set_major_formatter(PercentFormatter(1.0))
     right.legend(frameon=False)
     figure.suptitle(title, fontsize=10)

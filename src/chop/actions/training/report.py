@@ -18,7 +18,7 @@ MAX_CLASSES = 20  # of a confusion matrix that is printed
 def report_training(
     history: Sequence[Epoch], best: Epoch, test: Evaluation, model: str, info: DatasetInfo, folder: Path
 ) -> None:
-    """Prints the best epoch, its test and the confusion matrix, and draws the curves and the matrix."""
+    """Draws the curves and the confusion matrix, and prints the best epoch, its test and the matrix."""
     from chop.actions.training.pictures import draw_confusion, draw_curves
 
     rows = [
@@ -26,19 +26,19 @@ def report_training(
         ("validation", best.val_accuracy, best.val_loss),
         ("test", test.accuracy, test.loss),
     ]
-    show_table(f"data: {info.title}\nbest epoch: {best.epoch} of {history[-1].epoch}", rows)
-    show_confusion(test.confusion, info)
     draw_curves(history, best, picture_title(model, info), folder / "curves.png")
     draw_confusion(test, info, picture_title(model, info), folder / "confusion.png")
+    show_table(f"data: {info.title}\nbest epoch: {best.epoch} of {history[-1].epoch}", rows)
+    show_confusion(test.confusion, info)
 
 
 def report_test(test: Evaluation, model: str, info: DatasetInfo, folder: Path) -> None:
-    """Prints the result of a test and the confusion matrix, and draws the matrix."""
+    """Draws the confusion matrix, and prints it and the result of a test."""
     from chop.actions.training.pictures import draw_confusion
 
+    draw_confusion(test, info, picture_title(model, info), folder / "confusion.png")
     show_table(f"data: {info.title}", [("test", test.accuracy, test.loss)])
     show_confusion(test.confusion, info)
-    draw_confusion(test, info, picture_title(model, info), folder / "confusion.png")
 
 
 def picture_title(model: str, info: DatasetInfo) -> str:

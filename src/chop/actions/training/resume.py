@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from chop.actions.config import TrainConfig
-from chop.actions.run_folder import anywhere, run_prefix
+from chop.actions.run_folder import anywhere, launcher, run_prefix
 from chop.actions.training.checkpoint import LAST, read_checkpoint
 from chop.toml import to_table
 
@@ -54,7 +54,7 @@ def find_run(config: TrainConfig, data_hash: str) -> Resumed:
         if then[name] != value:
             raise ValueError(
                 f"cannot resume {folder}: its {name} is {then[name]!r}, not {value!r}; with the options of that "
-                f"run: ch train --config {folder / 'run.toml'} --resume"
+                f"run: {launcher()} train --config {folder / 'run.toml'} --resume"
             )
     return Resumed(folder, content)
 

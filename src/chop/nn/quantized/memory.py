@@ -11,17 +11,16 @@ from torch import Tensor
 
 from chop.formats import Format
 
-LARGE = 2**18
-"""Elements from which on a second copy of a tensor is worth avoiding."""
-_MOST_SLICES = 8
+LARGE = 2**19
+"""Elements from which on a second copy of a tensor costs more than to avoid it: 2 MB of float32."""
+_NUM_SLICES = 8
 
 
 def by_slices(compute: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
     """`compute(rows)`, a few rows at a time, for what computes each row by itself."""
     result: Tensor | None = None
     done = 0
-    num_slices = min(_MOST_SLICES, max(2, 2 * rows.numel() // LARGE))
-    for part in rows.split(max(1, -(-len(rows) // num_slices))):
+    for part in rows.split(max(1, -(-len(rows) // _NUM_SLICES))):
         y = compute(part)
         if result is None:
             result = y.new_empty((len(rows), *y.shape[1:]))

@@ -187,6 +187,7 @@ LARGE: dict[str, Array] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LARGE)
 @pytest.mark.parametrize("q", [0.75, 0.97, 0.999, 1.0])
 def test_quantiles_of_much_data_are_within_the_stated_error(kind: str, q: float) -> None:

@@ -49,7 +49,12 @@ def save_graph(graph: MaseGraph, folder: Path) -> None:
     data["weights"] = f"weights-{hashlib.sha256(weights).hexdigest()[:16]}.safetensors"
     earlier = _weights_of_earlier_save(folder / GRAPH_FILE)
     write_atomically(folder / data["weights"], weights)
-    write_atomically(folder / GRAPH_FILE, json.dumps(data, indent=1).encode())
+    try:
+        write_atomically(folder / GRAPH_FILE, json.dumps(data, indent=1).encode())
+    except OSError:
+        if data["weights"] != earlier:
+            (folder / data["weights"]).unlink(missing_ok=True)  # without the graph they are of no use
+        raise
     if earlier is not None and earlier != data["weights"]:
         (folder / earlier).unlink(missing_ok=True)
 
@@ -71,6 +76,8 @@ def write_atomically(path: Path, content: bytes) -> None:
     try:
         partial.write_bytes(content)
         os.replace(partial, path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         partial.unlink(missing_ok=True)
 

@@ -11,11 +11,11 @@ from chop.passes.graph.interface.paths import LoadArgs, SaveArgs
 @register_pass("save_mase_graph", kind="interface")
 def save_mase_graph_interface_pass(graph: MaseGraph, args: SaveArgs) -> PassResult:
     """Writes the graph, its weights, formats and metadata into a folder; nothing is pickled."""
-    save_graph(graph, args.path)
+    save_graph(graph, args.save_dir)
     return graph, {}
 
 
 @register_pass("load_mase_graph", kind="interface")
 def load_mase_graph_interface_pass(graph: MaseGraph | None, args: LoadArgs) -> PassResult:
     """The graph that was saved, bit for bit. Layers that are not torch.nn's need a `graph` of the model."""
-    return load_graph(args.path, into=graph), {}
+    return load_graph(args.load_dir, into=graph), {}

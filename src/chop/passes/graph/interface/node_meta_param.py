@@ -18,7 +18,7 @@ VERSION = 1
 @register_pass("save_node_meta_param", kind="interface")
 def save_node_meta_param_interface_pass(graph: MaseGraph, args: SaveArgs) -> PassResult:
     """Writes the metadata of all nodes, statistics and users' keys included, as JSON; not the tensors' values."""
-    path = _file(args.path)
+    path = _file(args.save_dir)
     data = {"version": VERSION, "nodes": {meta.node.name: encode_meta(meta) for meta in graph.metas()}}
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, json.dumps(data, indent=1).encode())
@@ -28,7 +28,7 @@ def save_node_meta_param_interface_pass(graph: MaseGraph, args: SaveArgs) -> Pas
 @register_pass("load_node_meta_param", kind="interface")
 def load_node_meta_param_interface_pass(graph: MaseGraph, args: LoadArgs) -> PassResult:
     """Puts metadata that was saved on the nodes of the same name; values and formats stay those of the graph."""
-    path = _file(args.path)
+    path = _file(args.load_dir)
     metas = _read(path, graph)
     for node, meta in metas.items():
         if "mase" in node.meta:

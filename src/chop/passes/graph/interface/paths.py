@@ -4,36 +4,33 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from chop.options import read_options
 
 
-@dataclass(frozen=True)
 class _Where:
-    """A path, or a dict with the path under `key`."""
-
-    key: ClassVar[str]
-    path: Path
+    """Read from a path, or from a dict with the path under the name of the only field."""
 
     @classmethod
     def from_pass_args(cls, pass_args: Any, where: str) -> Self:
+        (field,) = fields(cls)  # type: ignore[arg-type]
         if isinstance(pass_args, str | os.PathLike):
-            return cls(Path(pass_args))
-        if isinstance(pass_args, Mapping):
-            renamed = {"path" if key == cls.key else key: value for key, value in pass_args.items()}
-            if "path" in renamed and "path" not in pass_args:
-                return read_options(cls, renamed, where)
-        raise ValueError(f"{where}: must be a path or {{'{cls.key}': path}}, got {pass_args!r}")
+            return cls(Path(pass_args))  # type: ignore[call-arg]
+        if isinstance(pass_args, Mapping) and field.name in pass_args:
+            return read_options(cls, pass_args, where)
+        raise ValueError(f"{where}: must be a path or {{'{field.name}': path}}, got {pass_args!r}")
 
 
 @dataclass(frozen=True)
 class SaveArgs(_Where):
-    key = "save_dir"
+    save_dir: Path
+    """The folder to write; for metadata, also a .json file."""
 
 
 @dataclass(frozen=True)
 class LoadArgs(_Where):
-    key = "load_dir"
+    load_dir: Path
+    """The folder to read; for metadata, also a .json file."""
