@@ -20,7 +20,7 @@ test: lint ## all checks and the whole test suite, as CI runs them
 	$(python) -m pytest -n 2
 
 check: lint ## all checks and the quick tests: before each commit
-	$(python) -m pytest -n 2 -m "not slow"
+	$(python) -m pytest -n 2 -m "not slow" --hypothesis-profile=quick
 
 bench: setup ## benchmarks, against PyTorch and peers
 	$(python) -m benchmarks

@@ -5,6 +5,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
+
+settings.register_profile("full", max_examples=120, deadline=None)
+settings.register_profile("quick", max_examples=15, deadline=None)
+settings.load_profile("full")
 
 
 @pytest.fixture(autouse=True)

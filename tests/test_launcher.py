@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 TOOLS = "cat cmp cp dirname ls mkdir mv readlink rm rmdir sh sleep touch"
 

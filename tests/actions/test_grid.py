@@ -14,6 +14,8 @@ from chop.actions.config import TrainConfig
 from chop.actions.grid import run_grid
 from chop.actions.train import train
 
+pytestmark = pytest.mark.slow
+
 
 def test_batch_sizes_give_a_row_each(train_config: TrainConfig, capsys: pytest.CaptureFixture[str]) -> None:
     configs = [replace(train_config, batch_size=size, max_epochs=1) for size in (64, 128)]

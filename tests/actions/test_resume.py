@@ -22,6 +22,8 @@ from chop.actions.training.checkpoint import read_checkpoint
 from chop.actions.training.loop import Training
 from chop.actions.training.resume import CHECKPOINTS
 
+pytestmark = pytest.mark.slow
+
 
 class Crash(Exception):
     """What a bug or the machine may do at any moment."""

@@ -25,6 +25,8 @@ from chop.models import get_model
 from chop.options import read_options
 from chop.tools.checkpoint_load import load_model
 
+pytestmark = pytest.mark.slow
+
 
 def weights(folder: Path, name: str = "last.ckpt") -> dict[str, Tensor]:
     state: dict[str, Tensor] = torch.load(folder / CHECKPOINTS / name, weights_only=True)["state_dict"]

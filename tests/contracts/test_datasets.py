@@ -11,6 +11,8 @@ import torch
 
 from chop.dataset import DATASETS, MaseDataModule, get_dataset_info
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _own_files(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,6 +72,7 @@ def test_format_float_is_plain_pytorch_bit_for_bit(op: str, index: int, training
         assert graph.model.state_dict()[key].equal(value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format_name", FORMAT_NAMES)
 @pytest.mark.parametrize(("op", "index"), SPELLINGS)
 def test_gradients_reach_every_parameter_and_input(op: str, index: int, format_name: str) -> None:
@@ -86,6 +87,7 @@ def test_gradients_reach_every_parameter_and_input(op: str, index: int, format_n
         assert tensor.grad.isfinite().all() or op == "div"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format_name", FORMAT_NAMES)
 @pytest.mark.parametrize("op", QUANTIZABLE)
 def test_copies_and_pickles_compute_the_same(op: str, format_name: str) -> None:
@@ -97,6 +99,7 @@ def test_copies_and_pickles_compute_the_same(op: str, format_name: str) -> None:
         assert again.fx_graph is not graph.fx_graph
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format_name", FORMAT_NAMES)
 @pytest.mark.parametrize(("op", "index"), SPELLINGS)
 def test_class_and_function_names_say_op_and_format(op: str, index: int, format_name: str) -> None:

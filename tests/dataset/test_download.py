@@ -18,6 +18,8 @@ from local_server import Site, serve
 
 from chop.dataset.download import DownloadError, Remote, connection, fetch, fetch_text, transfer
 
+pytestmark = pytest.mark.slow
+
 CONTENT = bytes(range(256)) * 4000
 MD5 = hashlib.md5(CONTENT, usedforsecurity=False).hexdigest()
 
@@ -209,6 +211,7 @@ fetch(Remote(sys.argv[1], "data.bin", sys.argv[2]), Path(sys.argv[3]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
 def test_a_killed_download_leaves_no_half_file_and_is_resumed(site: Site, tmp_path: Path) -> None:
     site.pause = 0.05

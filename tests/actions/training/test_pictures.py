@@ -17,6 +17,8 @@ from chop.dataset import DatasetInfo
 draw = pictures._save
 TITLE = "toy, data: jsc (generated look-alike)"
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _drawn(monkeypatch: pytest.MonkeyPatch, _quick: None) -> None:

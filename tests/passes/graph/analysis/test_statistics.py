@@ -23,6 +23,8 @@ from chop.registry import UnknownNameError
 Array = NDArray[np.float64]
 Axes = tuple[int, ...] | None
 
+pytestmark = pytest.mark.slow
+
 REDUCTIONS = [name for name in STATISTICS if name != "record"]
 Q = 0.9
 

@@ -171,6 +171,7 @@ def test_the_pass_of_two_graphs_is_not_registered() -> None:
     assert "summarize_quantization" not in PASSES
 
 
+@pytest.mark.slow
 def test_importing_the_passes_does_not_import_pandas() -> None:
     code = "import sys, chop.passes.graph; sys.exit('pandas' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
