@@ -21,9 +21,9 @@ from chop.tools.allocator import keep_freed_memory
 
 SUMMARY = (
     "CPU time, one thread, median of repeats that took turns, so that none finds its data in the nearest cache "
-    "(alone and warm, ratios to `copy_` are about 1.8 times as large). Quantising is measured against `copy_` of the same "
-    "tensor, which no format can beat; layers against `nn.Linear`. Blocks have 32 elements. Freed memory is kept "
-    "(`chop.tools.allocator`), as `ch` does, for all sides alike."
+    "(alone and warm, ratios to `copy_` are about 1.8 times as large). Quantising is measured against `copy_` of "
+    "the same tensor, which no format can beat; layers against `nn.Linear`. Blocks have 32 elements. Freed memory "
+    "is kept (`chop.tools.allocator`), for all sides alike."
 )
 _BARS = {"integer": 5.0, "block_fp": 9.0, "mxint": 9.0, "mxfp": 15.0}
 _MINIFLOATS = ("fp8", "minifloat_ieee", "minifloat_denorm", "bfloat16", "float16")
