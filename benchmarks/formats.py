@@ -21,7 +21,7 @@ from chop.tools.allocator import keep_freed_memory
 
 SUMMARY = (
     "CPU time, one thread, median of repeats that took turns, so that none finds its data in the nearest cache "
-    "(alone and warm, ratios to `copy_` are about 1.8 times as large). Quantising is measured against `copy_` of "
+    "(alone and warm, ratios to `copy_` are about twice as large). Quantising is measured against `copy_` of "
     "the same tensor, which no format can beat; layers against `nn.Linear`. Blocks have 32 elements. Freed memory "
     "is kept (`chop.tools.allocator`), for all sides alike."
 )

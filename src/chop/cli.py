@@ -67,8 +67,11 @@ def _run(words: Sequence[str]) -> None:
 
 def run_action(settings: Settings) -> Path:
     """Import the action, and with it torch, and run it once or over the grid."""
+    from chop.tools.allocator import keep_freed_memory
+
     configs = settings.configs()
     _set_log(configs[0])
+    keep_freed_memory()
     for plugin in configs[0].plugins:
         load_plugin(plugin)
     action: Callable[[Any], Path] = getattr(import_module(f"chop.actions.{settings.action}"), settings.action)

@@ -165,3 +165,32 @@ def test_other_roundings_give_a_neighbour_in_their_direction(name: str, rounding
         torch.manual_seed(3)
         assert FORMATS[name](rounding=rounding).quantize(x).equal(first)  # type: ignore[call-arg]
         assert not first.equal(y)
+
+
+@pytest.mark.parametrize("name", [n for n in ROUNDING if n not in ("integer", "binary")])
+@given(x=numbers())
+def test_the_sign_makes_no_difference(name: str, x: Tensor) -> None:
+    """But for two's complement, which reaches further down, and for one bit, in which 0 is positive."""
+    number_format = FORMATS[name]()
+    assert number_format.quantize(-x).equal(-number_format.quantize(x))
+
+
+@pytest.mark.parametrize("name", [n for n in ROUNDING if "block_size" in {p.name for p in parameters(FORMATS[n])}])
+@given(x=numbers((33, 70)), factor=st.floats(1e-3, 1e3))
+def test_blocks_do_not_see_each_other(name: str, x: Tensor, factor: float) -> None:
+    number_format = FORMATS[name](block_size=16)  # type: ignore[call-arg]
+    changed = torch.cat([x[:16], x[16:] * factor])
+    if name == "nvfp4" and changed.abs().max() != x.abs().max():
+        return  # its tensor has a scale as well
+    assert number_format.quantize(changed)[:16].equal(number_format.quantize(x)[:16])
+
+
+@pytest.mark.parametrize("name", ROUNDING)
+@given(x=numbers())
+def test_nothing_exceeds_the_largest_value(name: str, x: Tensor) -> None:
+    number_format = FORMATS[name]()
+    y = number_format.quantize(x)
+    assert y.isfinite().all()
+    if number_format.scale_for(1.0) is None and not number_format.encode(x)[1]:
+        top = number_format.decode(number_format.all_codes()).abs().max()
+        assert (y.abs() <= top).all()

@@ -46,6 +46,9 @@ class MinifloatDenorm(OnGrid):
         sign = 1 - 2 * (codes >> (self.width - 1))
         return sign * mantissa * power_of_two(exponent - self._bias - self._mantissa, torch.float32)
 
+    def all_codes(self) -> Tensor:
+        return torch.arange(2**self.width)
+
     @property
     def _bias(self) -> int:
         return 2 ** (self.exponent_width - 1) - 1 if self.exponent_bias is None else self.exponent_bias

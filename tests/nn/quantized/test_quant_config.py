@@ -10,7 +10,9 @@ import torch
 from torch import nn
 
 from chop.formats.block_fp import BlockFP
+from chop.formats.block_minifloat import BlockMinifloat
 from chop.formats.integer import Integer
+from chop.formats.minifloat_ieee import MinifloatIEEE
 from chop.nn.quantized import QuantConfig
 from chop.passes.graph import quantize_transform_pass
 from chop.registry import UnknownNameError
@@ -92,3 +94,25 @@ def test_mistakes_are_named(config: dict[str, Any], message: str) -> None:
 def test_an_unknown_format_names_the_nearest() -> None:
     with pytest.raises(UnknownNameError, match="unknown format 'integr', did you mean 'integer'"):
         QuantConfig.read({"name": "integr"}, "here")
+
+
+def test_spellings_that_users_have_in_their_configs() -> None:
+    old = {
+        "data_in_width": 8,
+        "data_in_exponent_width": 4,
+        "data_in_exponent_bias": "NA",
+        "weight_exponent_width": 3,
+    }
+    assert read(name="minifloat_ieee", **old).formats["weight"] == MinifloatIEEE(8, 3)
+    blocks = read(name="block_minifloat", weight_exponent_bias_width=6, weight_block_size=[1, 16])
+    assert blocks.formats["weight"] == BlockMinifloat(exponent_bias_width=6, block_size=(1, 16))
+
+
+def test_several_formats_in_one_layer_compute() -> None:
+    mixed = {"name": "integer", "weight_name": "mxfp", "weight_element": "e2m1", "data_out_name": "bfloat16"}
+    graph = annotated(nn.Sequential(nn.Linear(64, 4)), input=torch.randn(2, 64))
+    graph, _ = quantize_transform_pass(graph, {"by": "type", "linear": {"config": mixed}})
+    kinds = [tensor.format.name for tensor in (*graph.metas()[1].args.values(), *graph.metas()[1].results.values())]
+    assert kinds == ["integer", "mxfp", "integer", "bfloat16"]
+    y = graph.model(torch.randn(2, 64))
+    assert y.equal(y.bfloat16().float())
