@@ -106,6 +106,9 @@ def test_a_learned_scale_lives_beside_the_weight_and_is_trained() -> None:
     assert torch.allclose(integers * scale, quantized)
     assert integers.min() >= -4
     assert integers.max() <= 3
+    layer.get_parameter("weight_scale").data.neg_()
+    layer.forget()
+    assert layer.integers("weight")[0].equal(integers)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])

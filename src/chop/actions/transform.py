@@ -200,7 +200,16 @@ def _keep(
 
 def _tell(setting: Setting, results: Mapping[str, Evaluation], measured: Sequence[Number]) -> None:
     if measured:
-        print("\n" + tabulate(measured, ("pass", "what", "before", "after"), floatfmt=".6g", missingval=""))
+        rows = [(name, what, _shown(before), _shown(after)) for name, what, before, after in measured]
+        headers = ("pass", "what", "before", "after")
+        align = ("left", "left", "right", "right")
+        print("\n" + tabulate(rows, headers, disable_numparse=True, colalign=align))
     if results:
         title = f"data: {setting.data.dataset_info.title}, test part"
         show_table(title, [(name, each.accuracy, each.loss) for name, each in results.items()])
+
+
+def _shown(number: float | None) -> str:
+    if number is None:
+        return ""
+    return str(number) if isinstance(number, int) else f"{number:.6g}"

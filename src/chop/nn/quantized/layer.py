@@ -97,8 +97,8 @@ class QuantizedLayer(nn.Module):
         scale = self._scale(name)
         if scale is None:
             return self.formats[name].integers(value.detach())
-        rounded = self.rounded(name, value).detach()
-        return rounded.div(scale.detach()).round().long(), scale.detach()
+        step = scale.detach().abs()  # a learned one that crossed 0 counts by its magnitude
+        return self.rounded(name, value).detach().div(step).round().long(), step
 
     def forget(self) -> None:
         """Round the parameters anew at the next call; needed only after a change that PyTorch does not count."""
