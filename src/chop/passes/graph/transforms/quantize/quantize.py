@@ -10,13 +10,13 @@ from typing import Any, Literal, Self, cast
 
 from torch import fx, nn
 
-from chop.formats import FORMATS, Format
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.in_place import read_result_instead, writes_in_place
-from chop.nn.quantized import QuantConfig, QuantizedCall, QuantizedLayer, quantize_layer
+from chop.nn.quantized import QuantConfig, QuantizedCall, QuantizedLayer
 from chop.ops import OPS
 from chop.options import read_options
 from chop.passes.base import PassResult, register_pass
+from chop.passes.graph.transforms.quantize.replacement import formats_of, replacement
 from chop.registry import closest
 
 logger = logging.getLogger(__name__)
@@ -81,16 +81,15 @@ def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> PassResult:
     }
     layers = {meta.node: layer for meta in metas if (layer := meta.module) is not None}
     _check_shared_layers(plan, layers)
-    made: dict[nn.Module, QuantizedLayer] = {}
+    made: dict[nn.Module | None, QuantizedLayer] = {}
     chosen: dict[str, dict[str, list[int | float]]] = {}
     for meta in metas:
         if meta.node in plan:
             layer = layers.get(meta.node)
-            formats = _formats(meta, plan[meta.node])
-            chosen[meta.node.name] = _fit(meta, formats)
+            formats, chosen[meta.node.name] = formats_of(meta, plan[meta.node])
             if "data_in_0" in formats and writes_in_place(meta.node, layer):
                 read_result_instead(meta.node)
-            _quantize(meta, plan[meta.node], formats, layer, made)
+            _put(meta, made.get(layer) or replacement(meta, formats, plan[meta.node].name), layer, made)
     _note_borrowed(plan, metas)
     return graph, {"quantized": [node.name for node in plan], "chosen": {n: c for n, c in chosen.items() if c}}
 
@@ -137,56 +136,21 @@ def _check_shared_layers(plan: Mapping[fx.Node, QuantConfig], layers: Mapping[fx
             )
 
 
-def _fit(meta: NodeMeta, formats: dict[str, Format]) -> dict[str, list[int | float]]:
-    """Replace formats that leave something to be chosen by ones fitted to the values of the annotating run."""
-    chosen = {}
-    for name, number_format in formats.items():
-        if number_format.needs_fit:
-            value = meta.value(name)
-            if value is None:
-                raise ValueError(
-                    f"node '{meta.node.name}': the format of '{name}' is to be chosen from data, but the graph "
-                    "keeps no values; run add_common_metadata_analysis_pass with add_value, or give all parameters"
-                )
-            formats[name] = number_format.fitted(value.abs().max().item() if value.numel() else 0.0)
-            chosen[name] = formats[name].precision
-            logger.info("quantize '%s': %s is %s", meta.node.name, name, formats[name])
-    return chosen
-
-
-def _quantize(
+def _put(
     meta: NodeMeta,
-    config: QuantConfig,
-    formats: Mapping[str, Format],
+    new: QuantizedLayer | QuantizedCall,
     layer: nn.Module | None,
-    made: dict[nn.Module, QuantizedLayer],
+    made: dict[nn.Module | None, QuantizedLayer],
 ) -> None:
-    """Put formats on a node. `made` holds the quantised layers by what they were."""
-    node, op = meta.node, meta.op
-    assert op is not None, "only nodes of the op table are chosen"
-    if layer is not None:
-        if layer not in made:
-            values = {name: meta.value(name) for name in formats}
-            made[layer] = quantize_layer(layer, formats, FORMATS[config.name].__name__, values)
+    """Put a quantised layer or call in the place of a node. `made` holds the quantised layers by what they were."""
+    node = meta.node
+    if isinstance(new, QuantizedLayer):
+        made[layer] = new
         parent, _, name = str(node.target).rpartition(".")
-        setattr(meta.model.get_submodule(parent), name, made[layer])
+        setattr(meta.model.get_submodule(parent), name, new)
     else:
-        if any(number_format.has_own_scale for number_format in formats.values()):
-            raise ValueError(f"node '{node.name}' is a function, which has no place for a learned scale")
-        target = node.target.target if isinstance(node.target, QuantizedCall) else node.target
-        node.target = QuantizedCall(target, op.name, formats, config.name)
-        node.op = "call_function"
+        node.target, node.op = new, "call_function"
     meta.note_formats()
-
-
-def _formats(meta: NodeMeta, config: QuantConfig) -> dict[str, Format]:
-    """The formats of the node's operands, and of its result if that is asked for and holds real numbers."""
-    assert meta.op is not None, "only nodes of the op table are chosen"
-    formats = config.for_op(meta.op, meta.operands)
-    result = meta.results.get("data_out_0")
-    if result is None or not result.dtype.is_floating_point:
-        formats.pop("data_out_0", None)
-    return formats
 
 
 def _note_borrowed(plan: Mapping[fx.Node, QuantConfig], metas: list[NodeMeta]) -> None:

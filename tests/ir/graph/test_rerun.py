@@ -1,0 +1,169 @@
+"""Running a graph again after changes, against running all of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, fx, nn
+
+from chop.ir import MaseGraph
+from chop.ir.graph.rerun import Rerun
+from chop.nn.quantized import QuantConfig
+from chop.passes.graph import quantize_transform_pass
+from chop.passes.graph.transforms.quantize.replacement import formats_of, replacement
+from chop.passes.graph.utils import deepcopy_mase_graph
+from samples import LAB_CONFIG, Mixed, annotated
+
+WIDTHS = (3, 5, 8)
+
+
+class Chain(nn.Module):
+    """In-place and other layers in a row, then two ways that meet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(6, 8), nn.ReLU(inplace=True), nn.BatchNorm1d(8), nn.Linear(8, 8))
+        self.left, self.right = nn.Linear(8, 4), nn.Linear(8, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.body(x)
+        F.relu(y, inplace=True)
+        return torch.cat([self.left(y), self.right(y) * 2], dim=1)[:, 1:]
+
+
+def config(width: int) -> dict[str, Any]:
+    return {**LAB_CONFIG, "data_in_width": width, "weight_width": width}
+
+
+def node_named(graph: MaseGraph, name: str) -> fx.Node:
+    found: fx.Node = next(node for node in graph.fx_graph.nodes if node.name == name)
+    return found
+
+
+def quantised_whole(graph: MaseGraph, widths: dict[str, int], x: Tensor) -> Tensor:
+    """The plain way: copy, quantise, run all."""
+    changed = deepcopy_mase_graph(graph)
+    by_name = {name: {"config": config(width)} for name, width in widths.items()}
+    changed, _ = quantize_transform_pass(changed, {"by": "name", **by_name})
+    with torch.no_grad():
+        result: Tensor = changed.model(x.clone())
+    return result
+
+
+def replaced(graph: MaseGraph, widths: dict[str, int], made: dict[Any, Any]) -> dict[fx.Node, Callable[..., Any]]:
+    found = {}
+    for name, width in widths.items():
+        meta = node_named(graph, name).meta["mase"]
+        if (name, width) not in made:
+            quant_config = QuantConfig.read(config(width), name)
+            assert quant_config is not None
+            made[name, width] = replacement(meta, formats_of(meta, quant_config)[0], "integer")
+        found[meta.node] = made[name, width]
+    return found
+
+
+@pytest.mark.parametrize("model", [Chain, Mixed])
+@pytest.mark.parametrize("keep", [True, False])
+def test_any_order_of_changes_gives_what_a_whole_run_gives(model: type[nn.Module], keep: bool) -> None:
+    torch.manual_seed(0)
+    draw = random.Random(0)
+    x = torch.randn(16, 6)
+    graph = annotated(model().eval(), x=x)
+    names = [meta.node.name for meta in graph.metas() if meta.quantizable]
+    rerun = Rerun(graph, {"x": x}, keep=keep)
+    made: dict[Any, Any] = {}
+    for _ in range(12):
+        widths = {name: draw.choice(WIDTHS) for name in names if draw.random() < 0.7}
+        expected = quantised_whole(graph, widths, x)
+        assert torch.equal(rerun.run(replaced(graph, widths, made)), expected)
+    assert torch.equal(rerun.run(), quantised_whole(graph, {}, x))
+
+
+def test_only_what_depends_on_a_change_runs() -> None:
+    x = torch.randn(4, 6)
+    graph = annotated(Chain().eval(), x=x)
+    calls: list[str] = []
+    for path, module in graph.model.named_modules():
+        if not list(module.children()):
+            module.register_forward_hook(lambda *_, path=path: calls.append(path))
+    rerun = Rerun(graph, {"x": x})
+    rerun.run()
+    calls.clear()
+    rerun.run(replaced(graph, {"right": 8}, {}))
+    assert calls == ["right"]  # a quantised layer keeps the hooks of the layer it stands for
+    calls.clear()
+    rerun.run(replaced(graph, {"body_3": 4}, {}))
+    assert calls == ["body.3", "left", "right"]
+    calls.clear()
+    rerun.run()
+    assert calls == ["body.3", "left", "right"]
+    calls.clear()
+    rerun.run()
+    assert calls == []
+
+
+def test_a_peek_leaves_the_values_of_the_last_run() -> None:
+    x = torch.randn(4, 6)
+    graph = annotated(Chain().eval(), x=x)
+    rerun = Rerun(graph, {"x": x})
+    plain = rerun.run().clone()
+    before = {node: rerun.value(node).clone() for node in graph.fx_graph.nodes}
+    peeked = rerun.peek(replaced(graph, {"body_0": 3}, {}))
+    assert torch.equal(peeked.output, quantised_whole(graph, {"body_0": 3}, x))
+    assert not torch.equal(peeked.output, plain)
+    assert all(torch.equal(rerun.value(node), value) for node, value in before.items())
+    assert torch.equal(rerun.output, plain)
+
+
+class WritesElsewhere(nn.Module):
+    """Writes into a tensor through a view, which the op table does not know of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 6), nn.Linear(6, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.first(x)
+        y[:, 0].zero_()
+        result: Tensor = self.second(y)
+        return result
+
+
+def test_a_value_that_is_written_into_is_made_anew_each_time() -> None:
+    x = torch.randn(4, 6)
+    graph = annotated(WritesElsewhere().eval(), x=x)
+    rerun = Rerun(graph, {"x": x})
+    for _ in range(2):
+        assert torch.equal(rerun.run(), quantised_whole(graph, {}, x))
+        only_second = rerun.run(replaced(graph, {"second": 4}, {}))
+        assert torch.equal(only_second, quantised_whole(graph, {"second": 4}, x))
+
+
+def test_after_an_error_the_next_run_is_whole() -> None:
+    x = torch.randn(4, 6)
+    graph = annotated(Chain().eval(), x=x)
+    rerun = Rerun(graph, {"x": x})
+    plain = rerun.run().clone()
+    with pytest.raises(ValueError, match="node 'left' does not run"):
+        rerun.run(
+            {
+                node_named(graph, "body_0"): lambda y: y @ torch.ones(6, 8),
+                node_named(graph, "left"): nn.Linear(1, 1),
+            }
+        )
+    assert torch.equal(rerun.run(), plain)
+
+
+def test_values_are_kept_only_if_asked_for() -> None:
+    x = torch.randn(4, 6)
+    graph = annotated(Chain().eval(), x=x)
+    rerun = Rerun(graph, {"x": x}, keep=False)
+    rerun.run()
+    assert rerun.nbytes == 0
+    with pytest.raises(ValueError, match="no value of node 'body_0' is kept"):
+        rerun.value(node_named(graph, "body_0"))
