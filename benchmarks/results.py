@@ -26,6 +26,8 @@ class Result:
     bar: float
     unit: str
     """`ms`, or what one is measured in: `x import torch`."""
+    why: str = ""
+    """What explains it, where that is not plain."""
 
     @property
     def ok(self) -> bool:
@@ -34,10 +36,13 @@ class Result:
 
 def table(results: Sequence[Result], style: str = "simple") -> str:
     rows = [
-        (r.what, f"{r.measured:.2f} {r.unit}", *(("", "") if r.bar == math.inf else _against_bar(r)))
+        (r.what, f"{r.measured:.2f} {r.unit}", *(("", "") if r.bar == math.inf else _against_bar(r)), r.why)
         for r in results
     ]
-    return tabulate.tabulate(rows, ("what", "measured", "bar", "ok"), tablefmt=style, disable_numparse=True)
+    head = ("what", "measured", "bar", "ok", "why")
+    used = [i for i in range(len(head)) if any(row[i] for row in rows)]
+    shown = [[row[i] for i in used] for row in rows]
+    return tabulate.tabulate(shown, [head[i] for i in used], tablefmt=style, disable_numparse=True)
 
 
 def _against_bar(result: Result) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -136,3 +137,31 @@ def test_counts_are_whole_where_they_can_be() -> None:
 def test_what_is_not_known_is_none_and_what_is_no_op_is_free() -> None:
     metas = annotated(Apply(lambda a, b, c: torch.cumsum(a, 0)), a=torch.ones(2), b=torch.ones(1), c=torch.ones(1))
     assert [bitops(meta) for meta in metas] == [0, 0, 0, None, 0]
+
+
+def test_uniq_adds_sums_as_wide_as_they_can_become() -> None:
+    widths = {"data_in_0": integer(8), "weight": integer(4)}
+    # 60 MACs, 4 in each sum: 8 x 4 + 8 + 4 + 2.
+    assert bitops(of_layer(nn.Linear(4, 5), (3, 4), **widths), "uniq") == 60 * 46
+    # 8 x 3 x 3 results of 2 channels a group x 3 x 3 products.
+    grouped = of_layer(nn.Conv2d(4, 8, 3, groups=2), (1, 4, 5, 5), **widths)
+    assert bitops(grouped, "uniq") == pytest.approx(72 * 18 * (44 + math.log2(18)))
+    assert bitops(of_layer(nn.ReLU(), (3, 4)), "uniq") == 0
+
+
+def test_uniq_of_a_layer_of_the_paper() -> None:
+    # m n k^2 (b_a b_w + b_a + b_w + log2(n k^2)) for each of 56 x 56 positions: m = n = 64, k = 3, 8 and 4 bits.
+    meta = of_layer(nn.Conv2d(64, 64, 3, padding=1), (1, 64, 56, 56), data_in_0=integer(8), weight=integer(4))
+    assert bitops(meta, "uniq") == pytest.approx(56 * 56 * 64 * 64 * 9 * (8 * 4 + 8 + 4 + math.log2(64 * 9)))
+
+
+def test_uniq_of_attention_sums_over_the_head_and_then_over_the_keys() -> None:
+    meta = of_function(
+        F.scaled_dot_product_attention,
+        [(2, 6, 8), (2, 10, 8), (2, 10, 4)],
+        data_in_0=integer(8),
+        data_in_1=integer(4),
+        data_in_2=integer(2),
+    )
+    by_key, by_value = 120 * 8 * (8 * 4 + 8 + 4 + 3), 120 * 4 * (8 * 2 + 8 + 2 + math.log2(10))
+    assert bitops(meta, "uniq") == pytest.approx(by_key + by_value)

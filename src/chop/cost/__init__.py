@@ -1,20 +1,46 @@
 """What a node costs: pure functions of its metadata."""
 
 from chop.cost.bitops import bitops
-from chop.cost.conventions import CONVENTIONS, Convention, Work
+from chop.cost.conventions import CONVENTIONS, Convention, Product, Work
+from chop.cost.energy import Energy, energy
+from chop.cost.estimate import Estimate, NodeCost, TotalCost, estimate
 from chop.cost.memory import Storage, input_storage, weight_storage
 from chop.cost.operations import count, flops, is_floating_point, operations
+from chop.cost.parameters import parameter_storage, parameters, weight_bits
+from chop.cost.roofline import Device, Time, arithmetic_intensity, estimate_time, moved_bits
+from chop.cost.schedule import Activations, activations
+from chop.cost.stored import as_stored, in_formats, tensor_bits
 
 __all__ = [
     "CONVENTIONS",
+    "Activations",
     "Convention",
+    "Device",
+    "Energy",
+    "Estimate",
+    "NodeCost",
+    "Product",
     "Storage",
+    "Time",
+    "TotalCost",
     "Work",
+    "activations",
+    "arithmetic_intensity",
+    "as_stored",
     "bitops",
     "count",
+    "energy",
+    "estimate",
+    "estimate_time",
     "flops",
+    "in_formats",
     "input_storage",
     "is_floating_point",
+    "moved_bits",
     "operations",
+    "parameter_storage",
+    "parameters",
+    "tensor_bits",
+    "weight_bits",
     "weight_storage",
 ]

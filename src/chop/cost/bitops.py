@@ -2,43 +2,77 @@
 
 from __future__ import annotations
 
-from chop.cost.conventions import Number, Work, bitops_formula
+from functools import partial
+
+from chop.cost.conventions import Number, Product, Work, bitops_formula, whole
+from chop.cost.layers import layer_count
 from chop.cost.operations import count
+from chop.cost.used_bits import used_bits
+from chop.formats import Format
 from chop.formats.float import Float
 from chop.ir import NodeMeta
 from chop.ops import Count
+from chop.ops.base import numel
+
+_FLOAT = Float()
 
 
 def bitops(meta: NodeMeta, convention: str = "mase") -> Number | None:
     """Bit operations of a node, an int where they are whole; None if its operations are not known."""
-    formula, counted = bitops_formula(convention), count(meta)
-    return None if counted is None else whole(formula(_work(meta, counted)))
+    formula, found = bitops_formula(convention), work(meta)
+    return None if found is None else whole(formula(found))
 
 
-def whole(value: Number) -> Number:
-    """An int where the value is one, so that large counts stay exact."""
-    return int(value) if value == int(value) else value
-
-
-def _work(meta: NodeMeta, counted: Count) -> Work:
-    """The node's operations with the bits of their operands.
+def work(meta: NodeMeta) -> Work | None:
+    """The node's operations with the formats of their operands; None if they are not known.
 
     MACs multiply `data_in_0` with the operand of role `weight` (`data_in_1` of a matrix product), unless the
     op says otherwise: attention multiplies the query with the key, and the probabilities, which are as wide
     as the query, with the value. All other operations of an op with MACs or with one operand work on what is as
     wide as its first operand; a product of two tensors has the bits of both.
     """
-    bits = {name: whole(tensor.format.bits) for name, tensor in meta.args.items()}
-    data = next(iter(bits.values()), whole(Float().bits))
-    pairs = counted.products or (("data_in_0", _weight_name(meta), counted.macs),)
-    is_product = not counted.macs and {"data_in_0", "data_in_1"} <= bits.keys()
+    counted = count(meta)
+    if counted is None:
+        return None
+    formats = {name: tensor.format for name, tensor in meta.args.items()}
+    data = next(iter(formats.values()), _FLOAT)
+    is_product = not counted.macs and {"data_in_0", "data_in_1"} <= formats.keys()
     return Work(
         count=counted,
-        products=tuple((macs, bits[left], bits[right]) for left, right, macs in pairs if macs),
+        products=_products(meta, counted, formats),
         data=data,
-        other=bits["data_in_1"] if is_product else data,
-        bias=bits["bias"] if "bias" in bits else 0,
+        other=formats["data_in_1"] if is_product else data,
+        bias=formats["bias"] if "bias" in formats else None,
     )
+
+
+def _products(meta: NodeMeta, counted: Count, formats: dict[str, Format]) -> tuple[Product, ...]:
+    if not counted.macs:
+        return ()
+    pairs = counted.products or (("data_in_0", _weight_name(meta), counted.macs),)
+    return tuple(
+        Product(
+            macs,
+            formats.get(left, _FLOAT),
+            formats.get(right, _FLOAT),
+            terms,
+            partial(used_bits, meta, left, right),
+        )
+        for (left, right, macs), terms in zip(pairs, _terms(meta, counted), strict=True)
+        if macs
+    )
+
+
+def _terms(meta: NodeMeta, counted: Count) -> tuple[int, ...]:
+    """How many products each sum has, for each pair of factors."""
+    if meta.op is None:
+        layer = layer_count(meta)
+        assert layer is not None, "what is counted is an op or a known layer"
+        return layer.terms
+    if not counted.products:
+        return (counted.macs // numel(meta.call().results[0]),)
+    dims = {operand.name: operand.reduce_dim for operand in meta.op.operands}
+    return tuple(meta.args[right].shape[dims[right]] for _, right, _ in counted.products)
 
 
 def _weight_name(meta: NodeMeta) -> str:

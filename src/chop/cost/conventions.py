@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 
+from chop.formats import Format
 from chop.ops import Count
 from chop.registry import Registry, closest
 
@@ -12,18 +15,33 @@ Number = int | float
 
 
 @dataclass(frozen=True)
+class Product:
+    """MACs of one call that multiply the same two operands."""
+
+    macs: int
+    left: Format
+    right: Format
+    terms: int
+    """Products that each sum adds up."""
+    used_bits: Callable[[], tuple[Fraction, Fraction]]
+    """Bits of either factor that are ever used, on average; worked out when called."""
+
+    @property
+    def bits(self) -> tuple[Number, Number]:
+        return bits_of(self.left), bits_of(self.right)
+
+
+@dataclass(frozen=True)
 class Work:
-    """The operations of one call, with the bits of what they work on."""
+    """The operations of one call, with the formats of what they work on."""
 
     count: Count
-    products: tuple[tuple[int, Number, Number], ...]
-    """MACs, and the bits of the two factors that they multiply."""
-    data: Number
-    """Bits of the first data operand."""
-    other: Number
-    """Bits of the second factor of the multiplications that are no MACs."""
-    bias: Number
-    """Bits of the bias; 0 without one."""
+    products: tuple[Product, ...]
+    data: Format
+    """Of the first data operand."""
+    other: Format
+    """Of the second factor of the multiplications that are no MACs."""
+    bias: Format | None
 
 
 @dataclass(frozen=True)
@@ -54,10 +72,55 @@ def bitops_formula(name: str) -> Callable[[Work], Number]:
     return found
 
 
+def whole(value: Number) -> Number:
+    """An int where the value is one, so that large counts stay exact."""
+    return int(value) if value == int(value) else value
+
+
+def bits_of(number_format: Format) -> Number:
+    """Bits that an element takes, an int where they are whole."""
+    return whole(number_format.bits)
+
+
 def _mase_bitops(work: Work) -> Number:
-    count = work.count
-    macs = sum(macs * (left * right + max(work.bias, left)) for macs, left, right in work.products)
-    return macs + count.multiplies * work.data * work.other + count.adds * work.data
+    data, other = bits_of(work.data), bits_of(work.other)
+    bias = 0 if work.bias is None else bits_of(work.bias)
+    total: Number = work.count.multiplies * data * other + work.count.adds * data
+    for product in work.products:
+        left, right = product.bits
+        total += product.macs * (left * right + max(bias, left))
+    return total
+
+
+def _bops(work: Work) -> Number:
+    return sum(product.macs * math.prod(product.bits) for product in work.products)
+
+
+def _uniq_bitops(work: Work) -> Number:
+    """UNIQ (Baskin et al., ACM TOCS 37, 2021, arXiv:1804.10969).
+
+    A layer of n inputs, m outputs and k x k kernels takes m n k^2 (b_a b_w + b_a + b_w + log2(n k^2)) for each
+    position of its output: a multiplication, and an addition as wide as the sum of n k^2 products can become. In
+    groups, n is the inputs of one group.
+    """
+    total: Number = 0
+    for product in work.products:
+        left, right = product.bits
+        total += product.macs * (left * right + left + right + math.log2(product.terms))
+    return total
+
+
+def _effective_bitops(work: Work) -> Number:
+    """HGQ (Sun et al., 2024, arXiv:2405.00645): the sum of b_i b_j over all multiplications.
+
+    Additions are in it already: a factor of one bit costs as much as adding the other. Which bits are used is
+    told in `chop.cost.used_bits`.
+    """
+    total = Fraction(0)
+    for product in work.products:
+        left, right = product.used_bits()
+        total += product.macs * left * right
+    return int(total) if total.denominator == 1 else float(total)
 
 
 CONVENTIONS.add(
@@ -77,10 +140,15 @@ CONVENTIONS.add(
         operations=lambda count: 2 * count.macs + count.multiplies + count.adds,
     ),
 )
+CONVENTIONS.add("bops", Convention("MACs only, b_in x b_w each, as in QONNX", bitops=_bops))
 CONVENTIONS.add(
-    "bops",
+    "uniq",
+    Convention("MACs only, b_in x b_w + b_in + b_w + log2(products a sum) each, as in UNIQ", bitops=_uniq_bitops),
+)
+CONVENTIONS.add(
+    "ebops",
     Convention(
-        "MACs only, b_in x b_w each, as in QONNX",
-        bitops=lambda work: sum(macs * left * right for macs, left, right in work.products),
+        "MACs only, the bits of both factors that are used: no signs, no zeros at the ends of a weight, as in HGQ",
+        bitops=_effective_bitops,
     ),
 )

@@ -38,7 +38,7 @@ def weight_storage(metas: Sequence[NodeMeta]) -> Storage:
 
     A tensor that several nodes use is kept once in each format that they use it in.
     """
-    constant = _constant_nodes(metas)
+    constant = constant_nodes(metas)
     distinct: dict[Hashable, TensorMeta] = {}
     for meta, name, role in _operands(metas):
         if _is_weight(meta, name, role, constant):
@@ -53,7 +53,7 @@ def input_storage(metas: Sequence[NodeMeta]) -> Storage:
     A factor of a matrix product that depends on the model's inputs is one, although its role is `weight`;
     what is never quantised, such as the indices of an embedding, is none.
     """
-    constant = _constant_nodes(metas)
+    constant = constant_nodes(metas)
     return Storage.of(
         meta.args[name] for meta, name, role in _operands(metas) if not _is_weight(meta, name, role, constant)
     )
@@ -76,7 +76,24 @@ def _is_weight(meta: NodeMeta, name: str, role: Role, constant: set[fx.Node]) ->
     return role != "data_in" and (meta.args[name].held or _source(meta, name) in constant)
 
 
-def _constant_nodes(metas: Sequence[NodeMeta]) -> set[fx.Node]:
+def is_constant(meta: NodeMeta, name: str) -> bool:
+    """Whether an operand of a node follows from parameters and buffers alone."""
+    if meta.args[name].held:
+        return True
+    source = _source(meta, name) if meta.op is not None else None
+    if source is None:
+        return False
+    seen, left = {source}, [source]
+    while left:
+        node = left.pop()
+        if node.op == "placeholder":
+            return False
+        left += [before for before in node.all_input_nodes if before not in seen]
+        seen.update(left)
+    return True
+
+
+def constant_nodes(metas: Sequence[NodeMeta]) -> set[fx.Node]:
     """The nodes that depend on no input of the model."""
     constant: set[fx.Node] = set()
     for meta in metas:
@@ -99,12 +116,23 @@ def _origin(meta: NodeMeta, name: str) -> Hashable:
         return id(getattr(meta.module, name))
     source = _source(meta, name)
     assert source is not None, "a weight that no layer holds comes from a node"
-    while (before := _moved_from(source)) is not None:
-        source = before
+    source = moved_from(source)
     if source.op != "get_attr":
         return source
-    owner, _, attribute = str(source.target).rpartition(".")
-    return id(getattr(meta.model.get_submodule(owner), attribute))
+    return id(attribute_of(meta, source))
+
+
+def attribute_of(meta: NodeMeta, node: fx.Node) -> object:
+    """The parameter, buffer or other attribute that a `get_attr` node reads."""
+    owner, _, attribute = str(node.target).rpartition(".")
+    return getattr(meta.model.get_submodule(owner), attribute)
+
+
+def moved_from(node: fx.Node) -> fx.Node:
+    """Where the elements of a node come from, when all that only moves them is taken away."""
+    while (before := _moved_from(node)) is not None:
+        node = before
+    return node
 
 
 def _moved_from(node: fx.Node) -> fx.Node | None:

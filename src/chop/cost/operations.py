@@ -6,6 +6,7 @@ import torch
 from torch import fx
 
 from chop.cost.conventions import operations_formula
+from chop.cost.layers import layer_count
 from chop.ir import NodeMeta
 from chop.ir.graph.meta import GRAPH_KINDS
 from chop.ops import Count
@@ -14,7 +15,10 @@ from chop.ops import Count
 def count(meta: NodeMeta) -> Count | None:
     """The operations of a node by kind; None if they are not known."""
     if meta.op is None:
-        return Count() if meta.node.op in GRAPH_KINDS else None
+        if meta.node.op in GRAPH_KINDS:
+            return Count()
+        layer = layer_count(meta)
+        return None if layer is None else layer.count
     if not meta.results:
         return Count()  # arithmetic on shapes
     call = meta.call()

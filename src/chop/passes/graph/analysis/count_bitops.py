@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from chop.cost.bitops import bitops, whole
+from chop.cost.bitops import bitops
+from chop.cost.conventions import whole
 from chop.ir import MaseGraph
 from chop.passes.base import PassResult, register_pass
 
@@ -15,7 +16,7 @@ logger = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class CountBitopsArgs:
     convention: str = "mase"
-    """How bits weigh: `mase`, or `bops` (MACs x bits of data x bits of weight, as in QONNX)."""
+    """How bits weigh: `mase`, `bops` (MACs x bits of data x bits of weight), `uniq`, `ebops`; see docs/cost.md."""
 
 
 @register_pass("count_bitops", kind="analysis")

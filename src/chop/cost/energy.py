@@ -1,0 +1,105 @@
+"""Energy of a node, from a table of picojoules that users can replace."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from chop.cost.bitops import work
+from chop.cost.conventions import Product, Work
+from chop.cost.operations import is_floating_point
+from chop.cost.parameters import weight_bits
+from chop.cost.roofline import moved_bits, unread_bits
+from chop.cost.widths import at_power, by_width
+from chop.formats import Format
+from chop.ir import NodeMeta
+from chop.registry import closest
+
+Table = Mapping[int | str, float]
+
+
+_HOROWITZ: dict[str, dict[int | str, float]] = {
+    "integer_add": {8: 0.03, 32: 0.1},
+    "integer_multiply": {8: 0.2, 32: 3.1},
+    "float_add": {16: 0.4, 32: 0.9},
+    "float_multiply": {16: 1.1, 32: 3.7},
+}
+_HOROWITZ_MEMORY = {"cache_8kb": 10 / 64, "cache_32kb": 20 / 64, "cache_1mb": 100 / 64, "dram": 1300 / 64}
+
+
+@dataclass(frozen=True)
+class Energy:
+    """Picojoules: 45 nm at 0.9 V, from M. Horowitz, "Computing's energy problem", ISSCC 2014, figure 1.1.9.
+
+    An addition grows with the width of its operands, a multiplication with the product of their widths: between
+    two widths of a table it is interpolated, outside of them scaled (`chop.cost.widths.at_power`).
+    """
+
+    integer_add: Table = field(default_factory=lambda: _HOROWITZ["integer_add"])
+    integer_multiply: Table = field(default_factory=lambda: _HOROWITZ["integer_multiply"])
+    float_add: Table = field(default_factory=lambda: _HOROWITZ["float_add"])
+    float_multiply: Table = field(default_factory=lambda: _HOROWITZ["float_multiply"])
+    memory: Mapping[str, float] = field(default_factory=lambda: _HOROWITZ_MEMORY)
+    """Of a bit read or written. The paper has 64 bits: 10 pJ, 20 pJ, 100 pJ, and 1.3 to 2.6 nJ for DRAM."""
+    weights: str = "dram"
+    """The memory that weights are in."""
+    activations: str = "cache_1mb"
+    """The memory that activations are in."""
+
+    def __post_init__(self) -> None:
+        for name in _HOROWITZ:
+            object.__setattr__(self, name, by_width(getattr(self, name), name))
+        for name, picojoules in self.memory.items():
+            if not 0 <= picojoules < math.inf:
+                raise ValueError(f"memory must be picojoules a bit, got {picojoules} for '{name}'")
+        for name in (self.weights, self.activations):
+            if name not in self.memory:
+                raise ValueError(f"there is no memory '{name}', {closest(name, self.memory)}")
+
+    def add(self, width: float, *, floating_point: bool) -> float:
+        """Of an addition of `width` bits."""
+        return at_power(self.float_add if floating_point else self.integer_add, width, 1)
+
+    def multiply(self, left: float, right: float, *, floating_point: bool) -> float:
+        """Of a multiplication of factors of so many bits."""
+        return at_power(self.float_multiply if floating_point else self.integer_multiply, left * right, 2)
+
+
+def energy(meta: NodeMeta, table: Energy) -> float | None:
+    """Picojoules of a node: its operations, and the bits that it moves; None if its operations are not known.
+
+    Products of integers are added up in as many bits as a product has, those of floats in the bits of the wider
+    factor. A factor in floating point makes all of it so.
+    """
+    found = work(meta)
+    if found is None:
+        return None
+    moved = moved_bits(meta)
+    weights = max(0, min(weight_bits(meta) - unread_bits(meta), moved))
+    by_memory = weights * table.memory[table.weights] + (moved - weights) * table.memory[table.activations]
+    return _arithmetic(found, is_floating_point(meta), table) + by_memory
+
+
+def _arithmetic(found: Work, real_numbers: bool, table: Energy) -> float:
+    total = sum(product.macs * _multiply_add(product, table) for product in found.products)
+    floating_point = real_numbers and _any_floating(found.data, found.other)
+    if found.count.multiplies:
+        each = table.multiply(found.data.width, found.other.width, floating_point=floating_point)
+        total += found.count.multiplies * each
+    if found.count.adds:
+        total += found.count.adds * table.add(found.data.width, floating_point=floating_point)
+    return total
+
+
+def _multiply_add(product: Product, table: Energy) -> float:
+    left, right = product.left.width, product.right.width
+    floating_point = _any_floating(product.left, product.right)
+    added = max(left, right) if floating_point else left + right
+    return table.multiply(left, right, floating_point=floating_point) + table.add(
+        added, floating_point=floating_point
+    )
+
+
+def _any_floating(*formats: Format) -> bool:
+    return any(number_format.floating_point for number_format in formats)

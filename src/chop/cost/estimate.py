@@ -1,0 +1,138 @@
+"""Everything that is known of the cost of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chop.cost.bitops import bitops
+from chop.cost.conventions import Number, whole
+from chop.cost.energy import Energy, energy
+from chop.cost.memory import input_storage, weight_storage
+from chop.cost.operations import flops, operations
+from chop.cost.parameters import parameter_storage, parameters, weight_bits
+from chop.cost.roofline import Bound, Device, arithmetic_intensity, estimate_time, moved_bits
+from chop.cost.schedule import Activations, activations
+from chop.cost.stored import as_stored
+from chop.ir import NodeMeta
+
+
+@dataclass(frozen=True)
+class NodeCost:
+    """What one node costs; None: its operations are not known, or there is no device."""
+
+    op: str
+    macs: int | None
+    flops: int | None
+    """Operations in floating point, a MAC being two."""
+    operations: int | None
+    """Operations in whichever format, a MAC being two."""
+    bitops: Number | None
+    parameters: int
+    weight_bits: Number
+    activation_bits: Number
+    """Of the activations that the node makes."""
+    moved_bits: Number
+    """Of all that the node reads and writes."""
+    intensity: float | None
+    """Operations for each byte moved."""
+    energy_pj: float | None
+    time_s: float | None
+    bound: Bound | None
+
+
+@dataclass(frozen=True)
+class TotalCost:
+    """What a graph costs; operations, bits moved, energy and time are of nodes whose operations are known."""
+
+    macs: int
+    flops: int
+    operations: int
+    bitops: Number
+    parameters: int
+    """Distinct ones, as in `weight_bits`."""
+    weight_bits: Number
+    activation_bits: Number
+    moved_bits: Number
+    intensity: float | None
+    energy_pj: float
+    time_s: float | None
+    peak_activation_bits: Number
+    peak_node: str | None
+    average_weight_bits: float
+    """Of weights and biases that can be quantised."""
+    average_activation_bits: float
+    """Of inputs of nodes that can be quantised."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    by_node: dict[str, NodeCost]
+    total: TotalCost
+    unknown: tuple[str, ...]
+    """The nodes whose operations are not known."""
+
+
+def estimate(
+    metas: Sequence[NodeMeta],
+    convention: str = "bops",
+    device: Device | None = None,
+    table: Energy | None = None,
+) -> Estimate:
+    """What all nodes of a graph cost, and what they cost together; with a device, the time as well.
+
+    Results are taken to be kept in the formats that they are read in (`as_stored`).
+    """
+    picojoules, kept, live = table or Energy(), as_stored(metas), activations(metas)
+    found = {
+        meta.node.name: _node_cost(meta, live.by_node[meta.node.name], convention, device, picojoules)
+        for meta in kept
+    }
+    unknown = tuple(name for name, cost in found.items() if cost.operations is None)
+    return Estimate(found, _total(metas, list(found.values()), live, device), unknown)
+
+
+def _node_cost(
+    meta: NodeMeta, activation_bits: Number, convention: str, device: Device | None, table: Energy
+) -> NodeCost:
+    time = None if device is None else estimate_time(meta, device)
+    return NodeCost(
+        op=meta.mase_op,
+        macs=operations(meta, "macs"),
+        flops=flops(meta, "flops"),
+        operations=operations(meta, "flops"),
+        bitops=bitops(meta, convention),
+        parameters=parameters(meta),
+        weight_bits=weight_bits(meta),
+        activation_bits=activation_bits,
+        moved_bits=moved_bits(meta),
+        intensity=arithmetic_intensity(meta),
+        energy_pj=energy(meta, table),
+        time_s=None if time is None else time.seconds,
+        bound=None if time is None else time.bound,
+    )
+
+
+def _total(
+    metas: Sequence[NodeMeta], costs: Sequence[NodeCost], live: Activations, device: Device | None
+) -> TotalCost:
+    known = [cost for cost in costs if cost.operations is not None]
+    counted, moved = sum(cost.operations or 0 for cost in known), sum(cost.moved_bits for cost in known)
+    held = parameter_storage(metas)
+    return TotalCost(
+        macs=sum(cost.macs or 0 for cost in known),
+        flops=sum(cost.flops or 0 for cost in known),
+        operations=counted,
+        bitops=whole(sum(cost.bitops or 0 for cost in known)),
+        parameters=held.elements,
+        weight_bits=held.bits,
+        activation_bits=live.total,
+        moved_bits=whole(moved),
+        intensity=8 * counted / moved if moved else None,
+        energy_pj=sum(cost.energy_pj or 0.0 for cost in known),
+        time_s=None if device is None else sum(cost.time_s or 0.0 for cost in known),
+        peak_activation_bits=live.peak,
+        peak_node=live.peak_node,
+        average_weight_bits=weight_storage(metas).average,
+        average_activation_bits=input_storage(metas).average,
+    )

@@ -1,0 +1,76 @@
+"""The parameters of nodes, and the bits that they take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from torch import fx, nn
+
+from chop.cost.conventions import Number, bits_of, whole
+from chop.cost.memory import Storage, attribute_of, moved_from
+from chop.formats import Format
+from chop.formats.float import Float
+from chop.ir import NodeMeta
+
+
+class HeldParameter(NamedTuple):
+    """A parameter as one node reads it."""
+
+    identity: int
+    """The same for two nodes that share it."""
+    elements: int
+    format: Format
+
+
+def parameters(meta: NodeMeta) -> int:
+    """Elements of the parameters that a node reads: of its layer, known or not, or of the model."""
+    return sum({each.identity: each.elements for each in held_parameters(meta)}.values())
+
+
+def weight_bits(meta: NodeMeta) -> Number:
+    """Bits of the parameters that a node reads, in the formats that it reads them in."""
+    return _bits(set(held_parameters(meta)))
+
+
+def layer_bits(meta: NodeMeta) -> Number:
+    """The same, of those only that the node's layer holds itself."""
+    return _bits(set(_of_layer(meta)))
+
+
+def parameter_storage(metas: Sequence[NodeMeta]) -> Storage:
+    """Distinct parameters of all nodes; the bits of one that is read in several formats are there for each."""
+    found = {each for meta in metas for each in held_parameters(meta)}
+    return Storage(sum({each.identity: each.elements for each in found}.values()), _bits(found))
+
+
+def held_parameters(meta: NodeMeta) -> Iterator[HeldParameter]:
+    """Every parameter that a node reads, in `float` where it is not quantised or the layer is unknown."""
+    yield from _of_layer(meta)
+    for node, number_format in _sources(meta):
+        source = moved_from(node)
+        if source.op == "get_attr" and isinstance(parameter := attribute_of(meta, source), nn.Parameter):
+            yield HeldParameter(id(parameter), parameter.numel(), number_format)
+
+
+def _of_layer(meta: NodeMeta) -> Iterator[HeldParameter]:
+    module = meta.module
+    for name, parameter in () if module is None else module.named_parameters():
+        known = meta.args.get(name)
+        number_format = known.format if known is not None and known.held else Float()
+        yield HeldParameter(id(parameter), parameter.numel(), number_format)
+
+
+def _sources(meta: NodeMeta) -> Iterator[tuple[fx.Node, Format]]:
+    """The nodes that a node computes from, each with the format it is read in. What only moves data has none."""
+    if meta.mase_type == "implicit_func":
+        return
+    formats = {name: tensor.format for name, tensor in meta.args.items()}
+    bound = meta.op.bound(meta.node.args, meta.node.kwargs) if meta.op is not None else ()
+    read = {value: formats.get(name, Float()) for name, _, value in bound if isinstance(value, fx.Node)}
+    for node in meta.node.all_input_nodes:
+        yield node, read[node] if node in read else Float()
+
+
+def _bits(found: set[HeldParameter]) -> Number:
+    return whole(sum(each.elements * bits_of(each.format) for each in found))

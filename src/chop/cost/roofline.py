@@ -1,0 +1,99 @@
+"""Time on a described device: the longer of computing and of moving data (Williams et al., CACM 52(4), 2009)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from chop.cost.bitops import work
+from chop.cost.conventions import Number, bits_of, whole
+from chop.cost.operations import operations
+from chop.cost.parameters import layer_bits
+from chop.cost.schedule import is_view
+from chop.cost.stored import tensor_bits
+from chop.cost.widths import by_width
+from chop.ir import NodeMeta
+from chop.ir.graph.meta import GRAPH_KINDS
+
+Bound = Literal["compute", "memory"]
+
+
+@dataclass(frozen=True)
+class Device:
+    """What computes: a `[device]` table."""
+
+    name: str
+    peak: Mapping[int | str, float]
+    """Operations a second by the width of their operands in bits, a MAC being two: `{8 = 4e12, 32 = 1e12}`."""
+    bandwidth: float
+    """Bytes a second from and to memory."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "peak", by_width(self.peak, "peak"))
+        if not (self.bandwidth > 0 and math.isfinite(self.bandwidth)):
+            raise ValueError(f"bandwidth must be a positive number of bytes a second, got {self.bandwidth}")
+
+    def operations_per_second(self, width: int) -> float:
+        """The peak for operands of `width` bits: that of the narrowest width listed that holds them."""
+        fitting = [int(listed) for listed in self.peak if int(listed) >= width]
+        if not fitting:
+            widest = max(int(listed) for listed in self.peak)
+            raise ValueError(f"device '{self.name}' has a peak up to {widest} bits only, not for {width}")
+        return self.peak[min(fitting)]
+
+
+class Time(NamedTuple):
+    """Seconds of one node, and what they go into; None where there is nothing to do."""
+
+    seconds: float
+    bound: Bound | None
+
+
+def moved_bits(meta: NodeMeta) -> Number:
+    """Bits that a node reads and writes: operands in the formats that it reads them in, parameters, results."""
+    if meta.node.op in GRAPH_KINDS or is_view(meta) or not meta.results:
+        return 0
+    tensors = [tensor for tensor in meta.args.values() if not tensor.held] + list(meta.results.values())
+    return whole(sum(tensor_bits(tensor) for tensor in tensors) + layer_bits(meta) - unread_bits(meta))
+
+
+def unread_bits(meta: NodeMeta) -> Number:
+    """Bits of the parameters that a node leaves alone: the rows of an embedding that are not looked up."""
+    if meta.mase_op != "embedding":
+        return 0
+    table, looked_up = meta.args["weight"], meta.results["data_out_0"]
+    return whole(max(table.numel - looked_up.numel, 0) * bits_of(table.format))
+
+
+def arithmetic_intensity(meta: NodeMeta) -> float | None:
+    """Operations for each byte moved, a MAC being two; None if they are not known, or nothing is moved."""
+    counted, moved = operations(meta, "flops"), moved_bits(meta)
+    return None if counted is None or not moved else 8 * counted / moved
+
+
+def operand_width(meta: NodeMeta) -> int:
+    """Bits of the widest operand that a node computes with; what blocks share is not in it."""
+    found = work(meta)
+    if found is None:
+        return 0
+    formats = [number_format for product in found.products for number_format in (product.left, product.right)]
+    if found.count.multiplies or found.count.adds:
+        formats += [found.data, found.other]
+    return max((number_format.width for number_format in formats), default=0)
+
+
+def estimate_time(meta: NodeMeta, device: Device) -> Time | None:
+    """Seconds that a node takes at least on a device; None if its operations are not known."""
+    counted = operations(meta, "flops")
+    if counted is None:
+        return None
+    try:
+        computing = counted / device.operations_per_second(operand_width(meta)) if counted else 0.0
+    except ValueError as error:
+        raise ValueError(f"node '{meta.node.name}': {error}") from error
+    moving = moved_bits(meta) / 8 / device.bandwidth
+    if not computing and not moving:
+        return Time(0.0, None)
+    return Time(max(computing, moving), "compute" if computing >= moving else "memory")
