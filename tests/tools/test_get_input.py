@@ -77,3 +77,10 @@ def test_a_model_of_two_inputs_is_refused(module: MaseDataModule) -> None:
 
     with pytest.raises(ValueError, match="gives one tensor a batch, but model 'sum' takes a, b"):
         InputGenerator(module, describe_model("sum", Sum))
+
+
+def test_batches_with_labels_come_once(module: MaseDataModule) -> None:
+    pairs = list(generator(module, "test").labelled())
+    rows = module.splits.test
+    assert torch.cat([batch["x"] for batch, _ in pairs]).equal(rows.features)
+    assert torch.cat([labels for _, labels in pairs]).equal(rows.labels)

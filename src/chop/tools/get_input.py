@@ -47,6 +47,11 @@ class InputGenerator:
             batch = next(self._batches)
         return {self._input: batch[0]}
 
+    def labelled(self) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
+        """All batches once, each with the classes of its rows."""
+        for features, labels in self._loader:
+            yield {self._input: features}, labels
+
 
 def _pick_loader(data_module: MaseDataModule, which: str) -> DataLoader[Batch]:
     loaders = {

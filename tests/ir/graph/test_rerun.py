@@ -14,7 +14,7 @@ from torch import Tensor, fx, nn
 from chop.ir import MaseGraph
 from chop.ir.graph.rerun import Rerun
 from chop.nn.quantized import QuantConfig
-from chop.passes.graph import quantize_transform_pass
+from chop.passes.graph import init_metadata_analysis_pass, quantize_transform_pass
 from chop.passes.graph.transforms.quantize.replacement import formats_of, replacement
 from chop.passes.graph.utils import deepcopy_mase_graph
 from samples import LAB_CONFIG, Mixed, annotated
@@ -167,3 +167,113 @@ def test_values_are_kept_only_if_asked_for() -> None:
     assert rerun.nbytes == 0
     with pytest.raises(ValueError, match="no value of node 'body_0' is kept"):
         rerun.value(node_named(graph, "body_0"))
+
+
+class Branching(nn.Module):
+    """Writes in place into what is read later: through a view of all of it or a part, or by name."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        self.first, self.rectify, self.last = nn.Linear(6, 6), nn.ReLU(inplace=True), nn.Linear(6, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.first(x)
+        if self.kind == "whole view":
+            self.rectify(y.view(-1))
+        elif self.kind == "part":
+            self.rectify(y[:, :3])
+        elif self.kind == "named":
+            self.rectify(input=y)
+        else:
+            torch.relu_(input=y)
+        result: Tensor = self.last(y)
+        return result
+
+
+@pytest.mark.parametrize("kind", ["whole view", "part", "named", "named function"])
+def test_writes_that_a_replacement_hides_are_not_forgotten(kind: str) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(4, 6)
+    graph = annotated(Branching(kind).eval(), x=x)
+    rectify = next(meta.node.name for meta in graph.metas() if meta.mase_op == "relu")
+    plain, quantised = (quantised_whole(graph, widths, x) for widths in ({}, {rectify: 5}))
+    assert not torch.equal(plain, quantised)
+    rerun = Rerun(graph, {"x": x})
+    for _ in range(2):  # in place only every second time
+        assert torch.equal(rerun.run(replaced(graph, {rectify: 5}, {})), quantised)
+        assert torch.equal(rerun.run(), plain)
+        assert torch.equal(rerun.peek(replaced(graph, {rectify: 5}, {})).output, quantised)
+
+
+class Whole(nn.Module):
+    """A layer of the user's own: its attribute tells of what is inside it, not of its input."""
+
+    inplace = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(6, 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self.linear(x), inplace=self.inplace)
+
+
+class AroundWhole(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.whole, self.last = Whole(), nn.Linear(6, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.last(self.whole(x) + x)
+        return result
+
+
+def test_an_unknown_layer_is_not_taken_to_overwrite_its_input() -> None:
+    x = torch.randn(4, 6)
+    model = AroundWhole().eval()
+    graph = MaseGraph(model, leaf_modules=(Whole,))
+    graph, _ = init_metadata_analysis_pass(graph)
+    with torch.no_grad():
+        assert torch.equal(Rerun(graph, {"x": x}).run(), model(x))
+
+
+class InPlaceOnView(nn.Module):
+    """As in EfficientNet: what is flattened is not read any more when dropout may write into it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.drop, self.last = nn.Linear(6, 6), nn.Dropout(inplace=True), nn.Linear(6, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.last(self.drop(self.first(x).flatten(1)))
+        return result
+
+
+def test_a_view_that_nobody_reads_later_keeps_nothing_from_being_reused() -> None:
+    x = torch.randn(4, 6)
+    graph = annotated(InPlaceOnView().eval(), x=x)
+    calls: list[str] = []
+    graph.modules["first"].register_forward_hook(lambda *_: calls.append("first"))
+    rerun = Rerun(graph, {"x": x})
+    rerun.run()
+    rerun.run(replaced(graph, {"last": 4}, {}))
+    assert calls == ["first"]
+
+
+def test_memory_is_counted_once_and_whole() -> None:
+    """4 x 6 floats come in, 4 x 6 go through a view into 4 x 2."""
+    x = torch.randn(4, 6)
+    graph = annotated(nn.Sequential(nn.Linear(6, 6), nn.Flatten(), nn.Linear(6, 2)).eval(), input=x)
+    rerun = Rerun(graph, {"input": x})
+    rerun.run()
+    assert rerun.nbytes == 4 * (24 + 24 + 8)
+    part = annotated(Part().eval(), x=x)
+    rerun = Rerun(part, {"x": x})
+    rerun.run()
+    assert rerun.nbytes == 4 * 24  # what a part lies in is kept as a whole
+
+
+class Part(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x[:2]

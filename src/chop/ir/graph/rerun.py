@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
-from torch import Tensor, fx
+from torch import Tensor, fx, nn
 from torch.fx.node import map_aggregate
 
+from chop.formats.float import Float
 from chop.ir.graph.in_place import writes_in_place
 from chop.ir.graph.mase_graph import MaseGraph
 from chop.ir.graph.run import bind_inputs, tensors_in
+from chop.nn.quantized import QuantizedCall, QuantizedLayer
+from chop.ops import op_of_module
 
 Replaced = Mapping[fx.Node, Callable[..., Any]]
 """What is called instead of nodes."""
@@ -34,14 +38,16 @@ class Rerun:
         self._copies = True
         """Nodes that overwrite their input are given a copy of it."""
         self._reusable = keep
+        self._random: dict[fx.Node, Tensor] | None = None
+        """The state of the random generator at each node that draws from it: all runs draw the same."""
         self._replaced: Replaced = {}
         self._values: list[Any] = []
 
     @property
     def nbytes(self) -> int:
         """Memory of the values that are kept."""
-        found = {tensor.data_ptr(): tensor.nbytes for tensor in tensors_in(self._values)}
-        return sum(found.values())
+        storages = (tensor.untyped_storage() for tensor in tensors_in(self._values))
+        return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
     @property
     def output(self) -> Any:
@@ -85,20 +91,32 @@ class Rerun:
     def _run_all(self, replaced: Replaced) -> list[Any]:
         values: list[Any] = [None] * len(self._steps)
         versions: list[tuple[Tensor, int]] = []
+        random: dict[fx.Node, Tensor] = {}
         with torch.no_grad():
             for place, step in enumerate(self._steps):
-                if self._copies and step.writes and _has_views(step, values):
+                if self._copies and step.writes and self._is_seen_elsewhere(place, values):
                     self._copies = False  # whoever holds a view is to see what is written
                     return self._run_all(replaced)
+                state = torch.get_rng_state() if self._random is None else None
                 values[place] = self._result(step, values, replaced)
+                if state is not None and not torch.equal(state, torch.get_rng_state()):
+                    random[step.node] = state
                 if self._keep:
                     versions += [(tensor, tensor._version) for tensor in tensors_in(values[place])]
                 else:
                     for done in step.last_read:
                         values[done] = None
-        # A value that a later node wrote into is nothing to begin from.
-        self._reusable = self._keep and all(tensor._version == version for tensor, version in versions)
+        # A value that a later node wrote into, or would if it were not replaced, is nothing to begin from.
+        whole = all(tensor._version == version for tensor, version in versions)
+        self._reusable = self._keep and self._copies and whole
+        self._random = random if self._random is None else self._random
         return values
+
+    def _is_seen_elsewhere(self, place: int, values: list[Any]) -> bool:
+        """Whether a value that is read later shares the memory of what the step at `place` overwrites."""
+        written = _memory_of(values[self._steps[place].sources[0]])
+        later = (value for step, value in zip(self._steps, values, strict=True) if step.read_until > place)
+        return any(_memory_of(value) & written for value in later)
 
     def _run_after(self, changed: set[fx.Node], replaced: Replaced, values: list[Any]) -> None:
         """Runs the changed nodes and what depends on them, into `values`."""
@@ -112,6 +130,14 @@ class Rerun:
     def _result(self, step: _Step, values: list[Any], replaced: Replaced) -> Any:
         if step.input_place is not None:
             return _copied(self._inputs[step.input_place])
+        state = None if self._random is None else self._random.get(step.node)
+        if state is not None:
+            with torch.random.fork_rng(devices=[]):
+                torch.set_rng_state(state)
+                return self._called(step, values, replaced)
+        return self._called(step, values, replaced)
+
+    def _called(self, step: _Step, values: list[Any], replaced: Replaced) -> Any:
         try:
             return step.call(values, replaced.get(step.node, step.function), copies=self._copies)
         except (RuntimeError, TypeError, IndexError, ValueError) as error:
@@ -131,8 +157,13 @@ class _Step:
     kwargs: Mapping[str, Any]
     writes: bool
     """The function overwrites its first argument."""
+    apart: Callable[..., Any] | None
+    """What does the same without overwriting, if there is such a thing."""
     input_place: int | None = None
     last_read: tuple[int, ...] = ()
+    """The steps whose values no later one reads."""
+    read_until: int = -1
+    """The last step that reads the value of this one."""
 
     def call(self, values: list[Any], function: Callable[..., Any], *, copies: bool) -> Any:
         args: tuple[Any, ...] = tuple([values[place] for place in self.sources])
@@ -142,7 +173,10 @@ class _Step:
                 (self.args, self.kwargs), lambda leaf: values[leaf.number] if isinstance(leaf, _Place) else leaf
             )
         if self.writes and copies:
-            args = (_copied(args[0]), *args[1:])
+            if function is self.function and self.apart is not None:
+                function = self.apart
+            elif not _rounds_first(function):
+                args, kwargs = _with_first_copied(args, kwargs)
         return function(*args, **kwargs)
 
 
@@ -153,11 +187,17 @@ class _Place:
     number: int
 
 
-def _has_views(step: _Step, values: list[Any]) -> bool:
-    """Whether other values share the memory of what a step overwrites."""
-    written = {tensor.untyped_storage().data_ptr() for tensor in tensors_in(values[step.sources[0]])}
-    others = (value for place, value in enumerate(values) if place != step.sources[0])
-    return any(tensor.untyped_storage().data_ptr() in written for value in others for tensor in tensors_in(value))
+def _memory_of(value: Any) -> set[int]:
+    return {tensor.untyped_storage().data_ptr() for tensor in tensors_in(value)}
+
+
+def _with_first_copied(
+    args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    if args:
+        return (_copied(args[0]), *args[1:]), kwargs
+    name = next(iter(kwargs))
+    return args, {**kwargs, name: _copied(kwargs[name])}
 
 
 def _copied(value: Any) -> Any:
@@ -181,6 +221,7 @@ def _steps(graph: MaseGraph) -> list[_Step]:
         steps.append(step)
     for source, reader in readers.items():
         steps[reader].last_read += (source,)
+        steps[source].read_until = reader
     return steps
 
 
@@ -193,8 +234,14 @@ def _step(node: fx.Node, places: Mapping[fx.Node, int]) -> _Step:
 
     args, kwargs = fx.map_arg((node.args, node.kwargs), place_of)
     plain = not kwargs and all(isinstance(arg, _Place) for arg in args)
-    writes = bool(node.args) and node.op.startswith("call_") and writes_in_place(node, node.meta["mase"].module)
-    return _Step(node, _function(node), tuple(sources), plain, args, kwargs, writes)
+    meta = node.meta["mase"]
+    module = meta.module
+    first = next(iter((*node.args, *node.kwargs.values())), None)
+    # What an unknown layer does with what it is given, an attribute `inplace` does not tell.
+    known = node.op.startswith("call_") and (module is None or meta.op is not None)
+    writes = known and isinstance(first, fx.Node) and writes_in_place(node, module)
+    apart = _out_of_place(module) if writes else None
+    return _Step(node, _function(node), tuple(sources), plain, args, kwargs, writes, apart)
 
 
 def _function(node: fx.Node) -> Callable[..., Any]:
@@ -210,6 +257,21 @@ def _function(node: fx.Node) -> Callable[..., Any]:
             return lambda result: result
         case _:
             return cast("Callable[..., Any]", node.target)
+
+
+def _out_of_place(module: Any) -> Callable[..., Any] | None:
+    """A layer of the op table that works in place, as one that does not."""
+    if op_of_module(type(module)) is None or not isinstance(module, nn.Module):
+        return None
+    other = copy.copy(module)
+    other.inplace = False  # type: ignore[assignment]  # of all modules that work in place it is a bool
+    return other
+
+
+def _rounds_first(function: Callable[..., Any]) -> bool:
+    """Whether a function works on a rounded copy of its first argument."""
+    formats = function.formats if isinstance(function, QuantizedLayer | QuantizedCall) else {}
+    return "data_in_0" in formats and not isinstance(formats["data_in_0"], Float)
 
 
 @dataclass(frozen=True)

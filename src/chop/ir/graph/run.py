@@ -81,6 +81,17 @@ def _value(node: fx.Node, inputs: Mapping[str, Any]) -> Any:
     return inputs[name]
 
 
+def noted_inputs(graph: MaseGraph) -> dict[str, Any]:
+    """The batch of the annotating run, by argument name."""
+    given = {str(node.target): node.meta["mase"].given for node in inputs_of(graph)}
+    if not all(given.values()):
+        raise ValueError("the graph keeps no values of its inputs: this needs 'dummy_in', a batch of them")
+    inputs: dict[str, Any] = {}
+    for target, (value,) in given.items():
+        inputs |= value if target.startswith("**") else {target.lstrip("*"): value}
+    return inputs
+
+
 @contextmanager
 def undisturbed(model: nn.Module) -> Iterator[None]:
     """Evaluation mode without gradients; afterwards mode, parameters, buffers and random state are as before."""

@@ -100,6 +100,13 @@ class QuantizedLayer(nn.Module):
         step = scale.detach().abs()  # a learned one that crossed 0 counts by its magnitude
         return self.rounded(name, value).detach().div(step).round().long(), step
 
+    def take_rounded(self, name: str, other: QuantizedLayer) -> None:
+        """Take over what another layer remembers of a rounded parameter, if it is this one's in the same format."""
+        other.quantized(name)
+        remembered: dict[str, _Remembered] = other.__dict__.get("_cache", {})
+        if name in remembered and remembered[name].format is self.formats[name]:
+            self.__dict__.setdefault("_cache", {})[name] = remembered[name]
+
     def forget(self) -> None:
         """Round the parameters anew at the next call; needed only after a change that PyTorch does not count."""
         self.__dict__.pop("_cache", None)

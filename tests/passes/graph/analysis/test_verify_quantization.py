@@ -92,3 +92,10 @@ def test_the_layer_is_left_as_it_was() -> None:
     formats = layer.formats
     verify_quantization_analysis_pass(graph)
     assert layer.formats is formats
+
+
+def test_a_large_input_is_looked_at_as_a_whole() -> None:
+    """Of 2**19 numbers and more, a layer rounds its input in slices."""
+    x = torch.full((512, 1024), 0.3)
+    _, info = verify_quantization_analysis_pass(quantized(annotated(nn.Sequential(nn.Linear(1024, 1)), input=x)))
+    assert info["_0"]["data_in_0"]["max_error"] == pytest.approx(0.3125 - 0.3, abs=1e-6)

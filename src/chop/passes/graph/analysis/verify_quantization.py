@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, fx
 
 from chop.formats import Format
 from chop.ir import MaseGraph, NodeMeta
-from chop.ir.graph.run import Runner, bind_inputs, inputs_of, undisturbed
+from chop.ir.graph.run import Runner, bind_inputs, noted_inputs, undisturbed
 from chop.nn.quantized import QuantizedCall, QuantizedLayer
 from chop.passes.base import PassResult, register_pass
+from chop.passes.graph.analysis.error import Deviation
 
 
 @dataclass(frozen=True)
@@ -32,22 +31,12 @@ def verify_quantization_analysis_pass(graph: MaseGraph, args: VerifyQuantization
     that is rounded is an operand as well, `data_out_0`. Raises where a value is off the grid.
     """
     graph.annotated_metas()
-    arguments = _noted_inputs(graph) if args.dummy_in is None else bind_inputs(graph, args.dummy_in)
+    inputs = noted_inputs(graph) if args.dummy_in is None else args.dummy_in
     checker = _Checker(graph.model)
+    arguments = bind_inputs(graph, inputs)
     with undisturbed(graph.model):
         checker.run(*arguments)
     return graph, checker.found
-
-
-def _noted_inputs(graph: MaseGraph) -> list[Any]:
-    """The batch of the annotating run."""
-    given = {str(node.target): node.meta["mase"].given for node in inputs_of(graph)}
-    if not all(given.values()):
-        raise ValueError("verify_quantization_analysis_pass needs 'dummy_in': the graph keeps no values")
-    inputs: dict[str, Any] = {}
-    for target, (value,) in given.items():
-        inputs |= value if target.startswith("**") else {target.lstrip("*"): value}
-    return bind_inputs(graph, inputs)
 
 
 @dataclass
@@ -65,19 +54,21 @@ class _Watched:
         self.look(x, rounded, scale)
         return rounded
 
+    def rounds_rows_apart(self, x: Tensor) -> bool:
+        return False  # all rows are looked at together
+
     def look(self, original: Tensor, rounded: Tensor, scale: Tensor | None) -> None:
         # With a scale of its own, a number is on the grid if rounding it once more leaves it there.
         on_grid = self.noted.contains(rounded) if scale is None else self.noted(rounded, scale) == rounded
         off_grid = rounded[~(on_grid | rounded.isnan())]
         if off_grid.numel():
             self.off_grid = off_grid[0].item()
-        same = (rounded == original) | (rounded.isnan() & original.isnan())
-        error = torch.where(same, 0, rounded - original).double()
-        signal = original.double().nan_to_num(0).square().sum().item()
+        deviation = Deviation()
+        deviation.add(original, rounded)
         self.report = {
             "format": self.noted,
-            "max_error": error.abs().max().item() if error.numel() else 0.0,
-            "sqnr_db": _decibel(signal, error.square().sum().item()),
+            "max_error": deviation.max_error,
+            "sqnr_db": deviation.sqnr_db,
         }
 
 
@@ -128,9 +119,3 @@ class _Checker(Runner):
             return super().call_module(target, args, kwargs)
         finally:
             layer.formats = formats
-
-
-def _decibel(signal: float, noise: float) -> float:
-    if noise == 0:
-        return math.inf
-    return 10 * math.log10(signal / noise) if signal else -math.inf

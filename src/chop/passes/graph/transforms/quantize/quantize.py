@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, Self, cast
+from dataclasses import dataclass
+from typing import Any, Self, cast
 
 from torch import fx, nn
 
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.in_place import read_result_instead, writes_in_place
 from chop.nn.quantized import QuantConfig, QuantizedCall, QuantizedLayer
-from chop.ops import OPS
 from chop.options import read_options
 from chop.passes.base import PassResult, register_pass
+from chop.passes.graph.transforms.quantize.by_node import By, ByNode
 from chop.passes.graph.transforms.quantize.replacement import formats_of, replacement
-from chop.registry import closest
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class QuantizeArgs:
+class QuantizeArgs(ByNode[QuantConfig]):
     """By what nodes are chosen, and the config of each choice; None leaves a node alone."""
-
-    by: Literal["type", "name", "regex_name"]
-    configs: Mapping[str, QuantConfig | None] = field(default_factory=dict)
-    default: QuantConfig | None = None
 
     @classmethod
     def from_pass_args(cls, pass_args: Mapping[str, Any] | None, where: str) -> Self:
@@ -45,18 +39,10 @@ class QuantizeArgs:
         default = read.pop("default", None)
         return cls(options.by, read, default)
 
-    def choose(self, op: str, name: str) -> QuantConfig | None:
-        """The config for an op at a node or path. Of several patterns that match its name, the first one counts."""
-        if self.by == "regex_name":
-            matching = [config for pattern, config in self.configs.items() if matches(pattern, name)]
-            return matching[0] if matching else self.default
-        key = op if self.by == "type" else name
-        return self.configs[key] if key in self.configs else self.default
-
 
 @dataclass(frozen=True)
 class _By:
-    by: Literal["type", "name", "regex_name"]
+    by: By
 
 
 def _config(entry: object, where: str) -> Mapping[str, Any]:
@@ -73,14 +59,8 @@ def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> PassResult:
     `info["chosen"]` the precisions that data chose where a config left it to them (`frac_width = "auto"`).
     """
     metas = graph.annotated_metas()
-    _check_choices(args, metas)
-    plan = {
-        meta.node: config
-        for meta in metas
-        if meta.quantizable and (config := args.choose(meta.mase_op, meta.node.name))
-    }
-    layers = {meta.node: layer for meta in metas if (layer := meta.module) is not None}
-    _check_shared_layers(plan, layers)
+    plan = chosen_configs(args, metas)
+    layers = _layers(metas)
     made: dict[nn.Module | None, QuantizedLayer] = {}
     chosen: dict[str, dict[str, list[int | float]]] = {}
     for meta in metas:
@@ -94,34 +74,20 @@ def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> PassResult:
     return graph, {"quantized": [node.name for node in plan], "chosen": {n: c for n, c in chosen.items() if c}}
 
 
-def _check_choices(args: QuantizeArgs, metas: list[NodeMeta]) -> None:
-    """Every choice must mean something here: an op that exists, a node that can be quantised."""
-    nodes = {meta.node.name: meta for meta in metas}
-    can_be = [name for name, meta in nodes.items() if meta.quantizable]
-    for key in args.configs:
-        if args.by == "type" and not (key in OPS and OPS[key].quantizable):
-            known = [name for name, op in OPS.items() if op.quantizable]
-            raise ValueError(f"quantize by type: no op '{key}' can be quantised; {closest(key, known)}")
-        if args.by == "name" and key not in can_be:
-            what = f"node '{key}' is {_describe(nodes[key])}" if key in nodes else f"there is no node '{key}'"
-            raise ValueError(f"quantize by name: {what}, nothing to quantise; {closest(key, can_be)}")
-        if args.by == "regex_name" and not any(matches(key, name) for name in can_be):
-            raise ValueError(
-                f"quantize by regex_name: '{key}' matches no node that can be quantised; {closest(key, can_be)}"
-            )
+def chosen_configs(args: QuantizeArgs, metas: list[NodeMeta]) -> dict[fx.Node, QuantConfig]:
+    """The config of each node that is to be quantised; a choice that means nothing here is an error."""
+    args.check(metas, "quantize")
+    plan = {
+        meta.node: config
+        for meta in metas
+        if meta.quantizable and (config := args.choose(meta.mase_op, meta.node.name))
+    }
+    _check_shared_layers(plan, _layers(metas))
+    return plan
 
 
-def _describe(meta: NodeMeta) -> str:
-    computes = meta.op is not None and meta.op.quantizable
-    return f"a {meta.mase_op} without floating-point operands" if computes else f"a {meta.mase_op}"
-
-
-def matches(pattern: str, name: str) -> bool:
-    """Whether a user's pattern is that of a whole name."""
-    try:
-        return re.fullmatch(pattern, name) is not None
-    except re.error as error:
-        raise ValueError(f"quantize by regex_name: '{pattern}' is no regular expression: {error}") from None
+def _layers(metas: list[NodeMeta]) -> dict[fx.Node, nn.Module]:
+    return {meta.node: layer for meta in metas if (layer := meta.module) is not None}
 
 
 def _check_shared_layers(plan: Mapping[fx.Node, QuantConfig], layers: Mapping[fx.Node, nn.Module]) -> None:
