@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from chop.actions.config import ActionConfig, TestConfig, TrainConfig, TransformConfig
+from chop.actions.config import (
+    ActionConfig,
+    CommandConfig,
+    ExplainConfig,
+    ReportConfig,
+    TestConfig,
+    TrainConfig,
+    TransformConfig,
+    ViewConfig,
+)
 from chop.arguments import Settings, read_settings
 from chop.parser import ActionRequest, parse
 
@@ -18,9 +27,15 @@ def settings(*words: str) -> Settings:
     return read_settings(request.action, request.texts)
 
 
-def config(*words: str) -> ActionConfig:
+def command(*words: str) -> CommandConfig:
     (only,) = settings(*words).configs()
     return only
+
+
+def config(*words: str) -> ActionConfig:
+    read = command(*words)
+    assert isinstance(read, ActionConfig)
+    return read
 
 
 def train(*words: str) -> TrainConfig:
@@ -99,7 +114,7 @@ def test_a_list_makes_a_configuration_for_every_combination() -> None:
 
 def test_a_file_may_hold_a_list(tmp_path: Path) -> None:
     read = settings("train", "a", "b", "--config", write(tmp_path / "a.toml", "seed = [0, 1, 2]\n"))
-    assert [each.seed for each in read.configs()] == [0, 1, 2]
+    assert [each.seed for each in read.configs() if isinstance(each, TrainConfig)] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("text", ["data = 'x.csv'\n", "data_path = 'x.csv'\n", "[data]\npath = 'x.csv'\n"])
@@ -140,3 +155,24 @@ def test_the_shown_configuration_reads_back_to_the_same(tmp_path: Path) -> None:
     again = settings("train", "--config", file)
     assert tomllib.loads(again.show()) == tomllib.loads(first.show())
     assert again.varied == ("seed",)
+
+
+def test_a_run_is_named_or_left_out() -> None:
+    assert command("report") == ReportConfig()
+    read = command("report", "out/x", "--open", "--samples", "9", "--output=a.html", "--plugin", "p.py", "--debug")
+    assert read == ReportConfig(
+        run=Path("out/x"), open=True, samples=9, output=Path("a.html"), plugins=(Path("p.py"),), debug=True
+    )
+    assert command("report", "--project-dir", "elsewhere") == ReportConfig(project_dir=Path("elsewhere"))
+
+
+def test_a_run_and_a_node_are_read_in_their_order() -> None:
+    assert command("explain", "out/x", "fc1") == ExplainConfig(run=Path("out/x"), node="fc1")
+    assert command("explain", "out/x", "--sqnr", "20") == ExplainConfig(run=Path("out/x"), sqnr=20.0)
+
+
+def test_a_folder_is_shown_at_this_machine_only_unless_told_otherwise() -> None:
+    assert command("view") == ViewConfig(folder=Path("mase_output"), host="127.0.0.1")
+    assert command("view", "out", "--port", "0", "--host", "0.0.0.0", "--open") == ViewConfig(
+        folder=Path("out"), port=0, host="0.0.0.0", open=True
+    )

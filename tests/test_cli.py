@@ -39,7 +39,10 @@ def write(path: Path, text: str) -> str:
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["--help"], ["--version"], ["train", "--help"], ["info", "--help"], ["train", "a", "b", "--show-config"]],
+    [
+        *([], ["--help"], ["--version"], ["train", "--help"], ["info", "--help"]),
+        *(["report", "--help"], ["explain", "--help"], ["view", "--help"], ["train", "a", "b", "--show-config"]),
+    ],
 )
 def test_help_and_version_import_nothing_heavy(arguments: list[str]) -> None:
     code = (
@@ -83,7 +86,7 @@ def help_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 def test_help_lists_the_actions(capsys: pytest.CaptureFixture[str]) -> None:
     text = help_of(capsys)
-    for line in ("train  ", "test  ", "transform\n", "info  "):
+    for line in ("train  ", "test  ", "transform\n", "report  ", "explain  ", "view  ", "info  "):
         assert f"    {line}" in text
 
 
@@ -135,6 +138,17 @@ def test_an_option_of_no_action_is_missing_from_the_help(capsys: pytest.CaptureF
         (["train", "--learning-rate", "x"], "command line: 'learning_rate' must be float, got 'x' (str)"),
         (["transform", "jsc-toy"], "transform: needs 'dataset'"),
         (["transform"], "transform: needs 'model'"),
+        (["report", "a", "b"], "unexpected argument 'b'"),
+        (["report", "--seed", "1"], "'--seed' is no option of ch report, but of ch train"),
+        (["report", "--smaples", "1"], "unknown option '--smaples', did you mean '--samples'?"),
+        (["report", "--show-config"], "'--show-config' is no option of ch report, but of ch train"),
+        (["report", "--samples", "0"], "report: 'samples' must be at least 1, got 0"),
+        (["view", "--port", "65536"], "view: 'port' must be at most 65535, got 65536"),
+        (["view", "--port", "x"], "command line: 'port' must be int, got 'x' (str)"),
+        (
+            ["explain", "--project-dir", "nowhere"],
+            "there is no finished run in 'nowhere'; --project-dir names another folder",
+        ),
         (["transform", "--config", "no.toml"], "cannot read no.toml: No such file or directory"),
         (["transform", "--config", "."], "cannot read .: Is a directory"),
     ],
@@ -143,6 +157,24 @@ def test_a_mistake_is_answered_in_one_line(
     capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     assert mistake(capsys, *arguments) == message
+
+
+def test_the_usage_names_what_stands_without_a_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    assert help_of(capsys, "train").startswith("usage: ch train [MODEL DATASET] [--config FILE] [options]\n")
+    assert help_of(capsys, "report").startswith("usage: ch report [RUN] [options]\n")
+    assert help_of(capsys, "explain").startswith("usage: ch explain [RUN] [NODE] [options]\n")
+    text = help_of(capsys, "view")
+    assert text.startswith("usage: ch view [FOLDER] [options]\n")
+    assert "folder that holds the runs (default: mase_output)" in text
+    assert "--show-config" not in text
+
+
+def test_an_action_without_results_says_nothing_of_a_place(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("chop.actions.explain.explain", lambda config: None)
+    assert cli.main(["explain", "a", "b"]) == 0
+    assert capsys.readouterr().out == ""
 
 
 def test_a_wrong_choice_names_all_and_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:

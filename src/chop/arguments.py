@@ -10,16 +10,10 @@ from dataclasses import MISSING, Field, dataclass, fields
 from pathlib import Path
 from typing import Any, get_args
 
-from chop.actions.config import ActionConfig, AnyConfig, TestConfig, TrainConfig, TransformConfig
+from chop.actions.config import ACTIONS, PAIRS, AnyConfig, CommandConfig
 from chop.options import check_options, read_options, type_hints
 from chop.toml import plain, write_toml
 
-# Each name is also that of the module in chop.actions and of the function in it, imported when it is run.
-ACTIONS: Mapping[str, type[ActionConfig]] = {
-    "train": TrainConfig,
-    "test": TestConfig,
-    "transform": TransformConfig,
-}
 COMMAND_LINE, DEFAULT = "command line", "default"
 
 
@@ -36,7 +30,7 @@ class Settings:
         """The options that a list was given for."""
         return tuple(name for name, value in self.values.items() if name in grid_options() and _is_list(value))
 
-    def configs(self) -> list[ActionConfig]:
+    def configs(self) -> list[CommandConfig]:
         """A configuration for every combination of the lists; one, if there is none."""
         cls = ACTIONS[self.action]
         combinations = itertools.product(*(self.values[name] for name in self.varied))
@@ -58,15 +52,15 @@ class Settings:
 
 def read_settings(action: str, texts: Mapping[str, str | list[str]]) -> Settings:
     """The options of `action`: its TOML file, if one is named, below those of the command line."""
-    typed = {name: _from_text(name, text) for name, text in texts.items()}
+    typed = {name: _from_text(name, text, ACTIONS[action]) for name, text in texts.items()}
     given = check_settings(ACTIONS[action], typed, COMMAND_LINE)
     file = given.get("config")
     below = read_toml(file, ACTIONS[action]) if file is not None else {}
     origins = {name: str(file) for name in below} | dict.fromkeys(given, COMMAND_LINE)
     values = {**below, **given}
-    for name in ("plugins", "data_options"):  # what comes in pieces is added to, not replaced
+    for name in ("plugins", *PAIRS):  # what comes in pieces is added to, not replaced
         if name in below and name in given:
-            values[name] = below[name] | given[name] if name == "data_options" else below[name] + given[name]
+            values[name] = below[name] | given[name] if name in PAIRS else below[name] + given[name]
             origins[name] = f"{file} and {COMMAND_LINE}"
     settings = Settings(action, values, origins)
     if settings.varied and action != "train":
@@ -74,7 +68,7 @@ def read_settings(action: str, texts: Mapping[str, str | list[str]]) -> Settings
     return settings
 
 
-def read_toml(file: Path, cls: type[ActionConfig]) -> dict[str, Any]:
+def read_toml(file: Path, cls: type[CommandConfig]) -> dict[str, Any]:
     """The options of `cls` in a TOML file, which may hold those of other actions too."""
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -91,7 +85,7 @@ def read_toml(file: Path, cls: type[ActionConfig]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name in known}
 
 
-def check_settings(cls: type[ActionConfig], mapping: Mapping[str, Any], where: str) -> dict[str, Any]:
+def check_settings(cls: type[CommandConfig], mapping: Mapping[str, Any], where: str) -> dict[str, Any]:
     """`check_options` that takes a list for a grid option."""
     lists = {key: value for key, value in mapping.items() if key in grid_options() and _is_list(value)}
     values = check_options(cls, {key: value for key, value in mapping.items() if key not in lists}, where)
@@ -124,13 +118,13 @@ def _beside(path: Path, file: Path) -> Path:
     return neighbour if not path.exists() and neighbour.exists() else path
 
 
-def _from_text(name: str, text: str | list[str]) -> Any:
+def _from_text(name: str, text: str | list[str], cls: type[CommandConfig]) -> Any:
     """What the text of an option spells, as far as its type tells; `check_options` judges the rest."""
-    if name == "data_options":
-        return dict(_pair(each) for each in text)
+    if name in PAIRS:
+        return dict(_pair(name, each) for each in text)
     if isinstance(text, list):
         return text
-    hint = type_hints(AnyConfig)[name]
+    hint = type_hints(cls)[name]
     if bool in (hint, *get_args(hint)):
         return True
     if name in grid_options() and "," in text:
@@ -146,11 +140,12 @@ def _number(text: str, hint: object) -> object:
     return text
 
 
-def _pair(text: str) -> tuple[str, Any]:
+def _pair(option: str, text: str) -> tuple[str, Any]:
     """`num_rows=1000` as name and value; what is no TOML value is a string."""
     name, sign, value = text.partition("=")
     if not (name and sign):
-        raise ValueError(f"{COMMAND_LINE}: a data option is written as name=value, got '{text}'")
+        kind = option.removesuffix("s").replace("_", " ")
+        raise ValueError(f"{COMMAND_LINE}: a {kind} is written as name=value, got '{text}'")
     with suppress(tomllib.TOMLDecodeError):
         return name, tomllib.loads(f"x = {value}")["x"]
     return name, value

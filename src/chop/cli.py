@@ -6,13 +6,13 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import cast
 
-from chop.actions.config import ActionConfig, TrainConfig
+from chop.actions.config import CommandConfig, TrainConfig
 from chop.arguments import Settings, read_settings
 from chop.parser import InfoRequest, parse
 from chop.plugins import load_plugin, users_frame
@@ -58,14 +58,20 @@ def _run(words: Sequence[str]) -> None:
     if command.show_config:
         print(settings.show(), end="")
     else:
-        folder = run_action(settings)
-        from chop.actions.training.devices import is_main_process
-
-        if is_main_process():
-            print(f"saved in {folder}")
+        _tell_where(run_action(settings))
 
 
-def run_action(settings: Settings) -> Path:
+def _tell_where(place: Path | None) -> None:
+    """Where the results are, if there are any, told by the first process for all."""
+    if place is None:
+        return
+    from chop.actions.training.devices import is_main_process
+
+    if is_main_process():
+        print(f"saved in {place}")
+
+
+def run_action(settings: Settings) -> Path | None:
     """Import the action, and with it torch, and run it once or over the grid."""
     from chop.tools.allocator import keep_freed_memory
 
@@ -74,15 +80,15 @@ def run_action(settings: Settings) -> Path:
     keep_freed_memory()
     for plugin in configs[0].plugins:
         load_plugin(plugin)
-    action: Callable[[Any], Path] = getattr(import_module(f"chop.actions.{settings.action}"), settings.action)
+    action = getattr(import_module(f"chop.actions.{settings.action}"), settings.action)
     if not settings.varied:
-        return action(configs[0])
+        return cast("Path | None", action(configs[0]))
     from chop.actions.grid import run_grid
 
     return run_grid(action, [each for each in configs if isinstance(each, TrainConfig)], settings.varied)
 
 
-def _set_log(config: ActionConfig) -> None:
+def _set_log(config: CommandConfig) -> None:
     from chop.tools.logger import set_logging_verbosity
 
     level = "debug" if config.debug else config.log_level

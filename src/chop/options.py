@@ -108,6 +108,8 @@ def _fits(value: object, kind: object) -> bool:
 
 
 def _read_union(value: object, hint: object, where: str, name: str) -> object:
+    if value is None and type(None) in get_args(hint):
+        return None
     failures = []
     for option in get_args(hint):
         try:

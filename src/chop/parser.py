@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn, cast, get_args, get_origin
 
 from chop import __version__
-from chop.actions.config import AnyConfig
-from chop.arguments import ACTIONS
+from chop.actions.config import ACTIONS, PAIRS, ActionConfig, CommandConfig
 from chop.options import aliases, type_hints
 from chop.registry import UnknownNameError, closest
 
@@ -22,6 +21,11 @@ EXAMPLES = {
     "  ch train my_net.py:Net jsc                       a network of your own",
     "test": "ch test jsc-tiny jsc --load mase_output/.../training_ckpts/best.ckpt",
     "transform": "ch transform --config configs/examples/jsc_toy_by_type.toml --task cls",
+    "search": "ch search --config configs/examples/jsc_toy_search.toml\n"
+    "  ch search --config configs/examples/jsc_toy_search.toml --max-drop 0.5",
+    "report": "ch report\n  ch report jsc-toy_classification_jsc_2026-01-31 --open",
+    "explain": "ch explain mase_output/jsc-toy_classification_jsc_2026-01-31 seq_blocks_2",
+    "view": "ch view --open",
     "info": "ch info formats\n  ch info formats integer\n  ch info models --plugin my_networks.py",
 }
 
@@ -55,7 +59,7 @@ def parse(words: Sequence[str]) -> ActionRequest | InfoRequest:
         raise ValueError(_explain_unknown(unknown[0], given.action))
     texts = {key: text for key, text in vars(given).items() if key not in ("action", "show_config")}
     if given.action != "info":
-        return ActionRequest(given.action, texts, given.show_config)
+        return ActionRequest(given.action, texts, getattr(given, "show_config", False))
     if given.kind not in KINDS:
         raise UnknownNameError(f"unknown kind '{given.kind}', {closest(given.kind, KINDS)}")
     png = None if given.png is None else Path(given.png)
@@ -89,11 +93,11 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"ch {__version__}")
     actions = parser.add_subparsers(title="actions", dest="action", metavar="ACTION", required=True)
     for name, cls in ACTIONS.items():
-        _add_action(_add_parser(actions, name, cls.__doc__ or "", "[MODEL DATASET] [--config FILE] [options]"), cls)
+        _add_action(_add_parser(actions, name, cls.__doc__ or "", _usage(cls)), cls)
     info = _add_parser(actions, "info", "List what has a name here, or tell all about one of them.", "KIND [NAME]")
     info.add_argument("kind", metavar="KIND", help=", ".join(KINDS))
     info.add_argument("name", metavar="NAME", nargs="?", help="the one to describe")
-    plugin = next(field for field in fields(AnyConfig) if field.name == "plugins")
+    plugin = next(field for field in fields(CommandConfig) if field.name == "plugins")
     info.add_argument(
         "--plugin", dest="plugins", action="append", default=[], metavar="PATH", help=plugin.metadata["help"]
     )
@@ -114,41 +118,55 @@ def _add_parser(actions: Any, name: str, text: str, usage: str) -> argparse.Argu
     return cast(argparse.ArgumentParser, parser)
 
 
+def _usage(cls: type[Any]) -> str:
+    if issubclass(cls, ActionConfig):
+        return "[MODEL DATASET] [--config FILE] [options]"
+    return " ".join([f"[{field.name.upper()}]" for field in fields(cls) if _is_positional(field)] + ["[options]"])
+
+
+def _is_positional(field: Field[Any]) -> bool:
+    return bool(field.metadata["kind"] == "positional")
+
+
 def _add_action(parser: argparse.ArgumentParser, cls: type[Any]) -> None:
     groups: dict[str, Any] = {}
     for field in sorted(fields(cls), key=lambda field: field.metadata["group"] != "training"):
-        if field.metadata["kind"] == "positional":
+        if _is_positional(field):
             parser.add_argument(
                 field.name,
                 nargs="?",
                 default=argparse.SUPPRESS,
                 metavar=field.name.upper(),
-                help=field.metadata["help"],
+                help=_help(field, cls),
             )
         elif field.metadata["kind"] == "option":
             title = field.metadata["group"]
             group = groups[title] = groups.get(title) or parser.add_argument_group(title)
             group.add_argument(*flags(field), **_how_to_add(field, cls))
-    groups["this run"].add_argument(
-        "--show-config", action="store_true", help="print all options, with where each comes from, and end"
-    )
+    if issubclass(cls, ActionConfig):
+        groups["this run"].add_argument(
+            "--show-config", action="store_true", help="print all options, with where each comes from, and end"
+        )
+
+
+def _help(field: Field[Any], cls: type[Any]) -> str:
+    has_default = field.default not in (MISSING, None, ()) and not isinstance(field.default, bool)
+    extra = ["or several: 1,2,3"] if field.metadata["grid"] and cls is ACTIONS["train"] else []
+    extra += [f"default: {field.default}"] if has_default else []
+    return str(field.metadata["help"]) + (f" ({'; '.join(extra)})" if extra else "")
 
 
 def _how_to_add(field: Field[Any], cls: type[Any]) -> dict[str, Any]:
     hint = type_hints(cls)[field.name]
-    has_default = field.default not in (MISSING, None, ()) and hint is not bool
-    extra = ["or several: 1,2,3"] if field.metadata["grid"] and cls is ACTIONS["train"] else []
-    extra += [f"default: {field.default}"] if has_default else []
-    text = field.metadata["help"] + (f" ({'; '.join(extra)})" if extra else "")
-    common = {"dest": field.name, "default": argparse.SUPPRESS, "help": text}
+    common = {"dest": field.name, "default": argparse.SUPPRESS, "help": _help(field, cls)}
     if hint is bool:
         return common | {"action": "store_const", "const": "true"}
-    repeatable = {"action": "append"} if field.name in ("plugins", "data_options") else {}
+    repeatable = {"action": "append"} if field.name in ("plugins", *PAIRS) else {}
     return common | {"metavar": _metavar(field.name, hint)} | repeatable
 
 
 def _metavar(name: str, hint: object) -> str:
-    if name == "data_options":
+    if name in PAIRS:
         return "NAME=VALUE"
     if get_origin(hint) is Literal:
         return "|".join(get_args(hint))
@@ -171,8 +189,9 @@ def _explain_unknown(argument: str, action: str) -> str:
     for other, cls in ACTIONS.items():
         if flag in _all_flags(cls):
             return f"'{flag}' is no option of ch {action}, but of ch {other}"
-    return f"unknown option '{flag}', {closest(flag, [*_all_flags(ACTIONS[action]), '--show-config', '--help'])}"
+    return f"unknown option '{flag}', {closest(flag, [*_all_flags(ACTIONS[action]), '--help'])}"
 
 
 def _all_flags(cls: type[Any]) -> list[str]:
-    return [flag for field in fields(cls) if field.metadata["kind"] == "option" for flag in flags(field)]
+    extra = ["--show-config"] if issubclass(cls, ActionConfig) else []
+    return [flag for field in fields(cls) if field.metadata["kind"] == "option" for flag in flags(field)] + extra

@@ -52,7 +52,7 @@ def dropout_net(tmp_path: Path) -> str:
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """One thread, and pictures that are composed but not drawn, which takes longer than a small training."""
-    monkeypatch.setattr(pictures, "_save", lambda figure, path: path.write_bytes(b"\x89PNG"))
+    monkeypatch.setattr(pictures, "save_figure", lambda figure, path: path.write_bytes(b"\x89PNG"))
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -233,3 +234,23 @@ def test_a_full_disk_leaves_nothing_half_written(config: TransformConfig, monkey
     with pytest.raises(OSError, match=r"No space left on device: '.*graph.json'"):
         transform(config)
     assert list(config.project_dir.iterdir()) == []
+
+
+def test_a_pass_that_wants_labels_is_given_those_of_the_data(
+    config: TransformConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, logger="chop"):
+        transform(replace(config, passes={"sensitivity": {"config": INTEGER}}))
+    assert re.search(r"most sensitive first: seq_blocks_\d \(loss [+-]\S+, \S+ dB\), ", caplog.text)
+
+
+def test_the_cost_before_and_after_is_kept_whichever_passes_are_run(config: TransformConfig) -> None:
+    cost = summary(transform(config).parents[1])["cost"]
+    assert (cost["samples"], cost["convention"], cost["unknown"]) == (4, "bops", [])
+    macs = 4 * (4 * 16 + 16 * 16 + 16 * 2)  # 4 rows of 4 features through layers of 16, 16 and 2
+    parameters = (4 * 16 + 16) + (16 * 16 + 16) + (16 * 2 + 2)
+    for when, bits in (("before", 32), ("after", 8)):
+        assert cost[when]["macs"] == macs
+        assert cost[when]["bitops"] == macs * bits * bits
+        assert cost[when]["weight_bits"] == parameters * bits
+        assert cost[when]["average_weight_bits"] == bits

@@ -7,6 +7,8 @@ from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
+from chop.actions.search_config import SearchTable
+
 
 def option(
     default: object = MISSING,
@@ -16,13 +18,16 @@ def option(
     kind: Literal["option", "positional", "toml"] = "option",
     group: str = "this run",
     least: float | None = None,
+    most: float | None = None,
     grid: bool = False,
 ) -> Any:
     """A field with a line of help; of kind `toml` it has no place on the command line.
 
-    `group` is its heading in the help, `least` its smallest value; of a `grid` option `ch train` takes a list.
+    `group` is its heading in the help, `least` its smallest value and `most` its largest; of a `grid` option
+    `ch train` takes a list.
     """
-    metadata = {"help": help, "aliases": aliases, "kind": kind, "group": group, "least": least, "grid": grid}
+    metadata = {"help": help, "aliases": aliases, "kind": kind, "group": group, "least": least, "most": most}
+    metadata["grid"] = grid
     if isinstance(default, dict):
         return field(default_factory=default.copy, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -37,21 +42,46 @@ class TransformTable:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ActionConfig:
-    """What every action knows: a model, a data set, where to run, and where to write."""
+class CommandConfig:
+    """What every command knows: the user's own files, and how much it tells."""
+
+    plugins: tuple[Path, ...] = option(
+        (), aliases=("plugin",), help="Python file that registers models, data sets, formats or passes; repeatable"
+    )
+
+    log_level: Literal["debug", "info", "warning", "error"] = option(
+        "info", group="output", help="least level to log; debug shows the traceback of an error"
+    )
+    debug: bool = option(False, group="output", help="the same as --log-level debug")
+    no_warnings: bool = option(False, group="output", help="log errors only")
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            least, most, value = each.metadata["least"], each.metadata["most"], getattr(self, each.name)
+            if least is not None and value is not None and value < least:
+                raise ValueError(f"'{each.name}' must be at least {least}, got {value}")
+            if most is not None and value is not None and value > most:
+                raise ValueError(f"'{each.name}' must be at most {most}, got {value}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkOptions:
+    """What it takes to work with a model: the model, its data, where to run, and where to write."""
 
     model: str = option(kind="positional", help="name of a model (ch info models), or path/to/net.py:Net")
     dataset: str = option(kind="positional", help="name of a data set (ch info datasets), or a file of rows")
 
     config: Path | None = option(None, help="TOML file with these options; the command line goes first")
     task: Literal["cls", "classification"] = option("cls", help="what the model is for")
-    load_name: Path | None = option(None, aliases=("load",), help="checkpoint, or folder of a graph, to start from")
+    load_name: Path | None = option(
+        None, aliases=("load",), help="checkpoint, folder of a graph, or folder of a run, to start from"
+    )
+    model_options: Mapping[str, Any] = option(
+        {}, aliases=("model_option",), help="setting of the model, as hidden=[64,32]; repeatable"
+    )
     load_type: Literal["auto", "pt", "pl", "mz", "hf"] = option("auto", help="kind of that checkpoint")
     batch_size: int = option(128, least=1, grid=True, help="samples in a batch")
     seed: int = option(0, least=0, grid=True, help="seed of fresh weights and of the order of the data")
-    plugins: tuple[Path, ...] = option(
-        (), aliases=("plugin",), help="Python file that registers models, data sets, formats or passes; repeatable"
-    )
 
     data_path: Path | None = option(None, aliases=("data",), group="data", help="file or folder of the data set")
     data_options: Mapping[str, Any] = option(
@@ -75,17 +105,14 @@ class ActionConfig:
         "tensorboard", group="output", help="where the curves go besides metrics.jsonl"
     )
     log_every_n_steps: int = option(50, least=1, group="output", help="steps between two entries of the log")
-    log_level: Literal["debug", "info", "warning", "error"] = option(
-        "info", group="output", help="least level to log; debug shows the traceback of an error"
-    )
-    debug: bool = option(False, group="output", help="the same as --log-level debug")
-    no_warnings: bool = option(False, group="output", help="log errors only")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActionConfig(CommandConfig, WorkOptions):
+    """What every action knows that works with a model, and that a TOML file may hold."""
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            least, value = each.metadata["least"], getattr(self, each.name)
-            if least is not None and value is not None and value < least:
-                raise ValueError(f"'{each.name}' must be at least {least}, got {value}")
+        super().__post_init__()
         object.__setattr__(self, "task", {"classification": "cls"}.get(self.task, self.task))
 
 
@@ -123,5 +150,84 @@ class TransformConfig(ActionConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnyConfig(TrainConfig, TestConfig, TransformConfig):
-    """Every option of every action: what a TOML file may hold, so that one file serves them all."""
+class SearchConfig(ActionConfig):
+    """Find the number formats for each layer that nothing else beats."""
+
+    search: SearchTable = option(SearchTable(), kind="toml", help="the [search] table")
+    n_trials: int | None = option(
+        None, least=1, group="search", help="configurations to try, beside the uniform ones"
+    )
+    timeout: float | None = option(None, least=0, group="search", help="seconds after which no new one is begun")
+    workers: int | None = option(None, least=1, group="search", help="processes on this machine")
+    storage: str | None = option(
+        None, group="search", help="database of the study, as postgresql://user@host/name; left out: a file"
+    )
+    study: str | None = option(
+        None, group="search", help="name of the study; machines with the same share the work"
+    )
+    resume: bool = option(False, group="search", help="go on with a run that was stopped")
+    max_drop: float | None = option(
+        None, least=0, group="search", help="choose the cheapest that loses at most so many points of accuracy"
+    )
+    apply: int | None = option(None, group="search", help="write the graph of this trial, and try no others")
+    finetune: int = option(0, least=0, group="search", help="epochs to train the chosen configuration for")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnyConfig(TrainConfig, TestConfig, TransformConfig, SearchConfig):
+    """Every option of every action on a model: what a TOML file may hold, so that one file serves them all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig(CommandConfig):
+    """What every command knows that looks at a run."""
+
+    run: Path | None = option(
+        None,
+        kind="positional",
+        help="folder of a run, or its name in --project-dir; left out: the newest run there",
+    )
+    project_dir: Path = option(Path("mase_output"), help="folder that holds the runs")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportConfig(RunConfig):
+    """Write all that is known of a run into one page that opens in a browser."""
+
+    output: Path | None = option(None, help="file to write, in place of report.html in the folder of the run")
+    samples: int = option(256, least=1, help="test rows to measure on")
+    no_sensitivity: bool = option(False, help="leave out how much each layer alone hurts, which takes longest")
+    open: bool = option(False, help="open the page in a browser")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainConfig(RunConfig):
+    """Tell all about one node of a run: ranges against its formats, formats that would do, and cost."""
+
+    node: str | None = option(None, kind="positional", help="name of the node; left out: the names of all nodes")
+    samples: int = option(256, least=1, help="test rows to measure on")
+    sqnr: float = option(30.0, least=0, help="least signal to quantisation noise of a suggested format, in dB")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewConfig(CommandConfig):
+    """Show the runs of a project in a browser, one beside the other."""
+
+    folder: Path = option(Path("mase_output"), kind="positional", help="folder that holds the runs")
+    port: int = option(8080, least=0, most=65535, help="port to listen at; 0: any that is free")
+    host: str = option("127.0.0.1", help="address to listen at; others than this one are open to the network")
+    open: bool = option(False, help="open the page in a browser")
+
+
+PAIRS = ("data_options", "model_options")
+"""Options that are written as NAME=VALUE, any number of times."""
+# Each name is also that of the module in chop.actions and of the function in it, imported when it is run.
+ACTIONS: Mapping[str, type[CommandConfig]] = {
+    "train": TrainConfig,
+    "test": TestConfig,
+    "transform": TransformConfig,
+    "search": SearchConfig,
+    "report": ReportConfig,
+    "explain": ExplainConfig,
+    "view": ViewConfig,
+}

@@ -6,7 +6,8 @@ import json
 import os
 import platform
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date
 from importlib.metadata import version
@@ -69,9 +70,16 @@ def write_summary(folder: Path, summary: Mapping[str, Any]) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """The whole text, or what was there before."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+    with whole(path) as partial:
         partial.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """Another path to write to, which takes the place of `path` at the end, or is gone after an error."""
+    partial = path.with_name(f".{os.getpid()}.{path.name}")
+    try:
+        yield partial
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)

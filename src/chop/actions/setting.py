@@ -57,12 +57,15 @@ class Setting:
         return isinstance(self.model, fx.GraphModule)
 
 
-def prepare(config: ActionConfig) -> Setting:
-    """The data and the model of a configuration. All that can be wrong with them is told here."""
+def prepare(config: ActionConfig, data: MaseDataModule | None = None) -> Setting:
+    """The data and the model of a configuration. All that can be wrong with them is told here.
+
+    `data` are those of the configuration, where they are loaded already.
+    """
     model_info = get_model_info(config.model)
-    data = open_data(config)
+    data = data or open_data(config)
     torch.manual_seed(config.seed)
-    model = get_model(config.model, task=config.task, dataset_info=data.dataset_info, pretrained=False)
+    model = get_model(config.model, config.task, data.dataset_info, options=config.model_options)
     if config.load_name is not None:
         model = load_model(load_name=str(config.load_name), load_type=config.load_type, model=model)
         _mention_graph(config.load_name)

@@ -7,7 +7,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,14 @@ import torch
 from tabulate import tabulate
 from torch import nn
 
-from chop.actions.config import TransformConfig
+from chop.actions.config import ActionConfig, TransformConfig
 from chop.actions.run_folder import describe_run, make_run_folder, write_metrics, write_summary
 from chop.actions.setting import Setting, prepare
 from chop.actions.training.batches import in_order, place
 from chop.actions.training.devices import pick_device
 from chop.actions.training.metrics import Evaluation, evaluate
 from chop.actions.training.report import show_table
+from chop.cost import estimate
 from chop.ir import MaseGraph
 from chop.passes import PASSES
 from chop.passes.base import arguments_of, read_arguments
@@ -37,19 +38,22 @@ from chop.passes.module import quantize_module_transform_pass
 from chop.tools.get_input import InputGenerator
 
 logger = logging.getLogger(__name__)
-MEASURES = ("count_flops", "count_bitops", "calculate_avg_bits_mg", "verify_quantization")
+MEASURES = ("count_flops", "count_bitops", "calculate_avg_bits_mg", "estimate_cost", "verify_quantization")
 """Passes whose numbers are worth comparing: they are told and kept, before and after."""
+CONVENTION = "bops"
+"""How bits weigh in the cost that every summary tells."""
 Number = tuple[str, str, float | None, float]
 """A pass, what it measured, and the number before and after."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The models before and after, what writes the new one into a folder, and what passes measured."""
+    """The models before and after, what writes the new one into a folder, what passes measured, and the cost."""
 
     models: Mapping[str, nn.Module]
     save: Callable[[Path], None]
     numbers: Sequence[Number] = ()
+    cost: Mapping[str, Any] | None = None
 
 
 Transform = Callable[[TransformConfig, Setting], Outcome]
@@ -64,13 +68,18 @@ def transform(config: TransformConfig) -> Path:
     setting = prepare(config)
     outcome = by_style(config, setting)
     _warn(config)
+    return write_outcome(config, setting, outcome, start)
+
+
+def write_outcome(config: TransformConfig, setting: Setting, outcome: Outcome, start: float) -> Path:
+    """Test the models and keep them in the folder of a new run; that of the graph is returned."""
     results = _measure(config, setting, outcome.models, pick_device(config.accelerator))
     run = make_run_folder(config)
     try:
         folder = run / "software" / "transform"
         folder.mkdir()
         outcome.save(folder)
-        _keep(config, setting, results, outcome.numbers, run, time.perf_counter() - start)
+        _keep(config, setting, results, outcome, run, time.perf_counter() - start)
     except BaseException:
         shutil.rmtree(run, ignore_errors=True)  # a half of it would be of no use
         raise
@@ -97,19 +106,42 @@ def _transform_graph(config: TransformConfig, setting: Setting) -> Outcome:
     for name, args in arguments.items():
         graph, info = PASSES[name](graph, args)
         if name in MEASURES:
-            _, before = PASSES[name](deepcopy_mase_graph(original), args)
+            before = numbers_in(PASSES[name](deepcopy_mase_graph(original), args)[1])
             numbers += [(name, key, before.get(key), value) for key, value in numbers_in(info).items()]
+
+    return outcome_of(original, graph, numbers)
+
+
+def outcome_of(original: MaseGraph, graph: MaseGraph, numbers: Sequence[Number] = ()) -> Outcome:
+    """A graph as it was and as it is, ready to be tested and kept."""
 
     def save(folder: Path) -> None:
         summarize_quantization_analysis_pass(original, graph, save_dir=folder)
         save_mase_graph_interface_pass(graph, {"save_dir": folder / "transformed_ckpt"})
 
-    return Outcome({"before": original.model, "after": graph.model}, save, numbers)
+    return Outcome({"before": original.model, "after": graph.model}, save, numbers, _cost(original, graph))
+
+
+def _cost(original: MaseGraph, graph: MaseGraph) -> dict[str, Any] | None:
+    """What both graphs cost for the batch that annotated them; None where a pass added nodes without shapes."""
+    before, after = original.metas(), graph.metas()
+    if not all(meta.annotated for meta in after):
+        return None
+    inputs = next(meta for meta in before if meta.node.op == "placeholder").results.values()
+    costs = {name: estimate(metas, CONVENTION) for name, metas in (("before", before), ("after", after))}
+    totals = {name: asdict(cost.total) for name, cost in costs.items()}
+    return {
+        "samples": next(iter(inputs)).shape[0],
+        "convention": CONVENTION,
+        "unknown": list(costs["after"].unknown),
+        **{name: {key: value for key, value in each.items() if value is not None} for name, each in totals.items()},
+    }
 
 
 def numbers_in(info: Mapping[str, Any]) -> dict[str, float]:
     """What a pass measured, in single numbers; of many signal-to-noise ratios, the lowest."""
-    found = {key: value for key, value in info.items() if isinstance(value, int | float)}
+    single = {**info, **info.get("total", {})}
+    found = {key: value for key, value in single.items() if isinstance(value, int | float)}
     ratios = [
         (each["sqnr_db"], f"{node}.{operand}")
         for node, operands in info.items()
@@ -142,21 +174,30 @@ def _transform_modules(config: TransformConfig, setting: Setting) -> Outcome:
 def _with_data(
     name: str, arguments: Mapping[str, Any], config: TransformConfig, setting: Setting
 ) -> dict[str, Any]:
-    """The arguments of a pass, and the training rows if it wants some: a TOML file cannot hold them."""
-    wants = any(field.name == "input_generator" for field in fields(arguments_of(PASSES[name])))
-    return {**arguments, "input_generator": _batches(config, setting)} if wants else {**arguments}
+    """The arguments of a pass, and rows of data if it wants some: a TOML file cannot hold them.
+
+    Those for training; with their classes, those for validation if there are any.
+    """
+    wanted = {field.name for field in fields(arguments_of(PASSES[name]))}
+    if "labelled_batches" in wanted:
+        part = "val" if len(setting.data.splits.val.labels) else "train"
+        return {**arguments, "labelled_batches": _batches(config, setting, part).labelled()}
+    if "input_generator" in wanted:
+        return {**arguments, "input_generator": _batches(config, setting)}
+    return {**arguments}
 
 
-def _batches(config: TransformConfig, setting: Setting) -> InputGenerator:
+def _batches(config: ActionConfig, setting: Setting, part: str = "train") -> InputGenerator:
     return InputGenerator(
-        data_module=setting.data, model_info=setting.model_info, task=config.task, which_dataloader="train"
+        data_module=setting.data, model_info=setting.model_info, task=config.task, which_dataloader=part
     )
 
 
-def annotated_graph(config: TransformConfig, setting: Setting) -> MaseGraph:
-    """The model's graph with the metadata that one batch of the data set gives."""
+def annotated_graph(config: ActionConfig, setting: Setting, num_rows: int | None = None) -> MaseGraph:
+    """The model's graph with the metadata that one batch of the data set gives, or its first `num_rows` rows."""
     graph, _ = init_metadata_analysis_pass(MaseGraph(model=setting.model), None)
-    graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": next(iter(_batches(config, setting)))})
+    batch = {name: rows[:num_rows] for name, rows in next(iter(_batches(config, setting))).items()}
+    graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": batch})
     graph, _ = add_software_metadata_analysis_pass(graph, None)
     return graph
 
@@ -181,7 +222,7 @@ def _keep(
     config: TransformConfig,
     setting: Setting,
     results: Mapping[str, Evaluation],
-    measured: Sequence[Number],
+    outcome: Outcome,
     folder: Path,
     seconds: float,
 ) -> None:
@@ -191,7 +232,8 @@ def _keep(
         "passes": list(config.passes),
         "checkpoint": None if config.load_name is None else str(config.load_name),
         "test": numbers,
-        "measured": [dict(zip(("pass", "what", "before", "after"), each, strict=True)) for each in measured],
+        "measured": [dict(zip(("pass", "what", "before", "after"), each, strict=True)) for each in outcome.numbers],
+        "cost": outcome.cost,
         "seconds": round(seconds, 3),
     }
     write_summary(folder, summary)

@@ -24,6 +24,8 @@ def model_page(name: str) -> Page:
     info = get_model_info(name)
     data = _fitting(info)
     facts: dict[str, object] = {"tasks": info.tasks, "inputs": info.inputs}
+    if info.options:
+        facts["options"] = [f"{name} = {value}" for name, value in info.options.items()]
     layers: list[tuple[object, ...]] = []
     if data is not None:
         model = _build(info, data)

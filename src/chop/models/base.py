@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from torch import Tensor, nn
 
 from chop.plugins import is_reference, load_object
-from chop.registry import Registry
+from chop.registry import Registry, closest
 
 ModelMaker = Callable[..., nn.Module]
 M = TypeVar("M", bound=ModelMaker)
@@ -41,10 +41,21 @@ class ModelInfo:
     summary: str  # first line of the docstring
     sample_dims: int | None  # dimensions of one sample: 1 a row, 3 an image; None is not checked
 
-    def build(self, dataset_info: DataInfo | None) -> nn.Module:
-        """A fresh model with random weights, as wide as the data set needs it."""
+    @property
+    def options(self) -> dict[str, object]:
+        """What the class or function takes besides `info`, with its own values: widths of layers, for example."""
+        plain = inspect.signature(self.make).parameters.values()
+        return {p.name: p.default for p in plain if p.default is not p.empty and p.name != "info"}
+
+    def build(self, dataset_info: DataInfo | None, options: Mapping[str, object] | None = None) -> nn.Module:
+        """A fresh model with random weights, as wide as the data set needs it and with these `options`."""
+        given = dict(options or {})
+        for name in given:
+            if name not in self.options:
+                known = closest(name, self.options) if self.options else "it has none"
+                raise ValueError(f"model '{self.name}' has no option '{name}'; {known}")
         if not _takes_info(self.name, self.make):
-            return self._with_named_inputs(self.make())
+            return self._with_named_inputs(self.make(**given))
         if dataset_info is None:
             raise ValueError(f"model '{self.name}' needs dataset_info, for example data_module.dataset_info")
         if self.sample_dims not in (None, len(dataset_info.feature_shape)):
@@ -52,7 +63,7 @@ class ModelInfo:
                 f"model '{self.name}' takes samples of {self.sample_dims} dimension(s), "
                 f"the data set's have the shape {tuple(dataset_info.feature_shape)}"
             )
-        return self._with_named_inputs(self.make(dataset_info))
+        return self._with_named_inputs(self.make(dataset_info, **given))
 
     def _with_named_inputs(self, model: nn.Module) -> nn.Module:
         if not isinstance(model, nn.Module):
@@ -128,7 +139,11 @@ def get_model_info(name: str) -> ModelInfo:
 
 
 def get_model(
-    name: str, task: str = "cls", dataset_info: DataInfo | None = None, pretrained: bool = False
+    name: str,
+    task: str = "cls",
+    dataset_info: DataInfo | None = None,
+    pretrained: bool = False,
+    options: Mapping[str, object] | None = None,
 ) -> nn.Module:
     """The model called `name` (or written as `path/to/net.py:Net`), with random weights."""
     info = get_model_info(name)
@@ -136,7 +151,7 @@ def get_model(
         raise ValueError(f"model '{name}' is not made for the task '{task}'; its tasks: {', '.join(info.tasks)}")
     if pretrained:
         raise ValueError(f"there are no pretrained weights for model '{name}'; use pretrained=False")
-    return info.build(dataset_info)
+    return info.build(dataset_info, options)
 
 
 def check_task(task: str) -> str:

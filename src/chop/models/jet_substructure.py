@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 from torch import Tensor, nn
 
 from chop.models.base import DataInfo, register_model
@@ -73,3 +76,19 @@ class JSCS(_JetTagger):
             nn.BatchNorm1d(info.num_classes),
             nn.ReLU(inplace=True),
         )
+
+
+@register_model("jsc-mlp", sample_dims=1)
+class JSCMLP(_JetTagger):
+    """A jet tagger with hidden layers of any widths: 64, 32 and 32 where nothing else is said."""
+
+    def __init__(self, info: DataInfo, hidden: Sequence[int] = (64, 32, 32)) -> None:
+        if not hidden or any(not isinstance(width, int) or width < 1 for width in hidden):
+            raise ValueError(f"'hidden' must be a list of whole numbers from 1 on, got {list(hidden)}")
+        widths = [info.num_features, *hidden]
+        layers = [
+            layer
+            for before, after in pairwise(widths)
+            for layer in (nn.Linear(before, after), nn.ReLU(inplace=True))
+        ]
+        super().__init__(nn.BatchNorm1d(info.num_features), *layers, nn.Linear(widths[-1], info.num_classes))

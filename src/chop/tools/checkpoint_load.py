@@ -18,6 +18,9 @@ logger = logging.getLogger(__name__)
 LOAD_TYPES = ("auto", "pt", "pl", "mz")
 PREFIX = "model."  # in a Lightning-style checkpoint the model is a part of the training module
 NUM_SHOWN = 4  # keys named in an error message
+RUN_FILE = "run.toml"  # what every run folder holds
+RUN_WEIGHTS = ("software/transform/transformed_ckpt", "software/training_ckpts/best.ckpt")
+"""What a run keeps of its model: the graph with its number formats, or the best weights of a training."""
 
 
 def load_model(
@@ -26,13 +29,16 @@ def load_model(
     """`model` with the weights of a checkpoint; for a saved graph (`mz`) the model that was saved.
 
     `pt` is a `state_dict`, `pl` a Lightning-style `{"state_dict": {"model.<key>": ...}, ...}`, `mz` a folder
-    that `save_mase_graph_interface_pass` wrote; `auto` finds out. After an error the model is unchanged.
+    that `save_mase_graph_interface_pass` wrote; `auto` finds out. The folder of a run stands for what it keeps
+    of its model. After an error the model is unchanged.
     """
     if load_type not in LOAD_TYPES:
         raise ValueError(f"unknown load_type '{load_type}'; allowed: {', '.join(LOAD_TYPES)}")
     path = Path(load_name)
     if not path.exists():
         raise ValueError(f"checkpoint '{path}' does not exist")
+    if (path / RUN_FILE).is_file():
+        path = weights_of_run(path)
     if load_type == "mz" or (load_type == "auto" and path.is_dir()):
         return _load_graph(path)
     if path.is_dir():
@@ -43,6 +49,14 @@ def load_model(
     _check_fit(path, state, model)
     model.load_state_dict(state)
     return model
+
+
+def weights_of_run(folder: Path) -> Path:
+    """What a run keeps of its model: the folder of a graph, or else its best checkpoint."""
+    kept = next((folder / place for place in RUN_WEIGHTS if (folder / place).exists()), None)
+    if kept is None:
+        raise ValueError(f"run '{folder}' keeps no model: it has neither {' nor '.join(RUN_WEIGHTS)}")
+    return kept
 
 
 def _load_graph(path: Path) -> nn.Module:

@@ -14,7 +14,7 @@ from chop.actions.training.metrics import Evaluation
 from chop.actions.training.pictures import draw_confusion, draw_curves, draw_grid
 from chop.dataset import DatasetInfo
 
-draw = pictures._save
+draw = pictures.save_figure
 TITLE = "toy, data: jsc (generated look-alike)"
 
 pytestmark = pytest.mark.slow
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(autouse=True)
 def _drawn(monkeypatch: pytest.MonkeyPatch, _quick: None) -> None:
     """Unlike in other tests, pictures are drawn."""
-    monkeypatch.setattr(pictures, "_save", draw)
+    monkeypatch.setattr(pictures, "save_figure", draw)
     monkeypatch.setattr(pictures, "DPI", 40)
 
 

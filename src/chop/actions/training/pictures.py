@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from chop.actions.run_folder import whole
 from chop.actions.training.epoch import Epoch
 from chop.actions.training.metrics import Evaluation
 from chop.actions.training.report import class_names
@@ -34,13 +34,13 @@ def draw_curves(history: Sequence[Epoch], best: Epoch, title: str, path: Path) -
             label = {"train": "training", "val": "validation"}[part]
             axes.plot(epochs, values, color=colour, label=label, marker=marker, markersize=3.5)
         axes.axvline(best.epoch, color="0.6", linestyle=":", zorder=0, label=f"best epoch ({best.epoch})")
-        _label(axes, "epoch", what)
+        label_axes(axes, "epoch", what)
         if len(history) == 1:
             axes.set_xlim(best.epoch - 1, best.epoch + 1)
     right.yaxis.set_major_formatter(PercentFormatter(1.0))
     right.legend(frameon=False)
     figure.suptitle(title, fontsize=10)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def draw_confusion(test: Evaluation, info: DatasetInfo, title: str, path: Path) -> None:
@@ -65,8 +65,8 @@ def draw_confusion(test: Evaluation, info: DatasetInfo, title: str, path: Path) 
                 axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=8)
     bar = figure.colorbar(image, shrink=0.8, format=PercentFormatter(1.0), label="share of the true class")
     bar.outline.set_visible(False)
-    figure.suptitle(_wrapped(title, int(12 * side)) + f"\ntest accuracy {test.accuracy:.2%}", fontsize=10)
-    _save(figure, path)
+    figure.suptitle(wrapped(title, int(12 * side)) + f"\ntest accuracy {test.accuracy:.2%}", fontsize=10)
+    save_figure(figure, path)
 
 
 def draw_grid(
@@ -84,13 +84,13 @@ def draw_grid(
     names = [point[0] for point in points]
     axes.set_xticks(places, names, rotation=45 if max(map(len, names)) > 8 else 0)
     axes.margins(x=0.1)
-    _label(axes, varied, "loss after the last epoch")
+    label_axes(axes, varied, "loss after the last epoch")
     axes.legend(frameon=False)
-    figure.suptitle(_wrapped(title), fontsize=10)
-    _save(figure, path)
+    figure.suptitle(wrapped(title), fontsize=10)
+    save_figure(figure, path)
 
 
-def _label(axes: Axes, x: str, y: str) -> None:
+def label_axes(axes: Axes, x: str, y: str) -> None:
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     if x == "epoch":
@@ -99,14 +99,10 @@ def _label(axes: Axes, x: str, y: str) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _wrapped(title: str, width: int = 70) -> str:
+def wrapped(title: str, width: int = 70) -> str:
     return textwrap.fill(title, width)
 
 
-def _save(figure: Figure, path: Path) -> None:
-    partial = path.with_name(f".{path.name}.{os.getpid()}.png")
-    try:
+def save_figure(figure: Figure, path: Path) -> None:
+    with whole(path) as partial:
         figure.savefig(partial, dpi=DPI)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -1,8 +1,11 @@
 """Passes that look at the graph and leave it alone."""
 
 from chop.passes.graph.analysis.calculate_avg_bits import calculate_avg_bits_mg_analysis_pass
+from chop.passes.graph.analysis.compare_graphs import compare_graphs_analysis_pass
 from chop.passes.graph.analysis.count_bitops import count_bitops_analysis_pass
 from chop.passes.graph.analysis.count_flops import count_flops_analysis_pass
+from chop.passes.graph.analysis.estimate_cost import estimate_cost_analysis_pass
+from chop.passes.graph.analysis.explain import explain_analysis_pass
 from chop.passes.graph.analysis.metadata import (
     add_common_metadata_analysis_pass,
     add_software_metadata_analysis_pass,
@@ -16,20 +19,27 @@ from chop.passes.graph.analysis.report import (
     report_node_shape_analysis_pass,
     report_node_type_analysis_pass,
 )
+from chop.passes.graph.analysis.report_html import report_html_analysis_pass
+from chop.passes.graph.analysis.sensitivity import sensitivity_analysis_pass
 from chop.passes.graph.analysis.verify_quantization import verify_quantization_analysis_pass
 
 __all__ = [
     "add_common_metadata_analysis_pass",
     "add_software_metadata_analysis_pass",
     "calculate_avg_bits_mg_analysis_pass",
+    "compare_graphs_analysis_pass",
     "count_bitops_analysis_pass",
     "count_flops_analysis_pass",
+    "estimate_cost_analysis_pass",
+    "explain_analysis_pass",
     "init_metadata_analysis_pass",
     "profile_statistics_analysis_pass",
     "report_graph_analysis_pass",
+    "report_html_analysis_pass",
     "report_node_meta_param_analysis_pass",
     "report_node_shape_analysis_pass",
     "report_node_type_analysis_pass",
+    "sensitivity_analysis_pass",
     "verify_common_metadata_analysis_pass",
     "verify_quantization_analysis_pass",
 ]

@@ -1,0 +1,28 @@
+"""`ch explain`: all about one node of a run, in words and tables."""
+
+from __future__ import annotations
+
+from tabulate import tabulate
+
+from chop.actions.config import ExplainConfig
+from chop.actions.open_run import open_run
+from chop.ir import MaseGraph
+from chop.passes.graph.analysis.explain import explain_node
+
+
+def explain(config: ExplainConfig) -> None:
+    """Print what is to be known of a node, or the nodes that there are."""
+    run = open_run(config)
+    if config.node is None:
+        print(_list_nodes(run.graph))
+        return
+    print(explain_node(run.graph, config.node, run.batches(config.samples), config.samples, config.sqnr))
+
+
+def _list_nodes(graph: MaseGraph) -> str:
+    rows = [
+        (meta.node.name, meta.mase_op, ", ".join(f"{name} {each}" for name, each in formats.items()) or "-")
+        for meta in graph.annotated_metas()
+        for formats in [meta.quantized.formats if meta.quantized is not None else {}]
+    ]
+    return tabulate(rows, ("node", "op", "formats"))

@@ -1,0 +1,124 @@
+"""Tell all about one node."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from chop.cost import bitops, count, operations, weight_storage
+from chop.ir import MaseGraph, NodeMeta
+from chop.ir.graph.annotate import annotate
+from chop.ir.graph.run import bind_inputs, noted_inputs, undisturbed
+from chop.nn.quantized import QuantizedLayer
+from chop.ops import op_of_module
+from chop.passes.base import PassResult, register_pass
+from chop.passes.graph.analysis.batches import limited, num_rows
+from chop.passes.graph.analysis.explain.explanation import Cost, Explanation
+from chop.passes.graph.analysis.explain.watcher import Watcher
+from chop.registry import UnknownNameError, closest
+
+DEFAULT_DB = 30.0
+"""SQNR that suggested formats reach, unless another one is asked for."""
+
+
+@dataclass(frozen=True)
+class ExplainArgs:
+    node: str
+    """Name of the node, or the path of the layer that it calls."""
+    dummy_in: Mapping[str, Any] | None = None
+    """A batch by argument name; without one, and without batches, that of the annotating run is used."""
+    input_generator: Iterable[Mapping[str, Any]] | None = None
+    """Batches by argument name, such as `{"x": tensor}`."""
+    num_samples: int = 256
+    """How many rows of the batches to run; the last one is cut to it."""
+    sqnr_db: float = DEFAULT_DB
+    """Signal-to-quantisation-noise ratio that suggested formats reach."""
+
+    def __post_init__(self) -> None:
+        if self.num_samples < 1:
+            raise ValueError(f"'num_samples' must be at least 1, got {self.num_samples}")
+
+
+@register_pass("explain", kind="analysis")
+def explain_analysis_pass(graph: MaseGraph, args: ExplainArgs) -> PassResult:
+    """All about one node: ranges of its tensors against their formats, formats that would do, cost.
+
+    `info` has `op`, `operands`, `results`, `cost` and `words`; `explain_node` gives the same to print.
+    """
+    if args.dummy_in is not None or args.input_generator is None:
+        batches = None if args.dummy_in is None else [args.dummy_in]
+        return graph, explain_node(graph, args.node, batches, sqnr_db=args.sqnr_db).as_dict()
+    found = explain_node(graph, args.node, args.input_generator, args.num_samples, args.sqnr_db)
+    return graph, found.as_dict()
+
+
+def explain_node(
+    graph: MaseGraph,
+    name: str,
+    batches: Iterable[Mapping[str, Any]] | None = None,
+    num_samples: int | None = None,
+    sqnr_db: float = DEFAULT_DB,
+) -> Explanation:
+    """All about one node of an annotated graph, from batches or else from the batch that annotated it.
+
+    `name` may also be the path of the layer that it calls. Without `num_samples`, all rows are run.
+    """
+    metas = graph.annotated_metas()
+    meta = _find(metas, name)
+    given = [noted_inputs(graph)] if batches is None else batches
+    limit = sys.maxsize if num_samples is None else num_samples
+    num_done = 0
+    with undisturbed(graph.model):
+        watcher = Watcher(graph.model, meta)  # its layers without formats are in the mode that the model is in now
+        for batch, _ in limited(((batch, None) for batch in given), limit):
+            watcher.run(*bind_inputs(graph, batch))
+            num_done += num_rows(batch)
+    constants = [each for each in metas if each.node.op == "get_attr"]
+    return watcher.explanation(_cost(meta, constants), num_done, sqnr_db)
+
+
+def explain(layer: nn.Module, x: Tensor | None = None, sqnr_db: float = DEFAULT_DB) -> Explanation:
+    """All about one layer, quantised or not; without an input `x`, about its weights."""
+    if op_of_module(layer.base_class if isinstance(layer, QuantizedLayer) else type(layer)) is None:
+        raise ValueError(
+            f"{type(layer).__name__} is no layer of the op table; explain_node tells of nodes of a graph"
+        )
+    graph = MaseGraph(_Alone(layer))
+    for node in graph.fx_graph.nodes:
+        node.meta["mase"] = NodeMeta(node)
+    meta = _find(graph.metas(), "layer")
+    if x is not None:
+        annotate(graph, {"x": x}, keep_values=True)
+        return explain_node(graph, "layer", sqnr_db=sqnr_db)
+    meta.op = meta.find_op()
+    return Watcher(graph.model, meta).explanation(None, 0, sqnr_db)
+
+
+class _Alone(nn.Module):
+    """A model of one layer."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Any:
+        return self.layer(x)
+
+
+def _find(metas: Iterable[NodeMeta], name: str) -> NodeMeta:
+    names = {meta.node.name: meta for meta in metas}
+    paths = {str(meta.node.target): meta for meta in names.values() if meta.node.op == "call_module"}
+    found = names.get(name) or paths.get(name)
+    if found is None:
+        raise UnknownNameError(f"there is no node '{name}' in the graph, {closest(name, names)}")
+    return found
+
+
+def _cost(meta: NodeMeta, constants: list[NodeMeta]) -> Cost:
+    counted, weights = count(meta), weight_storage([*constants, meta])
+    macs = None if counted is None else counted.macs
+    return Cost(macs, operations(meta), bitops(meta), weights.elements, weights.bits)

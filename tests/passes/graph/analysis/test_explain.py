@@ -1,0 +1,463 @@
+"""What is told of a node: shares, spare bits and noise worked by hand or by numpy, and formats that would do."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from chop.formats import FORMATS, Format
+from chop.formats.integer import Integer
+from chop.formats.mxint import MXInt
+from chop.ir import MaseGraph
+from chop.nn.quantized import quantize_layer
+from chop.passes.graph import (
+    add_common_metadata_analysis_pass,
+    calibrate_transform_pass,
+    explain,
+    explain_analysis_pass,
+    explain_node,
+    init_metadata_analysis_pass,
+    quantize_transform_pass,
+)
+from chop.passes.graph.analysis.explain.meter import SAMPLE, Meter, has_even_steps
+from chop.passes.graph.analysis.explain.suggest import best_of_width, narrowest
+from chop.registry import UnknownNameError
+from samples import LAB_CONFIG, Mixed, annotated
+
+LAB = Integer(8, 4)
+
+
+def linear(*weights: float, bias: float | None = None) -> nn.Linear:
+    layer = nn.Linear(len(weights), 1, bias=bias is not None)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([weights]))
+        if bias is not None:
+            layer.bias.fill_(bias)
+    return layer
+
+
+def lab_linear(*weights: float, **formats: Format) -> nn.Module:
+    return quantize_layer(linear(*weights), {"data_in_0": LAB, "weight": LAB, **formats}, "Integer")
+
+
+def numpy_sqnr(values: np.ndarray[Any, Any], rounded: np.ndarray[Any, Any]) -> float:
+    noise = ((values - rounded) ** 2).sum()
+    return math.inf if noise == 0 else float(10 * np.log10((values**2).sum() / noise))
+
+
+def numpy_fixed_point(values: np.ndarray[Any, Any], width: int, frac_width: int) -> np.ndarray[Any, Any]:
+    integers = np.round(values * 2.0**frac_width)
+    return np.clip(integers, -(2 ** (width - 1)), 2 ** (width - 1) - 1) / 2.0**frac_width
+
+
+def weight_of(layer: nn.Module, **options: Any) -> dict[str, Any]:
+    found: dict[str, Any] = explain(layer, **options).as_dict()["operands"]["weight"]
+    return found
+
+
+def test_a_weight_against_its_format_by_hand() -> None:
+    """9 is beyond 7.9375, 0.02 is less than half of a sixteenth, 0.3 becomes 5/16, and -0.5 is kept."""
+    found = weight_of(lab_linear(0.3, 9.0, 0.02, -0.5))
+    assert (found["min"], found["max"], found["holds"]) == (-0.5, 9.0, (-8.0, 7.9375))
+    assert (found["saturated"], found["to_zero"], found["unused_bits"]) == (0.25, 0.25, 0)
+    noise = (0.3125 - 0.3) ** 2 + (9 - 7.9375) ** 2 + 0.02**2
+    signal = 0.3**2 + 9**2 + 0.02**2 + 0.5**2
+    assert found["sqnr_db"] == pytest.approx(10 * math.log10(signal / noise), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("largest", "spare"), [(7.9375, 0), (3.97, 0), (3.96, 1), (0.4, 4), (-8.0, 0), (-4.0, 1), (0.0, None)]
+)
+def test_spare_bits_are_the_doublings_that_still_fit(largest: float, spare: int | None) -> None:
+    assert weight_of(lab_linear(largest, 0.0))["unused_bits"] == spare
+
+
+def test_without_an_input_only_what_the_layer_holds_is_told() -> None:
+    found = explain(quantize_layer(linear(0.3, bias=0.25), {"weight": LAB, "bias": LAB}, "Integer")).as_dict()
+    assert list(found["operands"]) == ["weight", "bias"]
+    assert (found["results"], found["cost"], found["num_samples"]) == ({}, None, 0)
+    assert found["operands"]["bias"]["sqnr_db"] == math.inf
+
+
+def test_a_layer_with_an_input_by_hand() -> None:
+    """0.3 becomes 0.3125 and 0.5 is kept, so that the result is off by 0.0125 / 0.3 in each row."""
+    found = explain(lab_linear(0.3), torch.tensor([[0.5], [-1.0], [2.0]])).as_dict()
+    assert found["result_sqnr_db"] == pytest.approx(20 * math.log10(0.3 / 0.0125), abs=1e-4)
+    assert (found["op"], found["calls"], found["num_samples"]) == ("linear", "LinearInteger", 3)
+    assert found["operands"]["data_in_0"]["sqnr_db"] == math.inf
+    assert found["results"]["data_out_0"]["max"] == 0.625
+    # 3 MACs of 8 x 8 bits and an addition of 8 bits each
+    assert found["cost"] == {
+        "macs": 3,
+        "operations": 3,
+        "bitops": 3 * (8 * 8 + 8),
+        "num_weights": 1,
+        "weight_bits": 8,
+    }
+
+
+def test_the_best_fraction_bits_by_hand() -> None:
+    """Halves from -1 to 1 need no more than 3 bits: of 2 bits, -2 ... 1 and -1 ... 0.5 both miss one by 0.5."""
+    values = torch.tensor([1.0, -1.0, 0.5], dtype=torch.float64)
+    of_two = best_of_width(values, 2)
+    assert of_two is not None
+    assert of_two.sqnr_db == pytest.approx(10 * math.log10(2.25 / 0.25))
+    found = narrowest(values, 30.0)
+    assert found is not None
+    assert (found.format.width, found.format.frac_width, found.sqnr_db) == (3, 1, math.inf)
+
+
+@pytest.mark.parametrize("width", [2, 3, 5, 8, 12, 16])
+@pytest.mark.parametrize("outlier", [1.0, 40.0, 3000.0])
+def test_the_best_fraction_bits_are_those_that_numpy_finds_among_all(width: int, outlier: float) -> None:
+    values = np.random.default_rng(0).normal(0, 0.2, 4000)
+    values[7] = outlier
+    wanted = max(numpy_sqnr(values, numpy_fixed_point(values, width, f)) for f in range(-16, 32))
+    found = best_of_width(torch.from_numpy(values), width)
+    assert found is not None
+    assert isinstance(found.format.frac_width, int)
+    assert found.sqnr_db == pytest.approx(wanted, abs=1e-6)
+    rounded = numpy_fixed_point(values, width, found.format.frac_width)
+    assert found.sqnr_db == pytest.approx(numpy_sqnr(values, rounded), abs=1e-6)
+
+
+def test_the_narrowest_format_reaches_what_is_asked_for_and_one_bit_less_does_not() -> None:
+    values = torch.from_numpy(np.random.default_rng(1).normal(0, 1, 5000))
+    for wanted in (10.0, 30.0, 60.0):
+        found = narrowest(values, wanted)
+        assert found is not None
+        below = best_of_width(values, found.format.width - 1)
+        assert below is not None
+        assert found.sqnr_db >= wanted > below.sqnr_db
+
+
+def test_values_that_no_integer_does_for_are_told() -> None:
+    """Over seven decades, 16 bits leave most values without any precision, but those carry next to no power."""
+    tiny = torch.full((10_000,), 1e-6, dtype=torch.float64)
+    values = torch.cat([tiny, torch.tensor([1e-4], dtype=torch.float64)])
+    assert narrowest(values, 200.0) is None
+    assert narrowest(torch.zeros(4, dtype=torch.float64), 30.0) is None
+    words = explain(linear(1 / 3, 1 / 7), sqnr_db=200.0).words()
+    assert words == ["weight: no integer of up to 16 bits reaches 200 dB."]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_can_be_explained(name: str) -> None:
+    number_format = FORMATS[name]().placed(reduce_dim=-1, channel_dim=0)
+    layer = nn.Linear(32, 4)
+    formats = {"data_in_0": number_format, "weight": number_format}
+    quantized = quantize_layer(layer, formats, type(number_format).__name__)
+    found = explain(quantized, 3 * torch.randn(16, 32))
+    weight, rounded = layer.weight.detach(), number_format.quantize(layer.weight.detach())
+    told = found.as_dict()["operands"]["weight"]
+    expected = numpy_sqnr(weight.double().numpy(), rounded.double().numpy())
+    assert told["sqnr_db"] == pytest.approx(expected, abs=1e-6)
+    assert told["to_zero"] == ((rounded == 0) & (weight != 0)).double().mean().item()
+    assert told["bits"] == number_format.bits
+    for entry in (told, found.as_dict()["operands"]["data_in_0"]):
+        assert 0 <= entry["saturated"] <= 1
+        if entry["holds"] is not None:
+            low, high = entry["holds"]
+            assert low <= rounded.min() <= rounded.max() <= high
+    json.dumps(found.as_dict())
+    assert str(number_format) in str(found)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_huge_value_saturates_unless_the_format_adapts_or_reaches_that_far(name: str) -> None:
+    number_format = FORMATS[name]().placed(reduce_dim=-1, channel_dim=0)
+    meter = Meter(number_format)
+    meter.add(torch.full((2, 32), 2.0**126))
+    adapts = {"binary", "ternary", "nvfp4", "mxfp", "mxint", "block_fp", "block_log", "block_minifloat"}
+    assert (meter.read().holds is None) == (name in adapts)
+    assert meter.read().saturated == (0 if name in {*adapts, "float", "bfloat16"} else 1)
+
+
+def test_a_scale_of_its_own_decides_what_an_operand_can_hold() -> None:
+    """A learned step of 0.125 and 8 bits: from -16 to 15.875."""
+    layer = quantize_layer(linear(20.0, 0.3), {"weight": Integer(8, scale="learned")}, "Integer")
+    with torch.no_grad():
+        layer.weight_scale.fill_(0.125)  # type: ignore[operator]
+    found = weight_of(layer)
+    assert found["holds"] == (-16.0, 15.875)
+    assert (found["saturated"], found["unused_bits"]) == (0.5, 0)
+
+
+def test_a_calibrated_scale_is_used() -> None:
+    graph = annotated(nn.Sequential(linear(0.5, 0.25)), input=torch.tensor([[1.0, -2.0]]))
+    config = {"name": "integer", "data_in_width": 8, "data_in_scale": "float", "weight_width": 8}
+    graph, _ = quantize_transform_pass(graph, {"by": "type", "default": {"config": config}})
+    batches = [{"input": torch.tensor([[12.7, 1.0]])}]
+    graph, _ = calibrate_transform_pass(graph, {"input_generator": batches, "num_batches": 1})
+    _, info = explain_analysis_pass(graph, {"node": "_0"})
+    low, high = info["operands"]["data_in_0"]["holds"]
+    assert (low, high) == (pytest.approx(-12.8), pytest.approx(12.7))
+
+
+def test_without_a_sign_negative_values_saturate() -> None:
+    meter = Meter(Integer(8, 4, is_signed=False))
+    meter.add(torch.tensor([-1.0, -0.01, 3.0, 20.0]))
+    found = meter.read()
+    assert found.holds == (0.0, 15.9375)
+    assert (found.saturated, found.to_zero, found.unused_bits) == (0.75, 0.5, 0)
+
+
+def test_one_bit_holds_no_positive_value() -> None:
+    """Of one bit in two's complement, -1 and 0 are all there is."""
+    found = weight_of(quantize_layer(linear(0.75, -0.75), {"weight": Integer(1, 0)}, "Integer"))
+    assert (found["holds"], found["saturated"], found["unused_bits"]) == ((-1.0, 0.0), 0.5, 0)
+
+
+def test_blocks_saturate_by_themselves() -> None:
+    """In mxint, -2 is left out: of 1.999 and 0.1 in blocks of 2, the first is cut to 127 / 64."""
+    number_format = MXInt(block_size=2, block_dim=-1)
+    meter = Meter(number_format)
+    meter.add(torch.tensor([[1.999, 0.1, 0.01, 0.005]]))
+    assert meter.read().saturated == 0.25
+    assert meter.read().holds is None
+
+
+class Thirds(Format):
+    """A user's format that says nothing of codes."""
+
+    name = "thirds"
+    width = 3
+
+    def quantize(self, x: Tensor) -> Tensor:
+        return (x * 3).round().clamp(-3, 3) / 3
+
+
+def test_a_format_without_codes_is_asked_for_its_ends() -> None:
+    meter = Meter(Thirds())
+    meter.add(torch.tensor([0.1, 0.4, 1.5, -2.0]))
+    found = meter.read()
+    assert found.holds == (-1.0, 1.0)
+    assert (found.saturated, found.to_zero, found.unused_bits) == (0.5, 0.25, None)
+
+
+def test_spare_bits_are_told_of_even_steps_only() -> None:
+    even = {name for name, each in FORMATS.items() if has_even_steps(each())}
+    assert even == {"integer", "block_fp", "mxint", "binary", "ternary"}
+    assert has_even_steps(Integer(24, 12))
+    assert weight_of(quantize_layer(linear(1.0), {"weight": Integer(24, 12)}, "Integer"))["unused_bits"] == 10
+
+
+def test_nan_and_infinity_are_counted_apart() -> None:
+    found = weight_of(lab_linear(float("nan"), float("inf"), 0.5, 9.0))
+    assert (found["num_not_finite"], found["num_values"], found["saturated"]) == (2, 2, 0.5)
+    assert (found["min"], found["max"]) == (0.5, 9.0)
+    assert "2 values are NaN or infinite" in str(explain(lab_linear(float("nan"), float("inf"), 0.5)))
+
+
+def test_nothing_but_nan_has_no_range() -> None:
+    found = weight_of(lab_linear(float("nan")))
+    assert (found["min"], found["sqnr_db"], found["saturated"], found["narrowest"]) == (None, None, None, None)
+
+
+def test_batches_add_up_to_all_their_rows() -> None:
+    graph = annotated(nn.Sequential(lab_linear(0.3, 0.7)), input=torch.randn(2, 2))
+    rows = torch.from_numpy(np.random.default_rng(2).normal(0, 4, (100, 2))).float()
+    batches = [{"input": part} for part in rows.split(33)]
+    found = explain_node(graph, "_0", batches).as_dict()["operands"]["data_in_0"]
+    values = rows.double().numpy()
+    assert found["num_values"] == 200
+    assert (found["min"], found["max"]) == (values.min(), values.max())
+    assert found["saturated"] == ((values < -8) | (values > 7.9375)).mean()
+    assert found["sqnr_db"] == pytest.approx(numpy_sqnr(values, numpy_fixed_point(values, 8, 4)), abs=1e-6)
+    some = explain_analysis_pass(graph, {"node": "_0", "input_generator": batches, "num_samples": 40})[1]
+    assert some["operands"]["data_in_0"]["max"] == values[:40].max()
+    assert some["num_samples"] == 40
+
+
+def test_endless_batches_end() -> None:
+    def forever() -> Any:
+        while True:
+            yield {"input": torch.randn(64, 2)}
+
+    graph = annotated(nn.Sequential(lab_linear(0.3, 0.7)), input=torch.randn(2, 2))
+    assert explain_analysis_pass(graph, {"node": "_0", "input_generator": forever()})[1]["num_samples"] == 256
+
+
+def test_of_many_values_a_fair_sample_is_kept() -> None:
+    """A tenth of the values is 1, whichever batch they come in."""
+    meter = Meter(None)
+    for batch in range(5):
+        values = torch.zeros(SAMPLE // 2)
+        values[: len(values) // 10] = 1
+        meter.add(values + 10 * batch)
+    assert len(meter.sample) == SAMPLE
+    ones = (meter.sample % 10 == 1).double().mean().item()
+    assert ones == pytest.approx(0.1, abs=0.005)
+    shares = torch.bincount((meter.sample / 10).floor().long()) / SAMPLE
+    assert shares.tolist() == pytest.approx([0.2] * 5, abs=0.01)
+
+
+class Functions(nn.Module):
+    """A product of two activations, and one with a weight of the model's own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.matrix = nn.Parameter(torch.tensor([[0.3], [9.0]]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(torch.matmul(x, self.matrix), inplace=True).mul(x)
+
+
+@pytest.fixture
+def functions() -> MaseGraph:
+    graph = annotated(Functions(), x=torch.tensor([[0.5, 1.0], [-20.0, 0.01]]))
+    return quantize_transform_pass(graph, {"by": "type", "default": {"config": LAB_CONFIG}})[0]
+
+
+def test_functions_and_methods_are_explained(functions: MaseGraph) -> None:
+    found = explain_analysis_pass(functions, {"node": "matmul"})[1]
+    assert found["calls"] == "matmul_integer"
+    assert found["operands"]["data_in_0"]["saturated"] == 0.25
+    assert found["operands"]["data_in_0"]["to_zero"] == 0.25
+    assert found["operands"]["data_in_1"]["role"] == "weight"
+    assert found["operands"]["data_in_1"]["saturated"] == 0.5
+    assert (found["cost"]["macs"], found["cost"]["num_weights"], found["cost"]["weight_bits"]) == (4, 2, 16)
+    # 0.5 * 0.3125 + 7.9375 and -8 * 0.3125, for 0.5 * 0.3 + 9 and -20 * 0.3 + 0.01 * 9
+    right, wrong = np.array([9.15, -5.91]), np.array([8.09375, -2.5])
+    assert found["result_sqnr_db"] == pytest.approx(numpy_sqnr(right, wrong), abs=1e-4)
+    assert explain_analysis_pass(functions, {"node": "mul"})[1]["calls"] == "mul_integer"
+
+
+def test_a_function_that_writes_in_place_is_seen_before_it_does(functions: MaseGraph) -> None:
+    found = explain_analysis_pass(functions, {"node": "relu"})[1]
+    assert found["operands"]["data_in_0"]["min"] == -2.5
+    assert found["results"]["data_out_0"]["min"] == 0
+
+
+def test_a_result_that_is_rounded_is_measured_before_that() -> None:
+    """0.5 * 20 = 10 is beyond 7.9375."""
+    layer = lab_linear(0.5, data_out_0=LAB)
+    found = explain(layer, torch.tensor([[7.0], [0.25]]))
+    assert found.as_dict()["results"]["data_out_0"]["saturated"] == 0
+    wide = quantize_layer(linear(0.5), {"data_out_0": LAB}, "Integer")
+    told = explain(wide, torch.tensor([[20.0], [0.25]])).as_dict()
+    assert told["results"]["data_out_0"]["max"] == 10
+    assert (told["results"]["data_out_0"]["saturated"], told["results"]["data_out_0"]["format"]) == (0.5, str(LAB))
+    assert told["result_sqnr_db"] == pytest.approx(10 * math.log10((100 + 0.125**2) / (10 - 7.9375) ** 2), abs=1e-4)
+    assert wide.formats == {"data_out_0": LAB}
+
+
+def test_what_is_not_quantised_gets_a_format_suggested() -> None:
+    found = explain(linear(1.0, -1.0, 0.5))
+    assert found.words() == ["weight: not quantised; integer(3, 1) would be exact."]
+    told = found.as_dict()["operands"]["weight"]
+    assert (told["format"], told["saturated"], told["sqnr_db"], told["same_width"]) == (None, None, None, None)
+    assert told["narrowest"] == {"width": 3, "frac_width": 1, "sqnr_db": math.inf}
+
+
+@pytest.mark.parametrize("name", [node.name for node in MaseGraph(Mixed()).fx_graph.nodes])
+def test_every_node_of_a_graph_can_be_explained(name: str) -> None:
+    graph = annotated(Mixed(), x=torch.randn(3, 6))
+    plain = explain_analysis_pass(graph, {"node": name})[1]
+    assert plain["node"] == name
+    graph, _ = quantize_transform_pass(graph, {"by": "type", "default": {"config": LAB_CONFIG}})
+    json.dumps(explain_analysis_pass(graph, {"node": name})[1])
+
+
+def test_indices_have_a_shape_only() -> None:
+    found = explain(nn.Embedding(5, 3), torch.tensor([[1, 2]])).as_dict()
+    assert list(found["operands"]["data_in_0"]) == ["role", "shape", "format", "bits", "same_width", "narrowest"]
+
+
+def test_the_graph_and_the_layer_are_left_as_they_were() -> None:
+    layer = nn.BatchNorm1d(2).train()
+    before = {key: value.clone() for key, value in layer.state_dict().items()}
+    explain(layer, torch.randn(8, 2))
+    assert layer.training
+    assert all(value.equal(before[key]) for key, value in layer.state_dict().items())
+
+
+@pytest.mark.parametrize("rounded", ["data_in_0", "data_out_0"])
+def test_a_layer_in_training_mode_is_compared_in_evaluation(rounded: str) -> None:
+    """Fresh running statistics leave 5 + 3 x as it is; those of the batch would make it x."""
+    torch.manual_seed(0)
+    layer = quantize_layer(nn.BatchNorm1d(4), {rounded: Integer(16, 8)}, "Integer")
+    assert layer.training
+    found = explain(layer, 5 + 3 * torch.randn(64, 4))
+    assert found.result_db is not None
+    assert found.result_db > 60
+    result = found.results["data_out_0"].measured
+    assert result is not None
+    assert result.max is not None
+    assert result.max > 10
+    assert layer.running_mean.equal(torch.zeros(4))  # type: ignore[operator]
+
+
+def test_large_tensors_are_looked_at_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = torch.from_numpy(np.random.default_rng(3).normal(0, 4, (40, 10))).float()
+    values[3, 4] = math.nan
+    for number_format in (LAB, MXInt(block_size=5, block_dim=-1)):
+        whole, parts = Meter(number_format), Meter(number_format)
+        whole.add(values)
+        with monkeypatch.context() as patch:
+            patch.setattr("chop.passes.graph.analysis.explain.meter.CHUNK", 7)
+            parts.add(values)
+        assert vars(parts.read()) == vars(whole.read()) | {"sqnr_db": pytest.approx(whole.read().sqnr_db)}
+        assert parts.sample.equal(whole.sample)
+
+
+def test_an_unknown_node_names_the_nearest() -> None:
+    graph = annotated(Mixed(), x=torch.randn(3, 6))
+    with pytest.raises(UnknownNameError, match=r"^there is no node 'frist' in the graph, did you mean 'first'\?$"):
+        explain_node(graph, "frist")
+
+
+def test_a_layer_is_found_by_its_path() -> None:
+    graph = annotated(nn.Sequential(nn.Sequential(nn.Linear(2, 1))), input=torch.randn(1, 2))
+    assert explain_node(graph, "0.0").name == "_0_0"
+
+
+def test_a_module_that_is_no_layer_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^Mixed is no layer of the op table"):
+        explain(Mixed())
+
+
+def test_without_values_a_batch_is_asked_for() -> None:
+    graph, _ = init_metadata_analysis_pass(MaseGraph(nn.Sequential(nn.ReLU())))
+    x = {"input": torch.randn(2, 4)}
+    graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": x, "add_value": False})
+    with pytest.raises(ValueError, match="needs 'dummy_in'"):
+        explain_analysis_pass(graph, {"node": "_0"})
+    assert explain_analysis_pass(graph, {"node": "_0", "dummy_in": x})[1]["num_samples"] == 2
+
+
+def test_the_number_of_samples_is_one_or_more() -> None:
+    graph = annotated(Mixed(), x=torch.randn(3, 6))
+    with pytest.raises(ValueError, match="'num_samples' must be at least 1, got 0"):
+        explain_analysis_pass(graph, {"node": "first", "num_samples": 0})
+    with pytest.raises(ValueError, match="'num_samples' must be at least 1, got 0"):
+        explain_node(graph, "first", [{"x": torch.randn(3, 6)}], num_samples=0)
+
+
+def test_the_words_say_what_to_do() -> None:
+    """0.3 is 5/16; no weight is negative; a quarter of the range is not used."""
+    words = explain(lab_linear(0.3, 1.5)).words()
+    assert len(words) == 1
+    assert words[0].startswith("weight: 2 top bits are never used; no value is negative, which is_signed = false")
+    assert "integer(8, 6) is as wide" in words[0]
+    exact = quantize_layer(linear(1.0, -1.0, 0.5), {"weight": Integer(3, 1)}, "Integer")
+    assert explain(exact).words() == [
+        "Nothing saturates, no bit is wasted, and nothing reaches 30 dB in fewer bits."
+    ]
+
+
+def test_the_text_fits_a_terminal() -> None:
+    layer = quantize_layer(nn.Conv2d(64, 64, 3), dict.fromkeys(("data_in_0", "weight", "bias"), LAB), "Integer")
+    text = str(explain(layer, torch.randn(4, 64, 8, 8)))
+    assert max(len(line) for line in text.splitlines()) <= 105
+    assert text.startswith("layer: conv2d (Conv2dInteger)\n")
+    assert repr(explain(layer)) == str(explain(layer))
+    # 4 x 6 x 6 positions of 64 channels, 64 x 3 x 3 MACs each
+    assert f"{4 * 6 * 6 * 64 * 64 * 9:,} MACs" in text
