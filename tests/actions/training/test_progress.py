@@ -61,5 +61,5 @@ def test_other_processes_are_silent(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (61, "1:01"), (3723, "1:02:03")])
-def test_a_time_reads_as_a_clock(seconds: float, text: str) -> None:
-    assert progress._clock(seconds) == text
+def test_a_time_reads_as_aclock(seconds: float, text: str) -> None:
+    assert progress.clock(seconds) == text

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from chop.ir import MaseGraph
+from chop.ir.graph.remembered import Remembered
 from chop.ir.graph.rerun import Rerun
 from chop.nn.quantized import QuantConfig
 from chop.passes.graph import init_metadata_analysis_pass, quantize_transform_pass
@@ -69,13 +70,17 @@ def replaced(graph: MaseGraph, widths: dict[str, int], made: dict[Any, Any]) -> 
 
 @pytest.mark.parametrize("model", [Chain, Mixed])
 @pytest.mark.parametrize("keep", [True, False])
-def test_any_order_of_changes_gives_what_a_whole_run_gives(model: type[nn.Module], keep: bool) -> None:
+@pytest.mark.parametrize("limit", [None, 2_000, 10**6])
+def test_any_order_of_changes_gives_what_a_whole_run_gives(
+    model: type[nn.Module], keep: bool, limit: int | None
+) -> None:
     torch.manual_seed(0)
     draw = random.Random(0)
     x = torch.randn(16, 6)
     graph = annotated(model().eval(), x=x)
     names = [meta.node.name for meta in graph.metas() if meta.quantizable]
-    rerun = Rerun(graph, {"x": x}, keep=keep)
+    remembered = None if limit is None else Remembered(limit)
+    rerun = Rerun(graph, {"x": x}, keep=keep, remembered=remembered)
     made: dict[Any, Any] = {}
     for _ in range(12):
         widths = {name: draw.choice(WIDTHS) for name in names if draw.random() < 0.7}
@@ -105,6 +110,24 @@ def test_only_what_depends_on_a_change_runs() -> None:
     calls.clear()
     rerun.run()
     assert calls == []
+
+
+def test_what_came_up_twice_is_not_computed_again() -> None:
+    x = torch.randn(4, 6)
+    graph = annotated(Chain().eval(), x=x)
+    made: dict[Any, Any] = {}
+    narrow, wide = replaced(graph, {"body_0": 3}, made), replaced(graph, {"body_0": 8}, made)
+    calls: list[str] = []
+    for path, module in graph.model.named_modules():
+        if not list(module.children()):
+            module.register_forward_hook(lambda *_, path=path: calls.append(path))
+    rerun = Rerun(graph, {"x": x}, remembered=Remembered(10**6))
+    outputs = [rerun.run(each).clone() for each in (narrow, wide) * 3]
+    calls.clear()
+    again = [rerun.run(each) for each in (narrow, wide, narrow)]
+    assert calls == []  # nor anything behind it
+    for before, now in zip(outputs, again, strict=False):
+        assert torch.equal(before, now)
 
 
 def test_a_peek_leaves_the_values_of_the_last_run() -> None:

@@ -11,6 +11,27 @@ REFRESH = 0.1  # seconds between two drawings of the bar
 BAR = 20  # characters
 
 
+class Line:
+    """One line on the standard error output: on a terminal it is drawn again and again."""
+
+    def __init__(self, shown: bool = True) -> None:
+        self._shown, self.is_terminal = shown, shown and sys.stderr.isatty()
+
+    def draw(self, text: str) -> None:
+        """What is to be seen for now; for terminals."""
+        if self.is_terminal:
+            sys.stderr.write(f"\r\x1b[K{text[: shutil.get_terminal_size().columns - 1]}")
+            sys.stderr.flush()
+
+    def say(self, text: str) -> None:
+        """What stays, above the line that is drawn."""
+        if self._shown:
+            sys.stderr.write(f"\r\x1b[K{text}\n" if self.is_terminal else f"{text}\n")
+
+    def close(self) -> None:
+        self.draw("")
+
+
 class Progress:
     """Shows loss, accuracy, learning rate, samples a second and the time left, on the standard error output."""
 
@@ -18,7 +39,7 @@ class Progress:
         """`done` of all batches were made by an earlier run."""
         self.num_epochs, self.num_batches = num_epochs, num_batches
         self._total, self._done, self._first = num_epochs * num_batches, done, done
-        self._shown, self._bar = shown, shown and sys.stderr.isatty()
+        self._line = Line(shown)
         self._start = self._drawn = time.perf_counter()
         self._samples = 0
 
@@ -26,19 +47,16 @@ class Progress:
         """A batch is done; `read` is called only when the bar is drawn."""
         self._done += 1
         self._samples += num_samples
-        if self._bar and (now := time.perf_counter()) - self._drawn > REFRESH:
+        if self._line.is_terminal and (now := time.perf_counter()) - self._drawn > REFRESH:
             self._drawn = now
             self._draw(read())
 
     def epoch(self, line: str) -> None:
         """An epoch is done: its line stays, above the bar if there is one."""
-        if self._shown:
-            self._write(f"{line}  {self._pace()}\n")
+        self._line.say(f"{line}  {self._pace()}")
 
     def close(self) -> None:
-        if self._bar:
-            self._write("")
-            sys.stderr.flush()
+        self._line.close()
 
     @property
     def samples_per_second(self) -> float:
@@ -46,26 +64,28 @@ class Progress:
 
     def _draw(self, numbers: str) -> None:
         epoch, batch = divmod(self._done - 1, self.num_batches)
-        full = round(BAR * (batch + 1) / self.num_batches)
-        bar = "━" * full + "╌" * (BAR - full)
-        text = f"epoch {epoch + 1}/{self.num_epochs} {bar} {numbers}  {self._pace()}"
-        self._write(text[: shutil.get_terminal_size().columns - 1])
-        sys.stderr.flush()
-
-    def _write(self, text: str) -> None:
-        sys.stderr.write(f"\r\x1b[K{text}" if self._bar else text)
+        text = (
+            f"epoch {epoch + 1}/{self.num_epochs} {bar((batch + 1) / self.num_batches)} {numbers}  {self._pace()}"
+        )
+        self._line.draw(text)
 
     def _pace(self) -> str:
         elapsed = time.perf_counter() - self._start
         left = elapsed / max(1, self._done - self._first) * (self._total - self._done)
-        return f"{_thousands(self.samples_per_second)} samples/s, {_clock(left)} left"
+        return f"{_thousands(self.samples_per_second)} samples/s, {clock(left)} left"
 
 
 def _thousands(number: float) -> str:
     return f"{number / 1000:.0f}k" if number >= 10_000 else f"{number:.0f}"
 
 
-def _clock(seconds: float) -> str:
+def bar(share: float) -> str:
+    full = round(BAR * share)
+    return "━" * full + "╌" * (BAR - full)
+
+
+def clock(seconds: float) -> str:
+    """`1:02:03`, or `2:03`."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

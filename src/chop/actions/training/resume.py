@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chop.actions.config import TrainConfig
+from chop.actions.config import ActionConfig, TrainConfig
 from chop.actions.run_folder import anywhere, launcher, run_prefix
 from chop.actions.training.checkpoint import LAST, read_checkpoint
 from chop.toml import to_table
@@ -45,7 +45,11 @@ def identity(config: TrainConfig, data_hash: str) -> dict[str, Any]:
 
 def find_run(config: TrainConfig, data_hash: str) -> Resumed:
     """The run whose run.toml is the configuration file, else the latest one of this model and data set."""
-    folder = _beside_config(config) or _latest(config)
+    folder = run_to_resume(config, CHECKPOINTS / LAST)
+    if folder is None:
+        raise ValueError(
+            f"there is nothing to resume: {config.project_dir} has no {run_prefix(config)}* with a {LAST}"
+        )
     content = read_checkpoint(folder / CHECKPOINTS / LAST)
     now, then = identity(config, data_hash), content["identity"]
     for name, value in now.items():
@@ -59,18 +63,16 @@ def find_run(config: TrainConfig, data_hash: str) -> Resumed:
     return Resumed(folder, content)
 
 
-def _beside_config(config: TrainConfig) -> Path | None:
-    folder = config.config.parent if config.config is not None else None
-    return folder if folder is not None and (folder / CHECKPOINTS / LAST).is_file() else None
+def run_to_resume(
+    config: ActionConfig, mark: Path, fits: Callable[[Path], bool] = lambda folder: True
+) -> Path | None:
+    """The run beside the configuration file, else the latest one of this model and data set that fits.
 
-
-def _latest(config: TrainConfig) -> Path:
+    `mark` is a file or a folder that is in it, and that tells when it was last worked on.
+    """
+    if config.config is not None and (config.config.parent / mark).exists():
+        return config.config.parent
+    folders = config.project_dir.iterdir() if config.project_dir.is_dir() else ()
     prefix = run_prefix(config)
-    files = [
-        folder / CHECKPOINTS / LAST
-        for folder in (config.project_dir.iterdir() if config.project_dir.is_dir() else ())
-        if folder.name.startswith(prefix) and (folder / CHECKPOINTS / LAST).is_file()
-    ]
-    if not files:
-        raise ValueError(f"there is nothing to resume: {config.project_dir} has no {prefix}* with a {LAST}")
-    return max(files, key=lambda file: file.stat().st_mtime).parents[2]
+    found = [folder for folder in folders if folder.name.startswith(prefix) and (folder / mark).exists()]
+    return max(filter(fits, found), key=lambda folder: (folder / mark).stat().st_mtime, default=None)

@@ -15,6 +15,7 @@ from torch.fx.node import map_aggregate
 from chop.formats.float import Float
 from chop.ir.graph.in_place import writes_in_place
 from chop.ir.graph.mase_graph import MaseGraph
+from chop.ir.graph.remembered import Remembered
 from chop.ir.graph.run import bind_inputs, tensors_in
 from chop.nn.quantized import QuantizedCall, QuantizedLayer
 from chop.ops import op_of_module
@@ -30,11 +31,20 @@ class Rerun:
     are kept between runs, `nbytes` of them; with `keep=False` none are, and every run is a whole one.
     """
 
-    def __init__(self, graph: MaseGraph, inputs: Mapping[str, Any], *, keep: bool = True) -> None:
+    def __init__(
+        self,
+        graph: MaseGraph,
+        inputs: Mapping[str, Any],
+        *,
+        keep: bool = True,
+        remembered: Remembered | None = None,
+    ) -> None:
+        """`remembered` keeps results of earlier runs too, which come up again where a prefix of the graph does."""
         self._steps = _steps(graph)
         self._places = {step.node: place for place, step in enumerate(self._steps)}
         self._inputs = bind_inputs(graph, inputs)
         self._keep = keep
+        self._remembered = remembered
         self._copies = True
         """Nodes that overwrite their input are given a copy of it."""
         self._reusable = keep
@@ -121,11 +131,28 @@ class Rerun:
     def _run_after(self, changed: set[fx.Node], replaced: Replaced, values: list[Any]) -> None:
         """Runs the changed nodes and what depends on them, into `values`."""
         dirty = [False] * len(self._steps)
+        result = self._result if self._remembered is None else self._known_result
         with torch.no_grad():
             for place, step in enumerate(self._steps):
                 if step.node in changed or any(dirty[source] for source in step.sources):
-                    dirty[place] = True
-                    values[place] = self._result(step, values, replaced)
+                    before = values[place]
+                    values[place] = result(step, values, replaced)
+                    dirty[place] = values[place] is not before
+
+    def _known_result(self, step: _Step, values: list[Any], replaced: Replaced) -> Any:
+        """The same from memory, if it was made from the same by the same before.
+
+        What follows from a value that is in memory goes there too, but for what is replaced and may be another
+        thing each time: that must come up twice. So each run adds to memory at most what one replacement changes.
+        """
+        assert self._remembered is not None, "it is asked only if it is there"
+        made_from = (step, replaced.get(step.node, step.function), *[values[at] for at in step.sources])
+        step.is_held, result = self._remembered.find(made_from)
+        if not step.is_held:
+            result = self._result(step, values, replaced)
+            if all(self._steps[at].is_held for at in step.sources):
+                step.is_held = self._remembered.add(made_from, result, wanted=step.node not in replaced)
+        return result
 
     def _result(self, step: _Step, values: list[Any], replaced: Replaced) -> Any:
         if step.input_place is not None:
@@ -164,6 +191,8 @@ class _Step:
     """The steps whose values no later one reads."""
     read_until: int = -1
     """The last step that reads the value of this one."""
+    is_held: bool = True
+    """Its value is in memory, or has been the same in all runs."""
 
     def call(self, values: list[Any], function: Callable[..., Any], *, copies: bool) -> Any:
         args: tuple[Any, ...] = tuple([values[place] for place in self.sources])

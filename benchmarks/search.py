@@ -1,0 +1,189 @@
+"""How fast configurations are tried: against copying and quantising the model for each of them."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+import random
+import tempfile
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from benchmarks.results import Result
+from benchmarks.search_workers import workers_speedup
+from benchmarks.timing import one_thread
+from chop.actions.search.costs import Costs
+from chop.actions.search.evaluator import Evaluator
+from chop.actions.search.objectives import Objectives
+from chop.actions.search.problem import Problem
+from chop.actions.search.runners import COST_RUNNERS
+from chop.actions.search.space import read_seeds
+from chop.actions.search.storage import open_journal, open_memory
+from chop.actions.search.strategies import STRATEGIES
+from chop.actions.search.study import Study
+from chop.actions.search.worker import Worker
+from chop.actions.search_config import SpaceSetup, SpaceTable
+from chop.dataset import MaseDataModule, Rows
+from chop.ir import MaseGraph
+from chop.models import get_model
+from chop.passes.graph import (
+    add_common_metadata_analysis_pass,
+    init_metadata_analysis_pass,
+    quantize_transform_pass,
+)
+from chop.passes.graph.utils import deepcopy_mase_graph
+from chop.tools.allocator import keep_freed_memory
+
+SUMMARY = (
+    "One trial of a search, one thread: jsc-s on 10,000 generated jets, linear layers in `integer` with 3 widths of "
+    "data and 4 of weights, points drawn at random; against deep copy, quantise pass and batches of 256 in the same "
+    "run. CPU time, but for the journal file, which waits for the disk, and for two workers, whose trials of 50 ms "
+    "leave the processor idle. Below: the same number of rows through chains of 4, 16 and 64 layers of 32, where a "
+    "trial changes the first or the last layer only."
+)
+CONFIG = {
+    "name": ["integer"],
+    "data_in_width": [4, 6, 8],
+    "data_in_frac_width": ["NA"],
+    "weight_width": [2, 4, 6, 8],
+    "weight_frac_width": ["NA"],
+    "bias_width": [8],
+    "bias_frac_width": ["NA"],
+}
+
+
+def run(quick: bool = False) -> list[Result]:
+    logging.getLogger("chop").setLevel(logging.ERROR)
+    keep_freed_memory()  # as the command line does
+    data = MaseDataModule(name="jsc", batch_size=256, model_name="jsc-s", num_rows=2_000 if quick else 20_000)
+    data.prepare_data()
+    data.setup()
+    torch.manual_seed(0)
+    model = get_model("jsc-s", dataset_info=data.dataset_info)
+    train = data.splits.train
+    rows = Rows(train.features[:10_000], train.labels[:10_000])
+    graph = annotated(model, rows.features[:256])
+    repeats = 1 if quick else 5
+    with one_thread():
+        ours = min(_trials(graph, rows, 3 if quick else 200) for _ in range(repeats))
+        plain = min(_plain_trials(graph, rows, 1 if quick else 20) for _ in range(repeats))
+        journal = min(_journal_trials(graph, rows, 3 if quick else 150) for _ in range(min(2, repeats)))
+        return [
+            Result("a trial, in memory", 1e3 * ours, 5.0, "ms"),
+            Result("the same against the plain way", ours / plain, 0.25, "x"),
+            Result("the plain way", 1e3 * plain, math.inf, "ms"),
+            Result("a trial, journal file", 1e3 * journal, 20.0, "ms"),
+            *_workers(quick),
+            *_by_depth(rows, 2 if quick else 40, (4,) if quick else (4, 16, 64)),
+        ]
+
+
+def _workers(quick: bool) -> list[Result]:
+    """Real `ch search` commands; they are left out of a quick look."""
+    if quick:
+        return []
+    one, two = workers_speedup()
+    return [Result("a trial of 50 ms by two workers, against one", one / two, 1 / 1.6, "x")]
+
+
+def annotated(model: nn.Module, rows: torch.Tensor) -> MaseGraph:
+    graph, _ = init_metadata_analysis_pass(MaseGraph(model.eval()), None)
+    graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": {"x": rows}})
+    return graph
+
+
+def _problem(graph: MaseGraph, rows: Rows) -> Problem:
+    metas = graph.annotated_metas()
+    space = read_seeds(SpaceTable(setup=SpaceSetup("type"), seed={"linear": {"config": CONFIG}}), metas)
+    costs = Costs(metas, [runner() for runner in COST_RUNNERS.values()], num_rows=256)
+    return Problem(space, Evaluator(graph, "x", rows), costs)
+
+
+def _trials(graph: MaseGraph, rows: Rows, number: int) -> float:
+    """CPU seconds of a trial, all of Optuna included, with the study in memory."""
+    worker = _worker(_problem(graph, rows), number, None)
+    start = time.process_time()
+    count = worker.run()
+    return (time.process_time() - start) / count
+
+
+def _journal_trials(graph: MaseGraph, rows: Rows, number: int) -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        worker = _worker(_problem(graph, rows), number, Path(folder))
+        with worker.study.presence:
+            start = time.perf_counter()
+            count = worker.run()
+            return (time.perf_counter() - start) / count
+
+
+def _worker(problem: Problem, number: int, folder: Path | None) -> Worker:
+    objectives = Objectives.read({})
+    place = open_memory() if folder is None else open_journal(folder)
+    study = Study.create(place, "speed", objectives.directions)
+    assert study is not None, "the place is empty"
+    setup: dict[str, Any] = {"n_trials": number, "sampler": "random"}
+    study.plan(STRATEGIES["optuna"](**setup).plan(problem, objectives, 0), problem.space)
+    return Worker(study, problem, objectives)
+
+
+def _plain_trials(graph: MaseGraph, rows: Rows, number: int) -> float:
+    """CPU seconds of a trial that copies the model, quantises it and runs it batch by batch."""
+    problem = _problem(graph, rows)
+    draw = random.Random(0)
+    start = time.process_time()
+    for _ in range(number):
+        configs = problem.space.draw(lambda dimension: draw.choice(dimension.choices))
+        by_name = {name: {"config": config} for name, config in configs.items()}
+        changed, _ = quantize_transform_pass(deepcopy_mase_graph(graph), {"by": "name", **by_name})
+        with torch.no_grad():
+            for features, labels in zip(rows.features.split(256), rows.labels.split(256), strict=True):
+                logits = changed.model(features)
+                F.cross_entropy(logits, labels, reduction="sum").item()
+                (logits.argmax(dim=1) == labels).sum().item()
+    return (time.process_time() - start) / number
+
+
+def _by_depth(rows: Rows, number: int, depths: tuple[int, ...]) -> list[Result]:
+    results = []
+    for depth in depths:
+        widths = [rows.features.shape[1], *[32] * (depth - 1), 5]
+        model = nn.Sequential(*[nn.Linear(before, after) for before, after in pairwise(widths)])
+        graph = annotated(_Chain(model), rows.features[:256])
+        problem = _problem(graph, rows)
+        for which, place in (("first", 0), ("last", -1)):
+            taken = _one_changed(problem, problem.space.units[place].name, number)
+            results.append(Result(f"{depth} layers, the {which} changed", 1e3 * taken, math.inf, "ms"))
+    return results
+
+
+class _Chain(nn.Module):
+    def __init__(self, layers: nn.Sequential) -> None:
+        super().__init__()
+        self.layers = layers
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.layers(x)
+        return y
+
+
+def _one_changed(problem: Problem, name: str, number: int) -> float:
+    """CPU seconds of a trial that differs in one layer from the one before, and from all others."""
+    configs = problem.space.draw(lambda dimension: dimension.choices[-1])
+    widths = itertools.islice(itertools.product(range(2, 17), range(2, 17)), number + 2)
+    changed = [{**configs[name], "weight_width": weight, "data_in_width": data} for weight, data in widths]
+    unit = next(unit for unit in problem.space.units if unit.name == name)
+    for config in changed:
+        problem.option(unit, config)  # what is made once for each configuration of a layer
+    for config in changed[:2]:
+        problem.measure({**configs, name: config})
+    start = time.process_time()
+    for config in changed[2:]:
+        problem.measure({**configs, name: config})
+    return (time.process_time() - start) / number

@@ -1,0 +1,241 @@
+"""The study of a search: a new one, one that goes on, or one that others have begun."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from chop.actions.config import SearchConfig
+from chop.actions.run_folder import launcher, make_run_folder, run_prefix, write_config
+from chop.actions.search.measurable import Measurable
+from chop.actions.search.prepare import Plan
+from chop.actions.search.results import BASELINES, PLAIN
+from chop.actions.search.space import Params, Space
+from chop.actions.search.space.baselines import uniform_baselines
+from chop.actions.search.storage import (
+    JOURNAL,
+    MEMORY,
+    Place,
+    is_database,
+    lasting,
+    open_database,
+    open_journal,
+    open_memory,
+)
+from chop.actions.search.strategies import Strategy
+from chop.actions.search.study import Study
+from chop.actions.setting import Setting
+from chop.actions.training.resume import run_to_resume
+from chop.toml import plain
+
+logger = logging.getLogger(__name__)
+
+FOLDER = "search"
+IDENTITY, N_TRIALS = "identity", "n_trials"
+SENTENCES = {
+    "data": "its data are others",
+    "weights": "its model has other weights",
+    "space": "it searches another space",
+    "metrics": "it measures something else",
+    "strategy": "its strategy is another one",
+}
+
+
+@dataclass(frozen=True)
+class Draft:
+    """The points to try, the uniform ones first, and what is known before any of them is tried."""
+
+    space: Space
+    points: list[Params]
+    notes: Mapping[str, Any]
+
+    @classmethod
+    def make(cls, plan: Plan, problem: Measurable) -> Draft:
+        """Measures the uniform baselines and lets the strategy choose; a point that is in both is tried once."""
+        configs = uniform_baselines(problem.space)
+        measured = [
+            {"label": label, "configs": each, "metrics": problem.measure(each)} for label, each in configs.items()
+        ]
+        inside = [point for each in configs.values() if (point := problem.space.params(each)) is not None]
+        chosen = plan.strategy.plan(problem, plan.objectives, plan.config.seed)
+        notes = {BASELINES: measured, PLAIN: problem.plain(), N_TRIALS: plan.strategy.n_trials}
+        return cls(problem.space, _once([*inside, *chosen]), notes)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a search begins: the database of its study, and the run that goes on, if there are such."""
+
+    place: Place | None
+    folder: Path | None
+
+    @classmethod
+    def find(cls, config: SearchConfig) -> Origin:
+        """All that can be wrong with the place is told here, and nothing written."""
+        if config.storage == MEMORY and config.resume:
+            raise ValueError("a search in memory leaves nothing to resume: leave out --storage memory")
+        place = None
+        if is_database(config.storage):
+            assert config.storage is not None
+            place = open_database(config.storage)
+        folder = _folder_to_resume(config) if config.resume else None
+        if config.resume and folder is None and place is None:
+            logger.warning("there is nothing to resume in %s: a new search begins", config.project_dir)
+        return cls(place, folder)
+
+
+@contextmanager
+def open_study(plan: Plan, setting: Setting, problem: Measurable, origin: Origin) -> Iterator[tuple[Path, Study]]:
+    """The folder of the run, and its study with all trials planned; within it this process counts as a worker."""
+    config, same = plan.config, identity(plan, setting)
+    place = origin.place
+    if place is None and origin.folder is not None:
+        place = open_journal(origin.folder / FOLDER)
+    name = _name(config, origin, place)
+    study = Study.load(place, name) if place is not None and name is not None else None
+    if study is not None:
+        _check_same(study, same)
+    draft = Draft.make(plan, problem) if study is None else None  # before anything is written
+    folder = origin.folder or make_run_folder(_kept(config, config.study))
+    (folder / FOLDER).mkdir(exist_ok=True)
+    place = place or (open_memory() if config.storage == MEMORY else open_journal(folder / FOLDER))
+    with place.presence:
+        if origin.folder is not None and place.presence.is_alone():
+            _sweep(folder)
+        study = study or _create(place, name, folder.name, plan)
+        is_told = origin.place is not None or study.name != folder.name  # else the journal names it
+        write_config(_kept(config, study.name if is_told else None), folder)
+        _settle(study, plan, problem, same, draft)
+        yield folder, study
+
+
+def identity(plan: Plan, setting: Setting) -> dict[str, Any]:
+    """What must be the same for a search to go on, or for a machine to join it."""
+    weights = hashlib.sha256()
+    for key, tensor in setting.model.state_dict().items():
+        weights.update(key.encode())
+        weights.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return {
+        "model and data set": run_prefix(plan.config).strip("_"),
+        "seed": plan.config.seed,
+        "data": setting.data_hash,
+        "weights": weights.hexdigest(),
+        "space": _digest(plain(plan.config.search.search_space)),
+        "metrics": _digest(repr((plan.objectives, plan.evaluation, plan.training, plan.costs))),
+        "strategy": _digest(repr(_decisive(plan.strategy))),
+    }
+
+
+def _decisive(strategy: Strategy) -> Strategy:
+    """Without what may change when a search goes on, or differ between machines."""
+    return replace(strategy, n_trials=1, n_jobs=1, timeout=None, save_every_n_trials=0)
+
+
+def _folder_to_resume(config: SearchConfig) -> Path | None:
+    mark = Path(FOLDER) if is_database(config.storage) else Path(FOLDER) / JOURNAL
+    return run_to_resume(config, mark, lambda folder: config.study in (None, _study_in(folder)))
+
+
+def _study_in(folder: Path) -> str | None:
+    """The name of the study that a run was told to work on."""
+    try:
+        found = tomllib.loads((folder / "run.toml").read_text(encoding="utf-8")).get("study")
+    except (OSError, ValueError):  # a run that was killed at its very beginning
+        return None
+    return found if isinstance(found, str) else None
+
+
+def _name(config: SearchConfig, origin: Origin, place: Place | None) -> str | None:
+    """The name of the study, if it is known before there is a folder."""
+    if origin.place is not None:
+        return config.study or (None if origin.folder is None else _study_in(origin.folder))
+    studies = place.storage.get_all_studies() if place is not None else ()
+    return next((study.study_name for study in studies), config.study)  # a journal holds one
+
+
+def _create(place: Place, name: str | None, usual: str, plan: Plan) -> Study:
+    """A new study, or the one of that name which another process has made in the meantime."""
+    number = 1
+    while True:
+        wanted = name or (usual if number == 1 else f"{usual}_{number}")
+        made = Study.create(place, wanted, plan.objectives.directions)
+        if made is not None:
+            return made
+        if name is not None and (found := Study.load(place, name)) is not None:
+            return found
+        number += 1
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what a process that was killed left half written under another name."""
+    for place in (folder, folder / FOLDER):
+        for file in place.glob(".*"):
+            file.unlink()
+
+
+def _kept(config: SearchConfig, study: str | None) -> SearchConfig:
+    """The configuration as the run keeps it: without a password."""
+    return replace(config, study=study, storage=None if config.storage is None else lasting(config.storage))
+
+
+def _settle(study: Study, plan: Plan, problem: Measurable, same: Mapping[str, Any], draft: Draft | None) -> None:
+    """See to it that all trials are planned, by whoever made the study, or by this process if that one is gone."""
+    if study.is_mine:
+        assert draft is not None, "made before the study"
+        _plan(study, draft, same)
+        return
+    if study.planned is None:
+        logger.info("study '%s': waiting for its trials to be planned", study.name)
+    while not study.wait_for_plan():
+        if study.elect():
+            logger.info("study '%s': whoever began to plan it is gone; its plan is finished here", study.name)
+            _plan(study, draft or Draft.make(plan, problem), same)
+    _check_same(study, same)
+    if plan.strategy.n_trials <= study.note(N_TRIALS):
+        return
+    if not plan.config.resume:
+        logger.info("study '%s' keeps to its %d trials; --resume adds more", study.name, study.planned)
+    elif study.elect():
+        before = study.planned
+        _plan(study, draft or Draft.make(plan, problem), same)
+        logger.info("study '%s': %d trials instead of %d", study.name, study.planned, before)
+
+
+def _plan(study: Study, draft: Draft, same: Mapping[str, Any]) -> None:
+    for key, note in {IDENTITY: same, **draft.notes}.items():
+        study.write(key, note)
+    study.plan(draft.points, draft.space)
+
+
+def _check_same(study: Study, now: Mapping[str, Any]) -> None:
+    """What is not known yet is not checked."""
+    for key, then in (study.note(IDENTITY) or {}).items():
+        if then != now[key]:
+            what = SENTENCES.get(key, f"its {key} is {then!r}, not {now[key]!r}")
+            raise ValueError(
+                f"study '{study.name}' is another search: {what}; go on with its own options ({launcher()} search "
+                "--config RUN/run.toml --resume), or begin a new one"
+            )
+
+
+def _once(points: list[Params]) -> list[Params]:
+    """Without repetitions; those that are left to a sampler may be alike."""
+    seen: set[str] = set()
+    kept = []
+    for point in points:
+        key = json.dumps(dict(point), sort_keys=True)
+        if not point or key not in seen:
+            seen.add(key)
+            kept.append(point)
+    return kept
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
