@@ -1,0 +1,113 @@
+// Training curves (uPlot), and the same numbers as tables.
+
+const drawn = [];
+
+function makeCurves() {
+  if (!report.curves.length) return null;
+  const charts = report.curves.map((curves) =>
+    el(
+      "figure",
+      { class: "chart" },
+      el("figcaption", {}, curves.title),
+      curvesElement(curves),
+      curvesTable(curves),
+    ),
+  );
+  on("theme", drawCurves);
+  return section("training", "Training", null, el("div", { class: "pair narrow" }, charts));
+}
+
+function curvesElement(curves) {
+  const place = el("div", {
+    class: "curves",
+    role: "img",
+    "aria-label": `${curves.title} over ${curves.x_title}; the numbers are in the table below`,
+  });
+  drawn.push({ place, curves, plot: null });
+  return place;
+}
+
+function curvesTable(curves) {
+  const rows = curves.x.map((x, i) => ({ x, values: curves.series.map((series) => series.values[i]) }));
+  const few = rows
+    .filter(({ values }, i) => values.every((value) => value !== null) || i === rows.length - 1)
+    .slice(-200);
+  return el(
+    "details",
+    {},
+    el("summary", {}, "Numbers"),
+    el(
+      "div",
+      { class: "scroll", tabindex: 0, role: "region", "aria-label": `Numbers of ${curves.title}` },
+      el(
+        "table",
+        { class: "small" },
+        el(
+          "thead",
+          {},
+          el(
+            "tr",
+            {},
+            el("th", { scope: "col" }, curves.x_title),
+            curves.series.map((series) => el("th", { scope: "col" }, series.name)),
+          ),
+        ),
+        el(
+          "tbody",
+          {},
+          few.map(({ x, values }) =>
+            el(
+              "tr",
+              {},
+              el("th", { scope: "row" }, datum(x, "exact")),
+              values.map((value) => el("td", {}, datum(value, "number"))),
+            ),
+          ),
+        ),
+      ),
+    ),
+  );
+}
+
+function drawCurves() {
+  for (const chart of drawn) {
+    if (chart.plot) chart.plot.destroy();
+    const { curves, place } = chart;
+    chart.plot = new uPlot(
+      curveOptions(curves, place.clientWidth || 480),
+      [curves.x, ...curves.series.map(({ values }) => values.map((value) => (Number.isFinite(value) ? value : null)))],
+      place,
+    );
+  }
+}
+
+function curveOptions(curves, width) {
+  const axis = {
+    stroke: colour("--muted"),
+    grid: { stroke: colour("--line"), width: 1 },
+    ticks: { stroke: colour("--line"), width: 1 },
+    font: "12px system-ui, sans-serif",
+  };
+  const inks = ["--accent", "--second", "--third", "--fourth"].map(colour);
+  return {
+    width,
+    height: 250,
+    scales: { x: { time: false } },
+    cursor: { points: { size: 6 } },
+    axes: [
+      { ...axis, label: curves.x_title, labelSize: 18, labelFont: "12px system-ui, sans-serif" },
+      { ...axis, size: 58, values: (plot, ticks) => ticks.map((tick) => trimmed(tick, 6)) },
+    ],
+    series: [
+      { label: curves.x_title },
+      ...curves.series.map((series, i) => ({
+        label: series.name,
+        stroke: inks[i % inks.length],
+        width: 2,
+        spanGaps: true,
+        dash: i > 1 ? [6, 4] : [],
+        points: { show: curves.x.length < 30, size: 5 },
+      })),
+    ],
+  };
+}

@@ -1,0 +1,64 @@
+// What colours of boxes mean.
+
+const NUM_HUES = 9;
+const NUM_STEPS = 7;
+
+// Ways to colour: each gives a class for a node, and the legend of those classes.
+function colourings() {
+  const ways = [["op", "Op", byOp()]];
+  for (const measure of measuresPresent()) {
+    if (
+      [
+        "weight_bits",
+        "data_bits",
+        "cost_bitops",
+        "cost_macs",
+        "sqnr_db",
+        "alone_output_sqnr_db",
+        "alone_loss_change",
+      ].includes(measure.key)
+    ) {
+      ways.push([measure.key, measure.title, byMeasure(measure)]);
+    }
+  }
+  return ways;
+}
+
+function byOp() {
+  const counts = new Map();
+  for (const node of nodes) if (!isBorder(node)) counts.set(node.op, (counts.get(node.op) || 0) + 1);
+  const ops = [...counts.keys()].sort((a, b) => counts.get(b) - counts.get(a) || (a < b ? -1 : 1));
+  const classOf = new Map(ops.slice(0, NUM_HUES).map((op, i) => [op, `hue${i}`]));
+  const legend = ops.slice(0, NUM_HUES).map((op) => [classOf.get(op), `${op} (${counts.get(op)})`]);
+  const rest = ops.slice(NUM_HUES).reduce((sum, op) => sum + counts.get(op), 0);
+  if (rest) legend.push(["plainbox", `others (${rest})`]);
+  return { classOf: (node) => classOf.get(node.op) || "plainbox", legend };
+}
+
+function isBorder(node) {
+  return ["placeholder", "output", "get_attr"].includes(node.kind);
+}
+
+function byMeasure(measure) {
+  const values = nodes.map(measure.of).filter((value) => isNumber(value) && Number.isFinite(value));
+  const distinct = [...new Set(values)].sort((a, b) => a - b);
+  const logarithmic = measure.cost && distinct[0] >= 0;
+  const scaled = (value) => (logarithmic ? Math.log10(1 + value) : value);
+  const low = scaled(distinct[0]);
+  const high = scaled(distinct[distinct.length - 1]);
+  const step = (value) => {
+    if (value === Infinity) return NUM_STEPS - 1;
+    return high > low ? Math.min(NUM_STEPS - 1, Math.floor(((scaled(value) - low) / (high - low)) * NUM_STEPS)) : 0;
+  };
+  const classOf = (node) =>
+    isNumber(measure.of(node)) ? `step${Math.max(0, step(measure.of(node)))}` : "plainbox";
+  const legend = [];
+  for (let i = 0; i < NUM_STEPS; i += 1) {
+    const within = distinct.filter((value) => step(value) === i);
+    if (!within.length) continue;
+    const ends = [within[0], within[within.length - 1]].map((value) => shown(value, measure.kind));
+    legend.push([`step${i}`, ends[0] === ends[1] ? ends[0] : `${ends[0]} – ${ends[1]}`]);
+  }
+  legend.push(["plainbox", "none"]);
+  return { classOf, legend };
+}

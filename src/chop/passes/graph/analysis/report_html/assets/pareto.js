@@ -1,0 +1,293 @@
+// What a search found: every trial as a point, and behind a point its configuration.
+
+const PLOT = { width: 640, height: 380, left: 74, right: 24, top: 18, bottom: 48 };
+const pareto = {};
+
+function makePareto() {
+  if (!report.search) return null;
+  const { metrics, trials } = report.search;
+  const names = Object.keys(metrics);
+  pareto.trials = trials.filter((trial) => names.some((name) => isNumber(trial.metrics[name])));
+  if (!pareto.trials.length || !names.length) return null;
+  pareto.y = names.find((name) => metrics[name].direction === "maximize") || names[0];
+  const others = names.filter((name) => name !== pareto.y);
+  pareto.x = others.find((name) => !name.includes("loss")) || others[0] || pareto.y; // a cost, if there is one
+  pareto.plot = svg("svg", {
+    id: "pareto-plot",
+    viewBox: `0 0 ${PLOT.width} ${PLOT.height}`,
+    role: "group",
+    "aria-label": "Trials of the search; arrow keys go from point to point, Enter opens one",
+    onkeydown: onParetoKey,
+  });
+  pareto.details = el(
+    "div",
+    { id: "trial", "aria-live": "polite" },
+    el("p", { class: "hint" }, "Choose a point to see the configuration behind it."),
+  );
+  const choose = (id, title, key) => {
+    const made = picker(
+      id,
+      title,
+      names.map((name) => [name, axisTitle(name)]),
+      (name) => {
+        pareto[key] = name;
+        drawPareto();
+      },
+    );
+    made.querySelector("select").value = pareto[key];
+    return made;
+  };
+  drawPareto();
+  const front = pareto.trials.filter((trial) => trial.front).length;
+  const lead = `${report.search.study}: ${plainNumber(trials.length)} trials, ${front} on the front.`;
+  return section(
+    "search-section",
+    "Search",
+    lead,
+    el(
+      "div",
+      { class: "toolbar" },
+      choose("pareto-x", "Across", "x"),
+      choose("pareto-y", "Up", "y"),
+      el("span", { class: "spring" }),
+      el(
+        "ul",
+        { class: "legend" },
+        [
+          ["point front", "on the front"],
+          ["point", "others"],
+          ["point baseline", "uniform baseline"],
+        ].map(([name, text]) => el("li", {}, el("i", { class: `mark ${name}` }), text)),
+      ),
+    ),
+    el("div", { class: "pareto" }, el("div", { class: "chart" }, pareto.plot), pareto.details),
+  );
+}
+
+function axisTitle(name) {
+  const direction = report.search.metrics[name].direction;
+  return `${name} (${direction === "maximize" ? "more is better" : "less is better"})`;
+}
+
+function drawPareto() {
+  const placed = pareto.trials.filter(
+    (trial) => isNumber(trial.metrics[pareto.x]) && isNumber(trial.metrics[pareto.y]),
+  );
+  const across = scale(
+    placed.map((trial) => trial.metrics[pareto.x]),
+    PLOT.left,
+    PLOT.width - PLOT.right,
+  );
+  const up = scale(
+    [...placed.map((trial) => trial.metrics[pareto.y]), report.search.plain[pareto.y]],
+    PLOT.height - PLOT.bottom,
+    PLOT.top,
+  );
+  const at = (trial) => [across(trial.metrics[pareto.x]), up(trial.metrics[pareto.y])];
+  const order = (trial) => Number(trial.front) + 2 * Number(trial.baseline !== null);
+  pareto.points = placed
+    .slice()
+    .sort((a, b) => order(a) - order(b))
+    .map((trial) => ({ trial, element: point(trial, ...at(trial)) }));
+  pareto.plot.replaceChildren(
+    axes(across, up),
+    plainLine(up),
+    frontLine(
+      placed.filter((trial) => trial.front),
+      at,
+    ),
+    ...pareto.points.map(({ element }) => element),
+    ...placed.filter((trial) => trial.baseline !== null).map((trial) => baselineLabel(trial, ...at(trial))),
+  );
+  pareto.points.sort(
+    (a, b) => a.trial.metrics[pareto.x] - b.trial.metrics[pareto.x] || a.trial.number - b.trial.number,
+  );
+  const start = pareto.points.find(({ trial }) => trial.front) || pareto.points[0];
+  if (start) start.element.setAttribute("tabindex", 0);
+}
+
+function scale(values, from, to) {
+  const finite = values.filter(Number.isFinite);
+  let [low, high] = finite.length ? [Math.min(...finite), Math.max(...finite)] : [0, 1];
+  const size = Math.max(Math.abs(low), Math.abs(high));
+  // Numbers that differ in their last digits only are one: no ticks lie between them.
+  const room = (high - low > 1e-9 * size ? high - low : size || 1) * 0.06;
+  [low, high] = [low >= 0 && low < room ? 0 : low - room, high + room];
+  const place = (value) => from + ((Math.min(high, Math.max(low, value)) - low) / (high - low)) * (to - from);
+  place.ticks = ticks(low, high);
+  return place;
+}
+
+function ticks(low, high) {
+  const rough = (high - low) / 5;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((each) => each >= rough) || rough;
+  const digits = Math.max(3, 1 + Math.ceil(Math.log10(Math.max(Math.abs(low), Math.abs(high)) / step)));
+  const found = [];
+  for (let i = Math.ceil(low / step); i * step <= high; i += 1)
+    found.push([i * step, shortNumber(Number((i * step).toPrecision(12)), "", digits)]);
+  return found;
+}
+
+function axes(across, up) {
+  const group = svg("g", { class: "axes", "aria-hidden": "true" });
+  for (const [value, text] of across.ticks)
+    group.append(
+      svg("path", { d: `M${across(value)},${PLOT.top}V${PLOT.height - PLOT.bottom}` }),
+      svg(
+        "text",
+        { x: across(value), y: PLOT.height - PLOT.bottom + 17, "text-anchor": "middle" },
+        text,
+      ),
+    );
+  for (const [value, text] of up.ticks)
+    group.append(
+      svg("path", { d: `M${PLOT.left},${up(value)}H${PLOT.width - PLOT.right}` }),
+      svg("text", { x: PLOT.left - 8, y: up(value) + 4, "text-anchor": "end" }, text),
+    );
+  const middle = (PLOT.top + PLOT.height - PLOT.bottom) / 2;
+  group.append(
+    svg(
+      "text",
+      { class: "name", x: (PLOT.left + PLOT.width - PLOT.right) / 2, y: PLOT.height - 8, "text-anchor": "middle" },
+      pareto.x,
+    ),
+    svg(
+      "text",
+      { class: "name", transform: `translate(16,${middle}) rotate(-90)`, "text-anchor": "middle" },
+      pareto.y,
+    ),
+  );
+  return group;
+}
+
+function better(name, a, b) {
+  return report.search.metrics[name].direction === "maximize" ? a > b : a < b;
+}
+
+// The front of the two axes that are drawn, among the points of the whole front.
+function frontLine(front, at) {
+  const beaten = (trial) =>
+    front.some(
+      (other) =>
+        [pareto.x, pareto.y].every((name) => !better(name, trial.metrics[name], other.metrics[name])) &&
+        [pareto.x, pareto.y].some((name) => better(name, other.metrics[name], trial.metrics[name])),
+    );
+  const kept = front
+    .filter((trial) => !beaten(trial))
+    .map(at)
+    .sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+  return svg("path", {
+    class: "front-line",
+    "aria-hidden": "true",
+    d: kept.map(([x, y], i) => `${i ? "L" : "M"}${x},${y}`).join(""),
+  });
+}
+
+// What the model has without any formats.
+function plainLine(up) {
+  const value = report.search.plain[pareto.y];
+  if (!isNumber(value)) return "";
+  const right = PLOT.width - PLOT.right;
+  return svg(
+    "g",
+    { class: "plain-line", role: "img", "aria-label": `${pareto.y} without formats: ${shown(value)}` },
+    svg("path", { d: `M${PLOT.left},${up(value)}H${right}` }),
+    svg("text", { x: right, y: up(value) - 5, "text-anchor": "end" }, `without formats ${shown(value)}`),
+  );
+}
+
+function point(trial, x, y) {
+  const kind = trial.baseline !== null ? "point baseline" : trial.front ? "point front" : "point";
+  const numbers = [pareto.x, pareto.y].map((name) => `${name} ${shown(trial.metrics[name])}`).join(", ");
+  const label = `${trial.baseline !== null ? `baseline ${trial.baseline}` : `trial ${trial.number}`}, ${numbers}${trial.front ? ", on the front" : ""}`;
+  const shape =
+    trial.baseline !== null
+      ? svg("path", { d: `M${x},${y - 7}l7,7l-7,7l-7,-7z` })
+      : svg("circle", { cx: x, cy: y, r: trial.front ? 6 : 4 });
+  const element = svg(
+    "g",
+    {
+      class: kind,
+      role: "button",
+      tabindex: -1,
+      "data-trial": trial.number,
+      "aria-label": label,
+      onclick: () => showTrial(trial),
+    },
+    shape,
+    svg("title", {}, label),
+  );
+  element.classList.toggle("selected", pareto.chosen === trial);
+  return element;
+}
+
+function baselineLabel(trial, x, y) {
+  const end = x > PLOT.width * 0.7;
+  return svg(
+    "text",
+    {
+      class: "baseline-label",
+      "aria-hidden": "true",
+      x: x + (end ? -11 : 11),
+      y: y + 4,
+      "text-anchor": end ? "end" : "start",
+    },
+    trial.baseline,
+  );
+}
+
+function onParetoKey(event) {
+  const at = pareto.points.findIndex(({ element }) => element === document.activeElement);
+  if (at < 0) return;
+  const step = { ArrowRight: 1, ArrowLeft: -1, ArrowUp: 1, ArrowDown: -1 }[event.key];
+  if (event.key === "Enter" || event.key === " ") showTrial(pareto.points[at].trial);
+  else if (step) {
+    const next = pareto.points[Math.min(pareto.points.length - 1, Math.max(0, at + step))];
+    pareto.points.forEach(({ element }) => element.setAttribute("tabindex", -1));
+    next.element.setAttribute("tabindex", 0);
+    next.element.focus();
+  } else return;
+  event.preventDefault();
+}
+
+function showTrial(trial) {
+  pareto.chosen = trial;
+  pareto.points.forEach(({ trial: each, element }) => element.classList.toggle("selected", each === trial));
+  const names = Object.keys(trial.metrics);
+  const copy = el("button", { type: "button", id: "copy-toml", onclick: () => copyText(trial.toml, copy) }, "Copy");
+  pareto.details.replaceChildren(
+    ...[
+      el("h3", {}, trial.baseline !== null ? `Baseline: ${trial.baseline}` : `Trial ${trial.number}`),
+      el(
+        "dl",
+        { class: "facts" },
+        names.map((name) => [el("dt", {}, name), el("dd", {}, datum(trial.metrics[name], "number"))]),
+      ),
+      trial.toml === null
+        ? el("p", { class: "hint" }, "No configuration is kept for this trial.")
+        : el(
+            "div",
+            { class: "code" },
+            el("div", { class: "code-head" }, el("span", {}, "TOML"), copy),
+            el("pre", { id: "toml", tabindex: 0, "aria-label": "Configuration as TOML" }, trial.toml),
+          ),
+    ],
+  );
+}
+
+async function copyText(text, button) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    // Where pages on disk may not use the clipboard, the text is selected and copied the old way.
+    const range = document.createRange();
+    range.selectNodeContents(byId("toml"));
+    getSelection().removeAllRanges();
+    getSelection().addRange(range);
+    document.execCommand("copy");
+  }
+  button.textContent = "Copied";
+  announce("The configuration is copied");
+  setTimeout(() => (button.textContent = "Copy"), 2000);
+}

@@ -1,0 +1,187 @@
+// All layers in a table that sorts and filters; it is also the graph for those who do not see it.
+
+const table = { sort: null, descending: false, all: false };
+
+function makeTable() {
+  table.columns = columns();
+  table.filter = el("input", {
+    type: "search",
+    id: "filter",
+    placeholder: "Filter layers",
+    autocomplete: "off",
+    spellcheck: "false",
+    oninput: filterRows,
+  });
+  table.count = el("output", { id: "filter-count", for: "filter" });
+  const everything = el("input", {
+    type: "checkbox",
+    id: "all-nodes",
+    onchange: () => {
+      table.all = everything.checked;
+      filterRows();
+    },
+  });
+  const head = el("tr", {}, table.columns.map(headerCell));
+  table.rows = nodes.map((node, place) => row(node, place));
+  table.body = el(
+    "tbody",
+    {},
+    table.rows.map((each) => each.element),
+  );
+  const caption = el("caption", { class: "unseen" }, "Nodes of the graph; the buttons in the header sort");
+  on("select", ({ place }) =>
+    table.rows.forEach((each) => each.element.classList.toggle("selected", each.place === place)),
+  );
+  const made = section(
+    "layers",
+    "Layers",
+    null,
+    el(
+      "div",
+      { class: "toolbar" },
+      el(
+        "label",
+        { class: "field grow" },
+        el("span", { class: "unseen" }, "Filter layers"),
+        table.filter,
+        table.count,
+      ),
+      el("label", { class: "field" }, everything, el("span", {}, "inputs and data movement too")),
+    ),
+    el(
+      "div",
+      { class: "scroll", tabindex: 0, role: "region", "aria-label": "Table of layers" },
+      el("table", { id: "table" }, caption, el("thead", {}, head), table.body),
+    ),
+  );
+  filterRows();
+  return made;
+}
+
+function columns() {
+  const found = [
+    { key: "place", title: "#", kind: "exact", of: (node, place) => place },
+    { key: "name", title: "Layer", kind: "name", of: (node) => node.name },
+    { key: "op", title: "Op", kind: "text", of: (node) => node.op },
+    { key: "shape", title: "Result", kind: "text", of: (node) => node.shape && `[${node.shape.join(", ")}]` },
+    {
+      key: "formats",
+      title: "Weight format",
+      kind: "text",
+      of: (node) => node.weight_format,
+      before: (node) => node.before && node.before.weight_format,
+    },
+    {
+      key: "data_formats",
+      title: "Data format",
+      kind: "text",
+      of: (node) => node.data_format,
+      before: (node) => node.before && node.before.data_format,
+    },
+  ].filter((column) => nodes.some((node, place) => column.of(node, place)));
+  const wanted = [
+    "weight_bits",
+    "data_bits",
+    "cost_macs",
+    "cost_bitops",
+    "cost_parameters",
+    "cost_weight_bits",
+    "cost_activation_bits",
+    "cost_energy_pj",
+    "sqnr_db",
+    "max_error",
+    "alone_output_sqnr_db",
+    "alone_loss_change",
+    "alone_accuracy_change",
+  ];
+  const all = [...found, ...measuresPresent().filter((measure) => wanted.includes(measure.key))];
+  return all.flatMap((column) =>
+    (column.kind === "text" ? hasOther(column) : differs(column))
+      ? [beforeColumn(column), { ...column, title: `${column.title}, now` }]
+      : [column],
+  );
+}
+
+function hasOther(column) {
+  return (
+    Boolean(column.before) && nodes.some((node) => column.before(node) && column.before(node) !== column.of(node))
+  );
+}
+
+function beforeColumn(column) {
+  return { key: `${column.key}_before`, title: `${column.title}, before`, kind: column.kind, of: column.before };
+}
+
+function headerCell(column) {
+  const button = el("button", { type: "button", onclick: () => sortBy(column) }, column.title);
+  column.header = el(
+    "th",
+    { scope: "col", "data-column": column.key, "aria-sort": "none", class: isText(column) ? "text" : "figure" },
+    button,
+  );
+  return column.header;
+}
+
+function isText(column) {
+  return column.kind === "text" || column.kind === "name";
+}
+
+function row(node, place) {
+  const values = table.columns.map((column) => column.of(node, place));
+  const cells = table.columns.map((column, i) => {
+    if (column.kind !== "name")
+      return el(
+        "td",
+        { "data-column": column.key, class: isText(column) ? "text" : "figure" },
+        column.kind === "text" ? values[i] || "–" : datum(values[i], column.kind),
+      );
+    return el(
+      "th",
+      { scope: "row" },
+      el("button", { type: "button", class: "link", onclick: () => select(place, "table") }, values[i]),
+    );
+  });
+  const text = [node.name, node.path, node.op, node.target, node.weight_format, node.data_format]
+    .join(" ")
+    .toLowerCase();
+  return {
+    place,
+    values,
+    text,
+    isLayer: node.quantizable || Boolean(node.cost && node.cost.macs),
+    element: el("tr", { "data-node": node.name }, cells),
+  };
+}
+
+function sortBy(column) {
+  table.descending = table.sort === column ? !table.descending : !isText(column) && column.key !== "place";
+  table.sort = column;
+  const at = table.columns.indexOf(column);
+  const sign = table.descending ? -1 : 1;
+  table.rows.sort((a, b) => compare(a.values[at], b.values[at], sign) || a.place - b.place);
+  for (const each of table.columns)
+    each.header.setAttribute(
+      "aria-sort",
+      each === column ? (table.descending ? "descending" : "ascending") : "none",
+    );
+  table.body.append(...table.rows.map((each) => each.element));
+  announce(`sorted by ${column.title}, ${table.descending ? "descending" : "ascending"}`);
+}
+
+// What a node does not have comes last, whichever way is up.
+function compare(a, b, sign) {
+  const [hasA, hasB] = [a, b].map((value) => value !== null && value !== undefined && !Number.isNaN(value));
+  if (!hasA || !hasB) return Number(hasB) - Number(hasA);
+  return sign * (typeof a === "string" ? a.localeCompare(b) : a < b ? -1 : Number(a > b));
+}
+
+function filterRows() {
+  const words = table.filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+  let kept = 0;
+  for (const each of table.rows) {
+    const seen = (table.all || each.isLayer) && words.every((word) => each.text.includes(word));
+    each.element.hidden = !seen;
+    kept += seen;
+  }
+  table.count.textContent = `${kept} of ${table.rows.length}`;
+}

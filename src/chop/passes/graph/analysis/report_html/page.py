@@ -1,0 +1,109 @@
+"""The page: one HTML file with everything in it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import math
+from collections.abc import Mapping
+from importlib.resources import files
+from string import Template
+from typing import Any
+
+STYLES = (
+    "vendor/uplot-1.6.32.min.css",
+    "theme.css",
+    "page.css",
+    "graph.css",
+    "charts.css",
+    "table.css",
+    "panel.css",
+    "narrow.css",
+    "print.css",
+)
+LIBRARIES = {
+    "vendor/dagre-3.1.1.min.js": "vendor/dagre.LICENSE.txt",
+    "vendor/uplot-1.6.32.min.js": "vendor/uplot.LICENSE.txt",
+}
+"""Other people's code, and the licence that goes with it into every page."""
+SCRIPTS = (
+    "dom",
+    "numbers",
+    "store",
+    "tree",
+    "layout",
+    "colours",
+    "view",
+    "graph",
+    "keys",
+    "search",
+    "histogram",
+    "panel",
+    "table",
+    "bars",
+    "charts",
+    "pareto",
+    "main",
+)
+
+
+def render(document: Mapping[str, Any]) -> str:
+    """The page that shows `document`. It loads nothing, and runs no script but its own."""
+    style, script = _style(), _script()
+    policy = (
+        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    return Template(_asset("page.html")).substitute(
+        policy=policy,
+        title=html.escape(document["title"]),
+        style=style,
+        document=embedded(document),
+        script=script,
+    )
+
+
+def embedded(value: Any) -> str:
+    """JSON that no name in it can end: `<`, `>` and `&` are written as numbers.
+
+    Numbers that JSON does not have are words that begin with a null, which no name does.
+    """
+    try:
+        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    except ValueError:  # seldom: going through all numbers takes longest
+        text = json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"\0{value}"
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _style() -> str:
+    return "\n".join(_asset(name) for name in STYLES)
+
+
+def _script() -> str:
+    libraries = [f"/*\n{_asset(licence)}*/\n{_code(name)}" for name, licence in LIBRARIES.items()]
+    ours = "\n".join(_code(f"{name}.js") for name in SCRIPTS)
+    return "\n".join([*libraries, f'(() => {{\n"use strict";\n{ours}\n}})();'])
+
+
+def _code(name: str) -> str:
+    """A script without the address of its source map, which a browser would look for."""
+    lines = _asset(name).splitlines()
+    return "\n".join(line for line in lines if not line.startswith("//# sourceMappingURL"))
+
+
+def _asset(name: str) -> str:
+    return files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -1,0 +1,67 @@
+"""Reports of large models in a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from benchmarks.models import ResNet18
+from torch import Tensor, nn
+
+from browser.report_page import Block, choose, names, number, opened
+from chop.passes.graph import estimate_cost_analysis_pass, quantize_transform_pass, report_html_analysis_pass
+from chop.passes.graph.utils import deepcopy_mase_graph
+from samples import annotated
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.slow
+
+
+class Flat(nn.Module):
+    """A thousand times two functions, and no module around any of them."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        for _ in range(1000):
+            input = torch.relu(input) + 0.01
+        return input
+
+
+@pytest.mark.parametrize("kind", ["modules", "flat"])
+def test_two_thousand_nodes_stay_usable(kind: str, page: Page, tmp_path: Path) -> None:
+    blocks = nn.Sequential(*[nn.Sequential(*[Block() for _ in range(25)]) for _ in range(20)])
+    graph = annotated((blocks if kind == "modules" else Flat()).eval(), input=torch.randn(2, 8))
+    assert len(graph.fx_graph.nodes) == 2002
+    rows = [{"input": torch.randn(2, 8)}]
+    report_html_analysis_pass(graph, {"path": tmp_path / "large.html", "input_generator": rows})
+    opened(page, tmp_path / "large.html")
+    boxes = page.locator("#canvas .box")
+    assert boxes.count() <= 70
+    choose(page, "relu_444")
+    assert page.locator("#canvas [data-node=relu_444]").get_attribute("aria-pressed") == "true"
+    assert page.locator("#panel h2").inner_text() == "relu_444"
+    page.click("#open-all")
+    page.wait_for_function("document.querySelectorAll('#canvas .box').length > 500")
+    page.click("#close-all")
+    page.wait_for_function("document.querySelectorAll('#canvas .box').length < 70")
+    page.locator("th[data-column=op] button").click()
+    page.fill("#filter", "relu_444")
+    assert names(page) == ["relu_444"]
+
+
+def test_a_resnet_18_takes_less_than_three_megabytes(page: Page, tmp_path: Path) -> None:
+    original = annotated(ResNet18().eval(), x=torch.randn(1, 3, 64, 64))
+    args = {"by": "type", "conv2d": {"config": {"name": "mxint"}}, "linear": {"config": {"name": "mxfp"}}}
+    graph, _ = quantize_transform_pass(deepcopy_mase_graph(original), args)
+    rows = [{"x": torch.randn(2, 3, 64, 64)}]
+    path = tmp_path / "resnet.html"
+    _, info = report_html_analysis_pass(graph, {"path": path, "original": original, "input_generator": rows})
+    assert info["bytes"] == path.stat().st_size < 3_000_000
+    opened(page, path)
+    choose(page, "blocks_4_shortcut_0")
+    macs = {name: cost["macs"] for name, cost in estimate_cost_analysis_pass(graph, None)[1]["by_node"].items()}
+    assert number(page.locator("#panel data[data-key=cost_macs]")) == macs["blocks_4_shortcut_0"]
+    assert macs["blocks_4_shortcut_0"] == 128 * 256 * 4 * 4
