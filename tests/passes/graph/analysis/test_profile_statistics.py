@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from chop.dataset import MaseDataModule
 from chop.ir import MaseGraph
@@ -67,7 +67,7 @@ RECORD: dict[str, Any] = {"activation_statistics": {"record": {}}}
 def test_the_lab() -> None:
     model = Tiny()
     graph, info = profile_statistics_analysis_pass(annotated(model, x=torch.randn(8, 16)), lab_args())
-    assert info == {"num_samples": 32}
+    assert info["num_samples"] == 32
     for name in ("weight", "bias"):
         values = model.seq_blocks[2].get_parameter(name).detach().double().numpy()
         assert stat(graph, "seq_blocks_2", name) == {
@@ -130,7 +130,7 @@ def test_no_more_batches_are_taken_than_needed() -> None:
 
 def test_too_few_batches_are_reported(caplog: pytest.LogCaptureFixture) -> None:
     _, info = profile_statistics_analysis_pass(tiny_graph(), lab_args(num_samples=100))
-    assert info == {"num_samples": 32}
+    assert info["num_samples"] == 32
     assert "ended after 32 of 100 samples" in caplog.text
     with pytest.raises(ValueError, match="input_generator gives no batches"):
         profile_statistics_analysis_pass(tiny_graph(), lab_args(input_generator=[]))
@@ -265,8 +265,92 @@ def test_several_statistics_and_dims() -> None:
 def test_weights_alone_need_no_inputs() -> None:
     args = {"by": "type", "target_weight_nodes": ["linear"], "weight_statistics": {"abs_mean": {}}}
     graph, info = profile_statistics_analysis_pass(tiny_graph(), args)
-    assert info == {"num_samples": 0}
+    assert info["num_samples"] == 0
     assert stat(graph, "seq_blocks_2", "bias")["abs_mean"]["count"] == 5
+
+
+class Plain(fx.Interpreter):
+    """torch's own run of a graph, which keeps what every node gives."""
+
+    def __init__(self, model: fx.GraphModule) -> None:
+        super().__init__(model)
+        self.found: dict[str, Tensor] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        self.found[n.name] = super().run_node(n)
+        return self.found[n.name]
+
+
+@pytest.mark.parametrize("by", ["type", "name"])
+def test_all_nodes_can_be_asked_for_at_once(by: str) -> None:
+    model = Mixed()
+    args = lab_args(
+        by=by,
+        target_weight_nodes=["all"],
+        target_activation_nodes=["all"],
+        profile_output_activation=True,
+        input_generator=batches(width=6),
+        **RECORD,
+    )
+    graph, _ = profile_statistics_analysis_pass(annotated(model, x=torch.randn(3, 6)), args)
+    x = torch.cat([batch["x"] for batch in batches(width=6)])
+    plain = Plain(graph.model)
+    with torch.no_grad():
+        plain.run(x)
+    for node in graph.fx_graph.nodes:
+        if node.op not in ("get_attr", "output"):
+            assert torch.allclose(recorded(graph, node.name, "data_out_0", "results"), plain.found[node.name])
+    assert torch.allclose(recorded(graph, "output"), plain.found["output"])
+    assert torch.allclose(recorded(graph, "bmm", "data_in_1"), plain.found["transpose"])
+    assert software(graph, "scale")["results"] == {"data_out_0": {"stat": {}}}  # a weight is no activation
+    assert stat(graph, "first", "bias")["variance_precise"]["count"] == 4
+
+
+def test_integers_booleans_and_complex_numbers(caplog: pytest.LogCaptureFixture) -> None:
+    class Lookup(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(10, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            mask = x > 4
+            return torch.where(mask.unsqueeze(1), self.table(x), torch.fft.fft(self.table(x)).abs())
+
+    given = [{"x": torch.tensor([1, 9, 5])}, {"x": torch.tensor([7, 0, 3])}]
+    args = lab_args(
+        target_activation_nodes=["all"],
+        activation_statistics={"summary": {}},
+        input_generator=given,
+        num_samples=6,
+        profile_output_activation=True,
+    )
+    graph, _ = profile_statistics_analysis_pass(annotated(Lookup(), x=torch.tensor([0])), args)
+    indices = stat(graph, "table")["summary"]
+    assert (indices["min"], indices["max"], indices["mean"], indices["zeros"]) == (0, 9, 25 / 6, 1)
+    mask = stat(graph, "gt", "data_out_0", "results")["summary"]
+    assert (mask["mean"], mask["zeros"], mask["count"]) == (0.5, 3, 6)
+    assert caplog.text.count("'data_out_0' of node 'fft_fft' is complex and not profiled") == 1
+
+
+def test_channels_are_kept_apart() -> None:
+    class Images(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.relu(x)
+
+    x = torch.randn(6, 3, 4, 5)
+    args = lab_args(
+        activation_statistics={"summary": {"keep": [1]}},
+        input_generator=[{"x": part} for part in x.split(2)],
+        num_samples=6,
+    )
+    graph, _ = profile_statistics_analysis_pass(annotated(Images(), x=x), args)
+    found = stat(graph, "relu")["summary"]
+    data = x.double().numpy()
+    np.testing.assert_allclose(found["mean"], data.mean((0, 2, 3)), atol=1e-6)
+    np.testing.assert_allclose(found["variance"], data.var((0, 2, 3), ddof=1), atol=1e-6)
+    assert np.array_equal(found["min"], data.min((0, 2, 3)))
+    assert found["counts"].shape == (3, 64)
+    assert found["counts"].sum(1).tolist() == [120, 120, 120]
 
 
 def test_several_inputs_are_cut_alike() -> None:
@@ -295,7 +379,7 @@ def test_several_inputs_are_cut_alike() -> None:
         ({"num_sample": 3}, "unknown key 'num_sample', did you mean 'num_samples'"),
         ({"num_samples": 0}, "'num_samples' must be at least 1, got 0"),
         ({"input_generator": None}, "needs 'input_generator'"),
-        ({"input_generator": [torch.zeros(8, 16)]}, "must give dicts such as {'x': tensor}, got a Tensor"),
+        ({"input_generator": [torch.zeros(8, 16)]}, "must be dicts such as {'x': tensor}, got a Tensor"),
         ({"input_generator": [{"y": torch.zeros(8, 16)}]}, "the model has no input 'y'"),
         ({"input_generator": [{"x": torch.zeros(8, 15)}]}, "node 'seq_blocks_0' does not run"),
         (

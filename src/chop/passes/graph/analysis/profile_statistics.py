@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
-from torch import Tensor, fx
-
 from chop.ir import MaseGraph, NodeMeta
-from chop.ir.graph.run import Runner, bind_inputs, named_inputs, tensors_in, undisturbed
+from chop.ir.graph.run import bind_inputs, undisturbed
 from chop.ops import OPS
 from chop.passes.base import PassResult, register_pass
-from chop.passes.graph.analysis.statistics import Statistic, make_statistic
-from chop.passes.graph.utils import get_node_actual_target
+from chop.passes.graph.analysis.batches import limited, num_rows
+from chop.passes.graph.analysis.statistics import Place, Profile
+from chop.passes.graph.analysis.statistics.profile import Options, make_statistics, update
+from chop.passes.graph.analysis.statistics.profiler import Profiler, weights_of
 from chop.registry import closest
 
 logger = logging.getLogger(__name__)
-
-Options = Mapping[str, Mapping[str, Any]]
-Collection = dict[str, Statistic]
-"""Statistics of one tensor, by name."""
+ALL = "all"
 
 
 @dataclass(frozen=True)
 class ProfileStatisticsArgs:
-    by: Literal["type", "name"]
-    """Whether targets are ops, such as "linear", or names of nodes."""
+    by: Literal["type", "name"] = "type"
+    """Whether targets are ops, such as "linear", or names of nodes; "all" is all nodes either way."""
     target_weight_nodes: tuple[str, ...] = ()
     target_activation_nodes: tuple[str, ...] = ()
     weight_statistics: Options = field(default_factory=dict)
@@ -39,6 +37,10 @@ class ProfileStatisticsArgs:
     """Batches by argument name, such as `{"x": tensor}`."""
     num_samples: int | None = None
     """How many rows to run; the last batch is cut to it."""
+    profile: Path | Profile | None = None
+    """An earlier profile of this model, or the file it is in: what is found is added to it."""
+    save_to: Path | None = None
+    """The file to save the profile in."""
 
     def __post_init__(self) -> None:
         if self.num_samples is not None and self.num_samples < 1:
@@ -54,7 +56,8 @@ def profile_statistics_analysis_pass(graph: MaseGraph, args: ProfileStatisticsAr
     """Statistics of the weights and of the inputs of the target nodes, noted as `stat` of each tensor.
 
     They are found under `parameters["software"]["args"][entry]["stat"]`, those of outputs under `["results"]`.
-    The model runs in evaluation mode and is left as it was. `info["num_samples"]` is the number of rows run.
+    The model runs in evaluation mode and is left as it was. `info["num_samples"]` is the number of rows run,
+    `info["profile"]` a `Profile`, which can be saved, merged with others, and gone on with.
     """
     metas = graph.annotated_metas()
     for meta in metas:
@@ -67,130 +70,75 @@ def profile_statistics_analysis_pass(graph: MaseGraph, args: ProfileStatisticsAr
     make_statistics(args.activation_statistics, "activation_statistics")
     weighted = _targets(args.target_weight_nodes, args.by, metas, "target_weight_nodes")
     active = _targets(args.target_activation_nodes, args.by, metas, "target_activation_nodes")
+    profile = _earlier(args.profile, metas)
     for meta in weighted:
-        _profile_weights(meta, args.weight_statistics)
-    num_samples = _profile_activations(graph, active, args) if active and args.activation_statistics else 0
-    return graph, {"num_samples": num_samples}
+        _profile_weights(meta, args, profile)
+    num_samples = 0
+    if active and args.activation_statistics:
+        found = _profile_activations(graph, active, args)
+        num_samples = found.num_samples
+        profile.merge(found)
+    _note(profile, metas)
+    if args.save_to is not None:
+        profile.save(args.save_to)
+    return graph, {"num_samples": num_samples, "profile": profile}
 
 
-def make_statistics(options: Options, where: str) -> Collection:
-    return {name: make_statistic(name, given, where) for name, given in options.items()}
+def _earlier(given: Path | Profile | None, metas: list[NodeMeta]) -> Profile:
+    """The profile to go on with: a copy of that given."""
+    profile = Profile.load(given) if isinstance(given, Path) else given or Profile()
+    known = {meta.node.name for meta in metas}
+    for place in profile.collections:
+        if place.node not in known:
+            raise ValueError(f"the profile is of another model: this one has no node '{place.node}'")
+    return profile.copied()
 
 
 def _targets(names: tuple[str, ...], by: str, metas: list[NodeMeta], where: str) -> list[NodeMeta]:
     """The nodes that the targets mean, in graph order. An op that this graph does not have is no mistake."""
     keys = {meta.node: meta.mase_op if by == "type" else meta.node.name for meta in metas}
-    known = {*keys.values(), *(OPS if by == "type" else ())}
+    known = {*keys.values(), *(OPS if by == "type" else ()), ALL}
     for name in names:
         if name not in known:
             what = "op" if by == "type" else "node"
             raise ValueError(f"{where}: there is no {what} '{name}'; {closest(name, known)}")
-        if name not in keys.values():
+        if name not in (ALL, *keys.values()):
             logger.info("%s: the graph has no '%s'", where, name)
-    return [meta for meta in metas if keys[meta.node] in names]
+    chosen = [meta for meta in metas if ALL in names or keys[meta.node] in names]
+    return [meta for meta in chosen if meta.node.op != "get_attr" or keys[meta.node] in names]
 
 
-def _weights(meta: NodeMeta) -> dict[str, Tensor]:
-    """A layer's own weight and bias, or those attributes of the model that a function takes as such."""
-    found = {name: value for name in meta.args if meta.args[name].held and (value := meta.value(name)) is not None}
-    if meta.op is not None and meta.module is None:
-        for name, operand, source in meta.op.bound(meta.node.args, meta.node.kwargs):
-            is_attribute = isinstance(source, fx.Node) and source.op == "get_attr"
-            if is_attribute and operand.role in ("weight", "bias"):
-                found[name] = get_node_actual_target(source)
-    return found
-
-
-def _profile_weights(meta: NodeMeta, options: Options) -> None:
-    weights = _weights(meta)
-    if not weights:
+def _profile_weights(meta: NodeMeta, args: ProfileStatisticsArgs, profile: Profile) -> None:
+    weights = weights_of(meta)
+    if not weights and ALL not in args.target_weight_nodes:
         logger.info("node '%s' (%s) has no weights to profile", meta.node.name, meta.mase_op)
     for entry, weight in weights.items():
-        statistics = make_statistics(options, "weight_statistics")
-        _update(statistics, weight, meta.node, entry)
-        _note(meta, "args", entry, statistics)
+        place = Place(meta.node.name, "weights", entry)
+        profile.collections[place] = make_statistics(args.weight_statistics, "weight_statistics")
+        update(profile.collections[place], weight, place)
 
 
-def _profile_activations(graph: MaseGraph, chosen: list[NodeMeta], args: ProfileStatisticsArgs) -> int:
+def _profile_activations(graph: MaseGraph, chosen: list[NodeMeta], args: ProfileStatisticsArgs) -> Profile:
     assert args.input_generator is not None, "checked when the arguments were read"
     assert args.num_samples is not None, "checked when the arguments were read"
-    profiler = _Profiler(graph.model, chosen, args)
-    num_done = 0
+    metas = {meta.node: meta for meta in chosen}
+    weights = {meta.node: weights_of(meta) for meta in chosen}
+    profiler = Profiler(graph.model, metas, weights, args.activation_statistics, args.profile_output_activation)
     with undisturbed(graph.model):
-        for rows, batch in _batches(args.input_generator, args.num_samples):
-            profiler.run(*bind_inputs(graph, batch))
-            num_done += rows
-            logger.debug("profiled %d of %d samples", num_done, args.num_samples)
+        for batch, _ in limited(((each, None) for each in args.input_generator), args.num_samples):
+            profiler.profile_batch(bind_inputs(graph, batch), num_rows(batch))
+            logger.debug("profiled %d of %d samples", profiler.profile.num_samples, args.num_samples)
+    num_done = profiler.profile.num_samples
     if num_done == 0:
         raise ValueError("input_generator gives no batches")
     if num_done < args.num_samples:
         logger.warning("input_generator ended after %d of %d samples", num_done, args.num_samples)
-    for meta in chosen:
-        for kind, collections in profiler.collections[meta.node].items():
-            for entry, statistics in collections.items():
-                _note(meta, kind, entry, statistics)
-    return num_done
+    return profiler.profile
 
 
-def _batches(batches: Iterable[Mapping[str, Any]], num_samples: int) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Batches with their numbers of rows: `num_samples` in all."""
-    wanted = num_samples
-    for batch in batches:
-        if not isinstance(batch, Mapping):
-            kind = type(batch).__name__
-            raise ValueError(f"input_generator must give dicts such as {{'x': tensor}}, got a {kind}")
-        # The number of rows is that of the first tensor; others may have no dimension of rows.
-        tensors = (value for value in batch.values() if isinstance(value, Tensor) and value.ndim > 0)
-        rows = next((len(tensor) for tensor in tensors), 1)
-        taken = min(rows, wanted)
-        yield taken, {name: _cut(value, rows, taken) for name, value in batch.items()}
-        wanted -= taken
-        if wanted == 0:
-            return
-
-
-def _cut(value: object, rows: int, taken: int) -> object:
-    return value[:taken] if isinstance(value, Tensor) and value.ndim > 0 and len(value) == rows else value
-
-
-class _Profiler(Runner):
-    """Runs the model and shows to statistics what goes into the chosen nodes and comes out."""
-
-    def __init__(self, model: fx.GraphModule, chosen: list[NodeMeta], args: ProfileStatisticsArgs) -> None:
-        super().__init__(model)
-        self.args = args
-        self.metas = {meta.node: meta for meta in chosen}
-        self.weights = {meta.node: _weights(meta) for meta in chosen}
-        self.collections: dict[fx.Node, dict[str, dict[str, Collection]]] = {
-            meta.node: {"args": {}, "results": {}} for meta in chosen
-        }
-
-    def before(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if node in self.metas:
-            for entry, tensor in named_inputs(self.metas[node], args, kwargs).items():
-                if entry not in self.weights[node]:
-                    self._show(node, "args", entry, tensor)
-
-    def after(self, node: fx.Node, result: Any) -> None:
-        if node in self.metas and self.args.profile_output_activation:
-            for i, tensor in enumerate(tensors_in(result)):
-                self._show(node, "results", f"data_out_{i}", tensor)
-
-    def _show(self, node: fx.Node, kind: str, entry: str, tensor: Tensor) -> None:
-        collections = self.collections[node][kind]
-        if entry not in collections:
-            collections[entry] = make_statistics(self.args.activation_statistics, "activation_statistics")
-        _update(collections[entry], tensor, node, entry)
-
-
-def _update(statistics: Collection, tensor: Tensor, node: fx.Node, entry: str) -> None:
-    for name, statistic in statistics.items():
-        try:
-            statistic.update(tensor)
-        except ValueError as error:
-            raise ValueError(f"'{name}' of '{entry}' at node '{node.name}': {error}") from error
-
-
-def _note(meta: NodeMeta, kind: str, entry: str, statistics: Collection) -> None:
-    results = {name: statistic.compute() for name, statistic in statistics.items()}
-    meta.software[kind].setdefault(entry, {})["stat"] = results
+def _note(profile: Profile, metas: list[NodeMeta]) -> None:
+    """Results, where users look for them."""
+    by_name = {meta.node.name: meta for meta in metas}
+    for place, results in profile.results().items():
+        kind = "results" if place.kind == "results" else "args"
+        by_name[place.node].software[kind].setdefault(place.entry, {})["stat"] = results

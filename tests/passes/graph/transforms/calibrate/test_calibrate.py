@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from chop.formats.integer import Integer
-from chop.passes.graph import calibrate_transform_pass, quantize_transform_pass
+from chop.passes.graph import (
+    calibrate_transform_pass,
+    profile_statistics_analysis_pass,
+    quantize_transform_pass,
+)
+from chop.passes.graph.analysis.statistics import Profile
 from chop.passes.graph.transforms.calibrate.limits import Magnitudes, limit
 from samples import annotated
 
@@ -130,3 +136,77 @@ def test_what_cannot_be_fixed_is_not_said_to_be() -> None:
 def test_no_batches_are_an_error() -> None:
     with pytest.raises(ValueError, match="input_generator gives no batches"):
         calibrate_transform_pass(annotated(Net(), x=torch.rand(2, 4)), {"input_generator": []})
+
+
+CONFIG: dict[str, Any] = {"data_in_width": 6, "weight_width": 6}
+
+
+def profile_of(given: list[dict[str, Tensor]], **statistics: Any) -> Profile:
+    torch.manual_seed(0)
+    args = {
+        "target_activation_nodes": ["all"],
+        "activation_statistics": statistics,
+        "profile_output_activation": True,
+        "input_generator": given,
+        "num_samples": 32,
+    }
+    profile: Profile = profile_statistics_analysis_pass(annotated(Net(), **given[0]), args)[1]["profile"]
+    return profile
+
+
+def chosen_by(profile: Profile | str, **args: Any) -> dict[str, Any]:
+    torch.manual_seed(0)
+    graph = annotated(Net(), x=torch.rand(8, 4))
+    graph, _ = quantize_transform_pass(graph, {"by": "type", "default": {"config": {"name": "integer", **CONFIG}}})
+    _, info = calibrate_transform_pass(graph, {"profile": profile, **args})
+    chosen: dict[str, Any] = info["chosen"]
+    return chosen
+
+
+@pytest.mark.parametrize("method", ["min_max", "percentile", "mse", "entropy"])
+@pytest.mark.parametrize("options", [{}, {"keep": [1]}])
+def test_a_profile_says_the_same_as_the_batches(method: str, options: dict[str, Any], tmp_path: Path) -> None:
+    given = batches(3.0)
+    torch.manual_seed(0)
+    _, expected = calibrated(CONFIG, given, method=method)
+    profile = profile_of(given, summary=options)
+    assert chosen_by(profile, method=method) == expected
+    profile.save(tmp_path / "profile")
+    assert chosen_by(str(tmp_path / "profile"), method=method) == expected
+
+
+def test_the_range_alone_is_enough_for_min_max() -> None:
+    given = batches(3.0)
+    torch.manual_seed(0)
+    _, expected = calibrated(CONFIG, given)
+    profile = profile_of(given, range_min_max={})
+    assert chosen_by(profile) == expected
+    message = "'data_in_0' of node 'linear': method 'mse' needs 'summary' or 'histogram'; the profile has 'range_"
+    with pytest.raises(ValueError, match=message):
+        chosen_by(profile, method="mse")
+
+
+def test_infinities_are_left_out_of_a_profile_too() -> None:
+    given = [*batches(3.0)[1:], {"x": torch.tensor([[float("inf"), 1.0, 2.0, -float("inf")]]).repeat(8, 1)}]
+    chosen = chosen_by(profile_of(given, summary={}))
+    assert chosen["linear"]["data_in_0"]["limit"] == 3.0
+    with pytest.raises(ValueError, match="'range_min_max' without infinities"):
+        chosen_by(profile_of(given, range_min_max={}))
+
+
+def test_batches_or_a_profile_are_needed() -> None:
+    with pytest.raises(ValueError, match="it needs 'input_generator', for batches to run, or 'profile'"):
+        calibrate_transform_pass(annotated(Net(), x=torch.rand(8, 4)), {})
+
+
+def test_with_a_profile_no_batches_are_run() -> None:
+    given = batches(3.0)
+    profile = profile_of(given, summary={})
+    assert chosen_by(profile, input_generator=[{"no": "batch"}]) == chosen_by(profile)
+
+
+def test_what_the_profile_lacks_is_named() -> None:
+    profile = profile_of(batches(), summary={})
+    profile.collections = {place: each for place, each in profile.collections.items() if place.node != "add"}
+    with pytest.raises(ValueError, match="the profile has no node 'add'"):
+        chosen_by(profile)

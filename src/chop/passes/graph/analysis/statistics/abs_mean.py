@@ -9,6 +9,7 @@ from torch import Tensor
 
 from chop.passes.graph.analysis.statistics.base import Reduction, register_statistic
 from chop.passes.graph.analysis.statistics.sample import Sample
+from chop.passes.graph.analysis.statistics.state import check_tensor
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,9 @@ class Total:
 
     def merged(self, other: Total) -> Total:
         return Total(self.total + other.total)
+
+    def check(self, count: Tensor) -> None:
+        check_tensor(self.total, torch.float64, len(count))
 
 
 @register_statistic("abs_mean")

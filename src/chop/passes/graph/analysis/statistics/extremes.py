@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from chop.passes.graph.analysis.statistics.sample import Sample
+from chop.passes.graph.analysis.statistics.state import check_tensor
 
 
 @dataclass(frozen=True)
@@ -20,12 +21,24 @@ class Extremes:
 
     @classmethod
     def of(cls, sample: Sample) -> Extremes:
-        low = sample.fill(sample.values, inf).amin(1)
-        high = sample.fill(sample.values, -inf).amax(1)
+        low, high = sample.ends
+        if sample.nans is not None:
+            low, high = sample.fill(sample.values, inf).amin(1), sample.fill(sample.values, -inf).amax(1)
         return cls(low.double(), high.double())
 
     def merged(self, other: Extremes) -> Extremes:
         return Extremes(torch.minimum(self.low, other.low), torch.maximum(self.high, other.high))
+
+    def largest_magnitude(self) -> float:
+        """Of all groups; 0 if there are no values."""
+        magnitude = torch.maximum(self.low.abs(), self.high.abs())
+        return float(torch.where(self.low <= self.high, magnitude, 0.0).amax())
+
+    def check(self, count: Tensor) -> None:
+        for tensor in (self.low, self.high):
+            check_tensor(tensor, torch.float64, len(count))
+        if not (self.low <= self.high).equal(count > 0):
+            raise ValueError("the largest value is below the smallest, or there is one of no values")
 
 
 def as_range(low: Tensor, high: Tensor, count: Tensor) -> dict[str, Tensor]:

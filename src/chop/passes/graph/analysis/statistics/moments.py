@@ -8,6 +8,10 @@ import torch
 from torch import Tensor
 
 from chop.passes.graph.analysis.statistics.sample import Sample
+from chop.passes.graph.analysis.statistics.state import check_tensor
+
+_SLICE = 1 << 16
+"""So many values at a time, as doubles, stay in the processor's cache."""
 
 
 @dataclass(frozen=True)
@@ -20,11 +24,25 @@ class Moments:
 
     @classmethod
     def of(cls, sample: Sample) -> Moments:
-        values = sample.values.double()
+        if sample.nans is None:
+            return cls._in_slices(sample.values)
         count = sample.count.double()
+        values = sample.values.double()
         total = sample.fill(values, 0.0).sum(1)
         deviations = sample.fill(values - (total / count).unsqueeze(1), 0.0)
-        return cls(count, total, torch.linalg.vecdot(deviations, deviations))
+        return cls(count, total, deviations.square_().sum(1))
+
+    @classmethod
+    def _in_slices(cls, values: Tensor) -> Moments:
+        width = min(max(_SLICE // len(values), 1), values.shape[1])
+        buffer = torch.empty(len(values), width, dtype=torch.float64, device=values.device)
+        found = [_of_slice(buffer[:, : part.shape[1]].copy_(part)) for part in values.split(width, dim=1)]
+        count, total, squares = (torch.stack(each) for each in zip(*found, strict=True))
+        all_count, all_total = count.sum(0), total.sum(0)
+        if len(found) == 1:
+            return cls(all_count, all_total, squares[0])
+        between = (total / count - all_total / all_count).square_() * count
+        return cls(all_count, all_total, (squares + between).sum(0))
 
     def merged(self, other: Moments) -> Moments:
         """The moments of both together (Chan, Golub and LeVeque 1979)."""
@@ -43,3 +61,18 @@ class Moments:
     def variance(self) -> Tensor:
         """Unbiased; NaN for fewer than two values."""
         return self.squares / (self.count - 1).clamp(min=0)
+
+    def check(self, count: Tensor) -> None:
+        for tensor in (self.count, self.total, self.squares):
+            check_tensor(tensor, torch.float64, len(count))
+        if not self.count.equal(count.double()):
+            raise ValueError("the numbers of values contradict each other")
+        if bool((self.squares < 0).any()):
+            raise ValueError("a sum of squares is below 0")
+
+
+def _of_slice(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Count, sum and squared deviations; the values, which are doubles, are overwritten."""
+    total = values.sum(1)
+    count = torch.full_like(total, values.shape[1])
+    return count, total, values.sub_((total / count).unsqueeze(1)).square_().sum(1)

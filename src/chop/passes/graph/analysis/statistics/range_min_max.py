@@ -17,7 +17,7 @@ class RangeMinMax(Reduction[Extremes]):
     """From the smallest to the largest value, infinities included."""
 
     def observe(self, sample: Sample) -> Extremes:
-        return Extremes.of(sample)
+        return sample.once(Extremes.of)
 
     def summarize(self, state: Extremes, count: Tensor) -> dict[str, Tensor]:
         return as_range(state.low, state.high, count)

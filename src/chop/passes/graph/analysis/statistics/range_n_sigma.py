@@ -24,7 +24,7 @@ class RangeNSigma(Reduction[Moments]):
             raise ValueError(f"'num_sigma' must be above 0, got {self.num_sigma}")
 
     def observe(self, sample: Sample) -> Moments:
-        return Moments.of(sample)
+        return sample.once(Moments.of)
 
     def summarize(self, state: Moments, count: Tensor) -> dict[str, Tensor]:
         reach = self.num_sigma * state.variance.sqrt()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from chop.passes.graph.analysis.statistics.base import Statistic, register_statistic
+from chop.passes.graph.analysis.statistics.sample import Shown
 
 
 @register_statistic("record")
@@ -22,22 +24,28 @@ class Record(Statistic):
 
     _parts: list[Tensor] = field(default_factory=list, init=False, repr=False)
 
-    def update(self, tensor: Tensor) -> None:
-        part = torch.atleast_1d(tensor.detach()).to(self.device, copy=True)
+    def take(self, shown: Shown) -> None:
+        part = torch.atleast_1d(shown.tensor).to(self.device, copy=True)
         self._check_shape(part)
-        self._parts.append(part)
+        self._parts = [*self._parts, part]
 
     def merge(self, other: Self) -> None:
         self.check_alike(other)
         for part in other._parts[:1]:
             self._check_shape(part)
-        self._parts += other._parts
+        self._parts = [*self._parts, *other._parts]
 
     def compute(self) -> dict[str, Any]:
         if not self._parts:
             return {"count": 0}
         data = torch.cat(self._parts)
         return {"data": data, "count": data.numel(), "size": data.nbytes}
+
+    def save(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        return {}, {"data": torch.cat(self._parts)} if self._parts else {}
+
+    def load(self, header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        self._parts = [torch.atleast_1d(tensors["data"])] if "data" in tensors else []
 
     def _check_shape(self, part: Tensor) -> None:
         if self._parts and part.shape[1:] != self._parts[0].shape[1:]:

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor
+
+T = TypeVar("T")
+
+
+class Layout(NamedTuple):
+    """Which dimensions of a tensor are reduced, and where."""
+
+    dims: Literal["all"] | tuple[int, ...] | None
+    keep: tuple[int, ...] | None
+    device: str | None
 
 
 @dataclass(frozen=True)
@@ -17,14 +28,23 @@ class Sample:
     values: Tensor
     kept_shape: torch.Size
     """The shape of the groups: that of the dimensions which are not reduced."""
+    _found: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    def once(self, measure: Callable[[Sample], T]) -> T:
+        """What `measure` finds in this sample; statistics that ask for the same share one run over the data."""
+        if measure not in self._found:
+            self._found[measure] = measure(self)
+        return cast(T, self._found[measure])
+
+    @cached_property
+    def ends(self) -> tuple[Tensor, Tensor]:
+        """The smallest and the largest value of each group; NaN where it has a NaN."""
+        return self.values.amin(1), self.values.amax(1)
 
     @cached_property
     def nans(self) -> Tensor | None:
-        """Where NaNs are; None if there are none, which a sum tells much faster than a search."""
-        if not self.values.sum().isnan():
-            return None
-        found = self.values.isnan()
-        return found if found.any() else None
+        """Where NaNs are; None if there are none, which the ends tell much faster than a search."""
+        return self.values.isnan() if bool(self.ends[0].isnan().any()) else None
 
     @cached_property
     def nan_count(self) -> Tensor:
@@ -33,7 +53,7 @@ class Sample:
             return torch.zeros(len(self.values), dtype=torch.int64, device=self.values.device)
         return self.nans.sum(1)
 
-    @property
+    @cached_property
     def count(self) -> Tensor:
         """How many values each group has, without NaNs."""
         return self.values.shape[1] - self.nan_count
@@ -43,24 +63,47 @@ class Sample:
         return tensor if self.nans is None else tensor.masked_fill(self.nans, neutral)
 
 
-def arrange(tensor: Tensor, dims: Literal["all"] | tuple[int, ...] | None, device: str | None) -> Sample:
-    """`tensor` on `device`, with the dimensions `dims` reduced; None reduces none, each element is a group."""
+class Shown:
+    """A tensor that several statistics look at; those with the same layout see the same sample."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor.detach()
+        self._samples: dict[Layout, Sample] = {}
+
+    def sample(self, layout: Layout) -> Sample:
+        if layout not in self._samples:
+            self._samples[layout] = arrange(self.tensor, layout)
+        return self._samples[layout]
+
+
+def arrange(tensor: Tensor, layout: Layout) -> Sample:
+    """`tensor` on the device of the layout, with its dimensions reduced; if it says None, all stay groups."""
     if tensor.is_complex():
         raise ValueError(f"statistics are of real numbers, got {tensor.dtype}")
-    values = tensor.detach().to(device)
+    values = tensor.to(layout.device)
     if not values.is_floating_point():
         values = values.double()
-    if dims == "all":
+    elif values.element_size() == 1:  # torch cannot compute with them
+        values = values.float()
+    if layout.keep is None and layout.dims == "all":
         return Sample(values.reshape(1, -1), torch.Size())
-    reduced = _positions(dims or (), tensor)
+    reduced = _reduced(tensor, layout)
     kept = [dim for dim in range(tensor.ndim) if dim not in reduced]
     kept_shape = torch.Size(tensor.shape[dim] for dim in kept)
     return Sample(values.permute(*kept, *reduced).reshape(kept_shape.numel(), -1), kept_shape)
 
 
-def _positions(dims: tuple[int, ...], tensor: Tensor) -> list[int]:
+def _reduced(tensor: Tensor, layout: Layout) -> list[int]:
+    if layout.keep is None:
+        assert layout.dims != "all", "that needs no list"
+        return _positions("dims", layout.dims or (), tensor)
+    kept = _positions("keep", layout.keep, tensor)
+    return [dim for dim in range(tensor.ndim) if dim not in kept]
+
+
+def _positions(name: str, dims: tuple[int, ...], tensor: Tensor) -> list[int]:
     """`dims` counted from the front."""
     found = [dim + tensor.ndim if dim < 0 else dim for dim in dims]
     if len(set(found)) < len(found) or not all(0 <= dim < tensor.ndim for dim in found):
-        raise ValueError(f"dims {list(dims)} do not fit a tensor of shape {list(tensor.shape)}")
+        raise ValueError(f"{name} {list(dims)} do not fit a tensor of shape {list(tensor.shape)}")
     return found

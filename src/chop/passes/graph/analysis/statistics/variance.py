@@ -14,10 +14,10 @@ from chop.passes.graph.analysis.statistics.sample import Sample
 @register_statistic("variance_precise")
 @dataclass(eq=False)
 class VariancePrecise(Reduction[Moments]):
-    """Mean and unbiased variance, in double precision: two runs over each tensor, parts merged exactly."""
+    """Mean and unbiased variance, in double precision: two runs over each tensor, parts merged (Chan et al.)."""
 
     def observe(self, sample: Sample) -> Moments:
-        return Moments.of(sample)
+        return sample.once(Moments.of)
 
     def summarize(self, state: Moments, count: Tensor) -> dict[str, Tensor]:
         return {"mean": state.mean, "variance": state.variance}

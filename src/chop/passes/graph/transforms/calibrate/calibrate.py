@@ -7,6 +7,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor, fx, nn
@@ -16,6 +17,7 @@ from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.run import Runner, bind_inputs, tensors_in, undisturbed
 from chop.nn.quantized import QuantizedCall, QuantizedLayer, plain_layer
 from chop.passes.base import PassResult, register_pass
+from chop.passes.graph.analysis.statistics import Collection, Profile
 from chop.passes.graph.transforms.calibrate.limits import Magnitudes, Method, limit
 
 logger = logging.getLogger(__name__)
@@ -25,14 +27,18 @@ Seen = defaultdict[int, defaultdict[str, Magnitudes]]
 
 @dataclass(frozen=True)
 class CalibrateArgs:
-    input_generator: Iterable[Mapping[str, Any]]
+    input_generator: Iterable[Mapping[str, Any]] | None = None
     """Batches by argument name, such as an InputGenerator; what lies in `batch_size` rows each."""
+    profile: Path | Profile | None = None
+    """What `profile_statistics` found on the float model, or the file it was saved in: no batches are run then."""
     num_batches: int = 16
     method: Method = "min_max"
     percentile: float = 99.9
     """With `percentile`: the share of magnitudes, in percent, that are not to saturate."""
 
     def __post_init__(self) -> None:
+        if self.input_generator is None and self.profile is None:
+            raise ValueError("it needs 'input_generator', for batches to run, or 'profile'")
         if not 0 < self.percentile <= 100:
             raise ValueError(f"'percentile' must be above 0 and at most 100, got {self.percentile}")
         if self.num_batches < 1:
@@ -43,25 +49,57 @@ class CalibrateArgs:
 def calibrate_transform_pass(graph: MaseGraph, args: CalibrateArgs) -> PassResult:
     """Sets the fraction bits, or the fixed scales, of quantised operands from what they hold on data.
 
-    The network runs in float on the batches. `info["chosen"]` says for each node and operand the limit that
-    was found and the parameters that follow from it.
+    The network runs in float on the batches, or is not run at all if a profile tells what they hold.
+    `info["chosen"]` says for each node and operand the limit that was found and the parameters that follow
+    from it.
     """
     metas = [meta for meta in graph.annotated_metas() if meta.quantized is not None]
     seen: Seen = defaultdict(lambda: defaultdict(Magnitudes))
-    observer = _Observer(graph.model, seen)
-    with undisturbed(graph.model):
-        num_batches = 0
-        for batch in itertools.islice(args.input_generator, args.num_batches):
-            observer.run(*bind_inputs(graph, batch))
-            num_batches += 1
-    if num_batches == 0:
-        raise ValueError("calibrate_transform_pass: input_generator gives no batches")
+    if args.profile is None:
+        _run(graph, seen, args)
+    else:
+        profile = Profile.load(args.profile) if isinstance(args.profile, Path) else args.profile
+        _look_up(profile, metas, seen, args.method)
     chosen: dict[str, dict[str, dict[str, Any]]] = {}
     for meta in metas:
         quantized = meta.quantized
         assert quantized is not None, "only quantised nodes are in the list"
         chosen[meta.node.name] = _calibrate(meta, quantized, seen[id(quantized)], args)
     return graph, {"chosen": chosen}
+
+
+def _run(graph: MaseGraph, seen: Seen, args: CalibrateArgs) -> None:
+    assert args.input_generator is not None, "checked when the arguments were read"
+    observer = _Observer(graph.model, seen)
+    num_batches = 0
+    with undisturbed(graph.model):
+        for batch in itertools.islice(args.input_generator, args.num_batches):
+            observer.run(*bind_inputs(graph, batch))
+            num_batches += 1
+    if num_batches == 0:
+        raise ValueError("calibrate_transform_pass: input_generator gives no batches")
+
+
+def _look_up(profile: Profile, metas: list[NodeMeta], seen: Seen, method: Method) -> None:
+    """The same from a profile; what layers hold themselves is read from there."""
+    for meta in metas:
+        quantized = meta.quantized
+        assert quantized is not None, "only quantised nodes are in the list"
+        for name, tensor in (*meta.args.items(), *meta.results.items()):
+            if name not in quantized.formats or not tensor.dtype.is_floating_point:
+                continue
+            if not tensor.held:
+                found = _named(profile.find(meta.node.name, name), meta.node.name, name, method)
+                seen[id(quantized)][name].merge(found)
+            elif (parameter := meta.value(name)) is not None:
+                seen[id(quantized)][name].update(parameter)
+
+
+def _named(collection: Collection, node: str, entry: str, method: Method) -> Magnitudes:
+    try:
+        return Magnitudes.of_profile(collection, method)
+    except ValueError as error:
+        raise ValueError(f"'{entry}' of node '{node}': {error}") from error
 
 
 class _Observer(Runner):

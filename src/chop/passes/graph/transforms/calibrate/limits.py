@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -11,6 +11,9 @@ import torch
 from torch import Tensor
 
 from chop.formats import Format
+from chop.passes.graph.analysis.statistics import Reduction, Statistic
+from chop.passes.graph.analysis.statistics.distribution import Distribution
+from chop.passes.graph.analysis.statistics.extremes import Extremes
 from chop.passes.graph.analysis.statistics.log_histogram import LogHistogram
 
 Method = Literal["min_max", "percentile", "mse", "entropy"]
@@ -29,16 +32,36 @@ class Magnitudes:
         magnitude = magnitude[magnitude.isfinite()]
         if magnitude.numel() == 0:
             return
-        self.largest = max(self.largest, magnitude.amax().item())
-        new = LogHistogram.of(magnitude.unsqueeze(0), None)
-        self.histogram = new if self.histogram is None else self.histogram.merged(new)
+        self.merge(Magnitudes(magnitude.amax().item(), LogHistogram.of(magnitude.unsqueeze(0), None)))
+
+    def merge(self, other: Magnitudes) -> None:
+        self.largest = max(self.largest, other.largest)
+        if self.histogram is None or other.histogram is None:
+            self.histogram = self.histogram or other.histogram
+        else:
+            self.histogram = self.histogram.merged(other.histogram)
+
+    @classmethod
+    def of_profile(cls, statistics: Mapping[str, Statistic], method: Method) -> Magnitudes:
+        """What statistics of all values tell; `min_max` needs their range only, others the distribution."""
+        reductions = [each for each in statistics.values() if isinstance(each, Reduction)]
+        for reduction in reductions:
+            distribution = reduction.part(Distribution)
+            if distribution is not None:
+                return cls(*distribution.magnitudes())
+        if method == "min_max":
+            for reduction in reductions:
+                extremes = reduction.part(Extremes)
+                if extremes is not None and math.isfinite(largest := extremes.largest_magnitude()):
+                    return cls(largest)
+        also = ", or 'range_min_max' without infinities" if method == "min_max" else ""
+        had = ", ".join(f"'{name}'" for name in statistics) or "nothing"
+        raise ValueError(f"method '{method}' needs 'summary' or 'histogram'{also}; the profile has {had}")
 
 
 def limit(seen: Magnitudes, number_format: Format, method: Method, percentile: float) -> float:
     """The magnitude that `number_format` should just hold."""
-    if seen.histogram is None or seen.largest == 0:
-        return seen.largest
-    if method == "min_max":
+    if seen.histogram is None or seen.largest == 0 or method == "min_max":
         return seen.largest
     values, counts = seen.histogram.values.clamp(max=seen.largest), seen.histogram.counts.double()
     if method == "percentile":

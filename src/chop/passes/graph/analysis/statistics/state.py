@@ -1,0 +1,77 @@
+"""What a reduction remembers: dataclasses of tensors, which become tensors by name for a file, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, Protocol, Self, TypeVar, get_args
+
+import torch
+from torch import Tensor
+
+from chop.options import type_hints
+
+
+class State(Protocol):
+    """What is remembered of each group of values. States are never changed, only merged."""
+
+    def merged(self, other: Self) -> Self: ...
+
+    def check(self, count: Tensor) -> None:
+        """Raises ValueError if this, read from a file, cannot be of groups with so many values each."""
+
+
+T = TypeVar("T")
+
+
+def check_tensor(tensor: Tensor, dtype: torch.dtype | None, *shape: int | None) -> None:
+    """Raises if a tensor is not of a dtype (None: any floating-point one) and shape (None: any length)."""
+    wrong_dtype = not tensor.is_floating_point() if dtype is None else tensor.dtype != dtype
+    sizes = zip(tensor.shape, shape, strict=False)
+    if wrong_dtype or tensor.ndim != len(shape) or any(b is not None and a != b for a, b in sizes):
+        wanted = f"{dtype or 'floating-point numbers'} of shape {list(shape)}"
+        raise ValueError(f"a tensor should be {wanted}, and is {tensor.dtype} of shape {list(tensor.shape)}")
+
+
+def to_tensors(state: Any, prefix: str = "") -> dict[str, Tensor]:
+    """The tensors of a state by the path of fields that leads to them; what is None is left out."""
+    found: dict[str, Tensor] = {}
+    for f in fields(state):
+        value, path = getattr(state, f.name), f"{prefix}{f.name}"
+        if isinstance(value, tuple):
+            found |= {f"{path}.{i}": tensor for i, tensor in enumerate(value)}
+        elif is_dataclass(value):
+            found |= to_tensors(value, f"{path}.")
+        elif value is not None:
+            found[path] = torch.as_tensor(value)
+    return found
+
+
+def find_part(state: Any, kind: type[T]) -> T | None:
+    """The state, or the first field of it or of its fields, that is of a kind."""
+    if isinstance(state, kind):
+        return state
+    inner = (getattr(state, f.name) for f in fields(state))
+    parts = (find_part(value, kind) for value in inner if is_dataclass(value))
+    return next((part for part in parts if part is not None), None)
+
+
+def from_tensors(cls: type[T], tensors: Mapping[str, Tensor], prefix: str = "") -> T:
+    """The state of class `cls` that has these tensors."""
+    return cls(**{f.name: _read(type_hints(cls)[f.name], tensors, f"{prefix}{f.name}") for f in fields(cls)})  # type: ignore[arg-type]
+
+
+def _read(hint: Any, tensors: Mapping[str, Tensor], path: str) -> Any:
+    inner = {name for name in tensors if name.startswith(f"{path}.")}
+    kinds = [kind for kind in get_args(hint) if is_dataclass(kind)]
+    if hint is Tensor or hint is bool:
+        if path not in tensors:
+            raise ValueError(f"it lacks '{path}'")
+        return tensors[path] if hint is Tensor else bool(tensors[path].any())
+    if is_dataclass(hint):
+        kinds = [hint]
+    elif not kinds:
+        return tuple(tensors[f"{path}.{i}"] for i in range(len(inner)))
+    elif not inner:
+        return None
+    return from_tensors(kinds[0], tensors, f"{path}.")  # type: ignore[arg-type]
