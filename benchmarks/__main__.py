@@ -8,7 +8,18 @@ from pathlib import Path
 
 from benchmarks.results import FOLDER, table, write_page
 
-NAMES = ("graph", "formats", "qat", "data", "training")
+NAMES = (
+    "graph",
+    "formats",
+    "qat",
+    "data",
+    "training",
+    "statistics",
+    "sensitivity",
+    "counters",
+    "search",
+    "search_quality",
+)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -70,7 +70,7 @@ make_venv() {
 }
 
 install() (
-    case $level in core) target=. ;; *) target=".[$level]" ;; esac
+    case $level in core) target=".[search]" ;; *) target=".[$level]" ;; esac
     cd "$root"
     "$venv/bin/python" -m pip install --disable-pip-version-check --no-input -c constraints.txt -e "$target" >&2
 )

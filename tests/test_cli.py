@@ -41,7 +41,13 @@ def write(path: Path, text: str) -> str:
     "arguments",
     [
         *([], ["--help"], ["--version"], ["train", "--help"], ["info", "--help"]),
-        *(["report", "--help"], ["explain", "--help"], ["view", "--help"], ["train", "a", "b", "--show-config"]),
+        *(
+            ["report", "--help"],
+            ["explain", "--help"],
+            ["view", "--help"],
+            ["search", "--help"],
+            ["train", "a", "b", "--show-config"],
+        ),
     ],
 )
 def test_help_and_version_import_nothing_heavy(arguments: list[str]) -> None:
@@ -293,3 +299,11 @@ def test_a_file_asks_for_the_traceback_too(capsys: pytest.CaptureFixture[str], t
     err = capsys.readouterr().err
     assert "Traceback" in err
     assert err.splitlines()[-1].startswith("ch: error: unknown model 'no-such-model'")
+
+
+@pytest.mark.slow
+def test_a_missing_package_names_the_extra_that_brings_it() -> None:
+    code = "import sys; sys.modules['optuna'] = None; from chop.cli import main; sys.exit(main(sys.argv[1:]))"
+    result = run_python(code, "search", "jsc-tiny", "jsc")
+    assert result.returncode == 2
+    assert result.stderr == "ch: error: this needs the package 'optuna': pip install 'chop[search]'\n"

@@ -54,6 +54,7 @@ def workplace(tmp_path: Path) -> Path:
 
 def run(command: list[str], cwd: Path) -> str:
     alone = {"CHOP_OFFLINE": "1", "OMP_NUM_THREADS": "1"}  # other tests want the other cores
+    alone["BROWSER"] = "true"  # what `--open` starts: a command that does nothing
     environment = os.environ | alone | {"PYTHONPATH": str(ROOT / "src")}
     result = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr

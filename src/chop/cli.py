@@ -18,6 +18,9 @@ from chop.parser import InfoRequest, parse
 from chop.plugins import load_plugin, users_frame
 from chop.registry import UnknownNameError
 
+EXTRAS = {"optuna": "search", "pyarrow": "search", "scipy": "search"}
+"""Packages that not every installation has, and the extra that brings each."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `ch` and return its exit code; a user's mistake is one line on stderr and code 2."""
@@ -102,6 +105,8 @@ def _explain(error: Exception) -> str | None:
     text = " ".join(str(error).split())
     if isinstance(error, ValueError | UnknownNameError | OSError):
         return text
+    if isinstance(error, ModuleNotFoundError) and error.name in EXTRAS:
+        return f"this needs the package '{error.name}': pip install 'chop[{EXTRAS[error.name]}]'"
     place = users_frame(error)
     return f"{place}: {type(error).__name__}: {text}" if place else None
 

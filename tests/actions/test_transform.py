@@ -254,3 +254,14 @@ def test_the_cost_before_and_after_is_kept_whichever_passes_are_run(config: Tran
         assert cost[when]["bitops"] == macs * bits * bits
         assert cost[when]["weight_bits"] == parameters * bits
         assert cost[when]["average_weight_bits"] == bits
+
+
+def test_a_page_about_the_run_is_written_at_its_end_if_asked_for(
+    config: TransformConfig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = transform(replace(config, report=True)).parent.parent / "report.html"
+    assert "<!doctype html>" in page.read_text().lower()
+    assert f"page: {page}" in capsys.readouterr().out
+    module = TransformTable(style="module")
+    with pytest.raises(ValueError, match='--report does not go with style = "module"'):
+        transform(replace(config, report=True, transform=module))

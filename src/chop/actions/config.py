@@ -147,6 +147,8 @@ class TransformConfig(ActionConfig):
 
     passes: Mapping[str, Mapping[str, Any]] = option({}, kind="toml", help="[passes.NAME], run in order")
     transform: TransformTable = option(TransformTable(), kind="toml", help="the [transform] table")
+    report: bool = option(False, group="output", help="write a page about the run at its end, as ch report does")
+    open: bool = option(False, group="output", help="the same, and open the page in a browser")
 
 
 @dataclass(frozen=True, kw_only=True)

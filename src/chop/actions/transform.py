@@ -15,7 +15,7 @@ import torch
 from tabulate import tabulate
 from torch import nn
 
-from chop.actions.config import ActionConfig, TransformConfig
+from chop.actions.config import ActionConfig, ReportConfig, TransformConfig
 from chop.actions.run_folder import describe_run, make_run_folder, write_metrics, write_summary
 from chop.actions.setting import Setting, prepare
 from chop.actions.training.batches import in_order, place
@@ -63,12 +63,20 @@ def transform(config: TransformConfig) -> Path:
     """Run the passes of `config` over its model; the folder with the summary and the new model is returned."""
     start = time.perf_counter()
     by_style: Transform = _transform_modules if config.transform.style == "module" else _transform_graph
+    if config.transform.style == "module" and (config.report or config.open):
+        raise ValueError('a page shows a graph: --report does not go with style = "module"')
     for name in config.passes:
         _ = PASSES[name]  # an unknown one is told before anything is loaded
     setting = prepare(config)
     outcome = by_style(config, setting)
     _warn(config)
-    return write_outcome(config, setting, outcome, start)
+    folder = write_outcome(config, setting, outcome, start)
+    if config.report or config.open:
+        from chop.actions.report import report  # which opens runs, and so imports this file
+
+        page = report(ReportConfig(run=folder, open=config.open))
+        print(f"page: {page}")
+    return folder
 
 
 def write_outcome(config: TransformConfig, setting: Setting, outcome: Outcome, start: float) -> Path:

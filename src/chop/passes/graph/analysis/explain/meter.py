@@ -52,10 +52,12 @@ class Measured:
 
 
 class Meter:
-    """Sees values and what became of them, batch by batch."""
+    """Sees values and what became of them, batch by batch; without a sample, it counts only."""
 
-    def __init__(self, number_format: Format | None, scale: Tensor | None = None) -> None:
-        self.format, self.scale = number_format, scale
+    def __init__(
+        self, number_format: Format | None, scale: Tensor | None = None, *, keeps_sample: bool = True
+    ) -> None:
+        self.format, self.scale, self.keeps_sample = number_format, scale, keeps_sample
         self.min, self.max = math.inf, -math.inf
         self.num_values = self.num_not_finite = 0
         self.num_nonzero = self.num_to_zero = self.num_saturated = 0
@@ -104,7 +106,8 @@ class Meter:
     def _count(self, x: Tensor) -> None:
         self.num_values += x.numel()
         self.min, self.max = min(self.min, x.min().item()), max(self.max, x.max().item())
-        self._keep(x)
+        if self.keeps_sample:
+            self._keep(x)
 
     def _compare(self, x: Tensor, became: Tensor, limit: Tensor) -> None:
         nonzero = x != 0
