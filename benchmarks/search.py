@@ -42,11 +42,11 @@ from chop.passes.graph.utils import deepcopy_mase_graph
 from chop.tools.allocator import keep_freed_memory
 
 SUMMARY = (
-    "One trial of a search, one thread: jsc-s on 10,000 generated jets, linear layers in `integer` with 3 widths of "
-    "data and 4 of weights, points drawn at random; against deep copy, quantise pass and batches of 256 in the same "
-    "run. CPU time, but for the journal file, which waits for the disk, and for two workers, whose trials of 50 ms "
-    "leave the processor idle. Below: the same number of rows through chains of 4, 16 and 64 layers of 32, where a "
-    "trial changes the first or the last layer only."
+    "One trial of a search, one thread: jsc-s on 10,000 generated jets, linear layers in `integer` with 3 widths "
+    "of data and 4 of weights, points drawn at random; against deep copy, quantise pass and batches of 256 in the "
+    "same run. CPU time, but for the journal file, which waits for the disk, and for two workers, whose trials of "
+    "50 ms leave the processor idle. Below: the same number of rows through chains of 4, 16 and 64 layers of 32, "
+    "where a trial changes the first or the last layer only."
 )
 CONFIG = {
     "name": ["integer"],

@@ -37,8 +37,8 @@ SUMMARY = (
     "above 0; *by itself* is without them, against those uniform choices that are right in 40 % or more. *BitOPs*: "
     "of the cheapest point within 0.2 points of the accuracy of uniform 6 bits, uniform choices aside; the bar is "
     "three quarters. Weights have a power-of-two step for each output channel, or one for the whole tensor, which "
-    "is the format's default: there uniform 6 bits lies on a steeper slope, and less can be saved. How much depends "
-    "on the model, so four are shown that were trained alike from other seeds."
+    "is the format's default: there uniform 6 bits lies on a steeper slope, and less can be saved. How much "
+    "depends on the model, so four are shown that were trained alike from other seeds."
 )
 WIDTHS = [2, 3, 4, 5, 6, 7, 8]
 CONFIG: dict[str, Any] = {

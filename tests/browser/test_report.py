@@ -49,10 +49,11 @@ def trial(number: int, accuracy: float, bits: float, **rest: Any) -> dict[str, A
     return {"number": number, "state": "complete", "metrics": metrics, "front": False, "baseline": None} | rest
 
 
+METRICS = {"accuracy": {"direction": "maximize"}, "bits": {"direction": "minimize"}}
 SEARCH = {
     "study": "mixed",
     "plain": {"accuracy": 0.8},
-    "metrics": {"accuracy": {"direction": "maximize"}, "bits": {"direction": "minimize"}},
+    "metrics": METRICS,
     "trials": [
         trial(0, 0.5, 4.0, front=True, toml=TOML),
         trial(1, 0.75, 6.0, front=True, toml=TOML + "weight_width = 6\n"),
@@ -537,7 +538,7 @@ def test_no_text_from_outside_becomes_more_than_text(page: Page, tmp_path: Path)
         **SEARCH,
         "study": NASTY,
         "trials": trials,
-        "metrics": SEARCH["metrics"] | {NASTY: {"direction": "minimize"}},
+        "metrics": METRICS | {NASTY: {"direction": "minimize"}},
     }
     curves = [{"step": i, f"{NASTY}_loss": 1.0} for i in range(3)]
     run = {"name": NASTY, "model": f"{NASTY}2", "data": {"title": NASTY}}

@@ -161,3 +161,9 @@ def test_stochastic_rounding_of_parameters() -> None:
     assert 0.2 < y.detach().mean().item() < 0.4
     y.sum().backward()
     assert parameter.grad is not None
+
+
+def test_one_signed_bit_is_fitted_to_its_one_step() -> None:
+    fitted = Integer(width=1, frac_width="auto").fitted(0.5)
+    assert fitted.frac_width == 1  # 0 and -0.5
+    assert fitted.quantize(torch.tensor([-0.5, 0.0, 0.5])).tolist() == [-0.5, 0.0, 0.0]

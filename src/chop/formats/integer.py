@@ -73,7 +73,7 @@ class Integer(Rounded, Format):
         """The same with as many fraction bits as leave room for magnitudes up to `largest`."""
         if not self.is_fixed_point:
             return self
-        room = self._high / largest if largest > 0 else 2.0**self.width
+        room = max(self._high, 1.0) / largest if largest > 0 else 2.0**self.width  # one bit: 0 and -1 step
         return replace(self, frac_width=max(-96, min(126, math.floor(math.log2(room)))))
 
     def scale_for(self, largest: float) -> float | None:

@@ -272,7 +272,10 @@ CHANGES: list[tuple[Any, str]] = [
     (lambda h, t: t["0/summary/nan_count"].sub_(9), "there cannot be fewer than no values"),
     (lambda h, t: t["0/summary/state.moments.squares"].neg_(), "a sum of squares is below 0"),
     (lambda h, t: t["0/summary/state.distribution.extremes.low"].fill_(9e9), "the largest value is below the"),
-    (lambda h, t: t["0/summary/state.distribution.extremes.high"].fill_(torch.nan), "the largest value is below the"),
+    (
+        lambda h, t: t["0/summary/state.distribution.extremes.high"].fill_(torch.nan),
+        "the largest value is below the",
+    ),
     (lambda h, t: t["0/summary/count"].add_(9), "the numbers of values contradict each other"),
     (lambda h, t: t["0/summary/state.moments.count"].add_(9), "the numbers of values contradict each other"),
     (lambda h, t: t["0/summary/state.distribution.histogram.counts"].add_(9), "numbers of values contradict"),

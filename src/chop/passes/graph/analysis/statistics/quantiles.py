@@ -33,7 +33,8 @@ class OfDistribution(Reduction[Distribution]):
 class Quantiles(OfDistribution):
     """The values below which lie the shares asked for, as `torch.quantile` has them, along a last dimension.
 
-    `relative_error` is how far each may be from the exact one, relative to it: 0, or 0.8 % for much data.
+    `relative_error` is how far each may be from the exact one, relative to it: 0, or 0.8 % for much data; of one
+    between two values, relative to the larger of these.
     """
 
     shares: tuple[float, ...] = SHARES

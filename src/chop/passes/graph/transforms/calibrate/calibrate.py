@@ -28,7 +28,7 @@ Seen = defaultdict[int, defaultdict[str, Magnitudes]]
 @dataclass(frozen=True)
 class CalibrateArgs:
     input_generator: Iterable[Mapping[str, Any]] | None = None
-    """Batches by argument name, such as an InputGenerator; what lies in `batch_size` rows each."""
+    """Batches by argument name, such as an InputGenerator."""
     profile: Path | Profile | None = None
     """What `profile_statistics` found on the float model, or the file it was saved in: no batches are run then."""
     num_batches: int = 16

@@ -99,7 +99,7 @@ function inWords(tensor, histogram) {
 function gridInWords(grid) {
   if (!grid) return null;
   const parts = [
-    `${grid.num_values === null ? "" : `${plainNumber(grid.num_values)} values `}from ${shown(grid.low)} to ${shown(grid.high)}`,
+    `${grid.num_values === null ? "" : `${plainNumber(grid.num_values)} numbers `}from ${shown(grid.low)} to ${shown(grid.high)}`,
   ];
   if (grid.step !== null) parts.push(`finest step ${shown(grid.step)}`);
   if (grid.stride > 1) parts.push(`every ${grid.stride}th is drawn`);
