@@ -8,7 +8,7 @@ import random
 import pytest
 
 from chop.actions.search.objectives import Objective, Objectives, known_metrics
-from chop.actions.search_config import MetricTable
+from chop.actions.search_config import Direction, MetricTable
 
 
 def test_directions_are_the_metrics_own_unless_given() -> None:
@@ -32,6 +32,16 @@ def test_a_negative_scale_in_a_sum_is_taken_as_it_is() -> None:
     tables = {"accuracy": MetricTable(1.0), "average_bitwidth": MetricTable(-0.2)}
     found = Objectives.read(tables, sum_scaled=True, direction="maximize")
     assert found.values({"accuracy": 0.7, "average_bitwidth": 5.0}) == [pytest.approx(0.7 - 1.0)]
+
+
+@pytest.mark.parametrize("direction", ["maximize", None])
+def test_a_cost_with_a_negative_scale_is_better_when_it_is_small(direction: Direction | None) -> None:
+    tables = {"accuracy": MetricTable(1.0), "average_bitwidth": MetricTable(-0.2, direction)}
+    found = Objectives.read(tables, sum_scaled=True, direction="maximize")
+    narrow, wide = {"accuracy": 0.7, "average_bitwidth": 4.0}, {"accuracy": 0.7, "average_bitwidth": 8.0}
+    assert found.values(narrow) > found.values(wide)
+    assert found.front([wide, narrow]) == [1]
+    assert found.each[1].gain(narrow) > found.each[1].gain(wide)
 
 
 def test_unknown_metrics_are_named() -> None:

@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import Tensor, nn
 
+from actions.search.conftest import table
 from chop.actions.search.costs import Costs
 from chop.actions.search.evaluator import Evaluator
 from chop.actions.search.problem import Problem
 from chop.actions.search.recipe import transform_config
 from chop.actions.search.runners import COST_RUNNERS
+from chop.actions.search.space import read_seeds
 from chop.dataset import Rows
 from chop.ir import MaseGraph
 from chop.passes.graph import (
@@ -22,6 +25,7 @@ from chop.passes.graph import (
     quantize_transform_pass,
 )
 from chop.passes.graph.utils import deepcopy_mase_graph
+from samples import annotated
 
 
 def plain_way(graph: MaseGraph, configs: dict[str, dict[str, Any]], rows: Rows) -> dict[str, float]:
@@ -132,3 +136,52 @@ def test_a_configuration_becomes_a_transform(problem: Problem) -> None:
     configs = {**_any(problem), "second": {"name": None}}
     made = transform_config(SearchConfig(model="jsc-toy", dataset="jsc"), problem.space.units, configs)
     assert made.passes == {"quantize": {"by": "name", "first": {"config": configs["first"]}}}
+
+
+class TiedLayers(nn.Module):
+    """Layers `first` and `second` hold the same 6 x 6 weight, and no bias."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 6, bias=False), nn.Linear(6, 6, bias=False)
+        self.second.weight = self.first.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.second(torch.tanh(self.first(x)))
+        return y
+
+
+class TiedCalls(nn.Module):
+    """A layer and a function use the same 6 x 6 weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(6, 6, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(torch.tanh(self.first(x)), self.first.weight)
+
+
+@pytest.mark.parametrize("model", [TiedLayers, TiedCalls])
+@pytest.mark.parametrize(
+    ("widths", "bits"), [((4, 4), 4), ((4, 8), 4 + 8), ((None, 8), 32 + 8), ((None, None), 32)]
+)
+def test_a_weight_that_layers_share_is_kept_once_in_each_format(
+    model: type[nn.Module], widths: tuple[int | None, int | None], bits: int, rows: Rows
+) -> None:
+    graph = annotated(model().eval(), x=rows.features[:10])
+    metas = graph.annotated_metas()
+    seed = {"name": ["integer", "NA"], "weight_width": [4, 8], "weight_frac_width": 2}
+    costs = Costs(metas, [runner() for runner in COST_RUNNERS.values()], num_rows=10)
+    problem = Problem(read_seeds(table(linear=seed), metas), Evaluator(graph, "x", rows), costs)
+    configs = {
+        unit.name: {"name": None} if width is None else _integers(width)
+        for unit, width in zip(problem.space.units, widths, strict=True)
+    }
+    assert problem.costs(configs)["weight_bits"] == 36 * bits
+    assert problem.costs(configs)["bitops"] == 36 * 32 * sum(width or 32 for width in widths)
+
+
+def _integers(weight_width: int) -> dict[str, Any]:
+    one = {"name": "integer", "weight_width": weight_width, "weight_frac_width": 2}
+    return {**one, "data_in_width": 32, "data_in_frac_width": 16}

@@ -140,6 +140,26 @@ def test_more_trials_can_be_added_and_none_is_drawn_again(config: SearchConfig, 
     assert tried(whole) == after
 
 
+@pytest.mark.parametrize("call", [0, 4])
+def test_a_crash_while_more_trials_are_added_is_made_good(
+    config: SearchConfig, monkeypatch: pytest.MonkeyPatch, call: int
+) -> None:
+    run, more = search(config), with_setup(replace(config, resume=True), n_trials=25)
+    original, calls = optuna.Study.enqueue_trial, itertools.count()
+
+    def crash(self: optuna.Study, *arguments: Any, **options: Any) -> None:
+        if next(calls) == call:
+            raise Crash
+        original(self, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(optuna.Study, "enqueue_trial", crash)
+        with pytest.raises(Crash):
+            search(more)
+    assert search(more) == run
+    assert [(number, state) for number, state, _, _ in tried(run)] == [(each, "complete") for each in range(27)]
+
+
 def test_what_a_kill_left_half_written_is_removed(config: SearchConfig) -> None:
     run = search(config)
     half = run / "search" / ".1234.trials.parquet"

@@ -196,6 +196,22 @@ def test_a_trial_that_kills_its_workers_fails_in_the_end(tmp_path: Path) -> None
         assert trial.number == 1
 
 
+def test_one_death_that_several_notice_counts_once(tmp_path: Path) -> None:
+    with planned("journal", tmp_path) as (study, _):
+        trial = study.claim()
+        assert trial is not None
+        study.presence.lost = lambda study: [trial._trial_id]  # type: ignore[method-assign]  # seen before others acted
+        assert [study.retry_lost() for _ in range(MOST_LOST)] == [1, 0, 0]
+        assert study.records()[0].state == "waiting"
+
+
+def test_a_larger_plan_adds_the_points_that_are_new_wherever_they_stand(tmp_path: Path) -> None:
+    with planned("memory", tmp_path, [POINTS[0], POINTS[2]]) as (study, _):
+        study.plan([POINTS[0], POINTS[1], POINTS[2]], SPACE)
+        assert [record.params["s/x"] for record in study.records()] == [1, 3, 2]
+        assert study.planned == 3
+
+
 @pytest.mark.slow
 def test_a_database_knows_the_trials_of_silent_workers(tmp_path: Path) -> None:
     with planned("sqlite", tmp_path) as (study, _):

@@ -10,7 +10,7 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from chop.actions.search.measurable import Metrics
+from chop.actions.search.measurable import Judge, Metrics
 from chop.actions.search.objectives import Objective, Objectives
 from chop.actions.search.problem import Problem
 from chop.actions.search.storage import Place, open_journal, open_memory
@@ -134,3 +134,23 @@ def test_a_result_that_comes_too_late_is_dropped(
     trials = optuna.load_study(study_name="s", storage=place.storage).trials
     assert trials[0].values == [0.25, 1.0]
     assert {trial.state for trial in trials} == {TrialState.COMPLETE}
+
+
+def test_a_worker_that_goes_on_gives_up_what_those_before_it_would_have(
+    place: Place, study: Study, problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accuracies = iter([0.9, 0.1])
+
+    def measure(_: object, judge: Judge | None) -> Metrics:
+        found = {"accuracy": next(accuracies), "bitops": 1.0}
+        assert judge is not None
+        judge(found, 1, found["accuracy"])
+        return found
+
+    monkeypatch.setattr(Problem, "rungs", {1: 800})
+    monkeypatch.setattr(problem, "measure", measure)
+    Worker(study, problem, OBJECTIVES, halving=True, stop=lambda: study.count("complete") == 1).run()
+    later = Study.load(place, "s")
+    assert later is not None
+    Worker(later, problem, OBJECTIVES, halving=True, stop=lambda: study.count("waiting") == 4).run()
+    assert [record.state for record in study.records()][:2] == ["complete", "pruned"]

@@ -31,8 +31,9 @@ class Objective:
     scale: float = 1.0
 
     def gain(self, metrics: Mapping[str, float]) -> float:
-        """The metric, turned so that more is better."""
-        return metrics[self.name] if self.direction == "maximize" else -metrics[self.name]
+        """The metric, turned so that more is better; a negative scale turns it once more."""
+        is_better = (self.direction == "maximize") == (self.scale >= 0)
+        return metrics[self.name] if is_better else -metrics[self.name]
 
 
 @dataclass(frozen=True)

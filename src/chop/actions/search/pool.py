@@ -25,6 +25,7 @@ from chop.actions.search.storage import explaining, open_database, open_journal
 from chop.actions.search.study import POLL, Study
 from chop.actions.search.worker import Worker
 from chop.plugins import load_plugin
+from chop.tools.allocator import keep_freed_memory
 from chop.tools.logger import set_logging_verbosity
 
 logger = logging.getLogger(__name__)
@@ -107,6 +108,7 @@ def _work(job: Job, wire: Connection) -> None:
     set_logging_verbosity("error")  # the first process speaks for all
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     torch.set_num_threads(1)
+    keep_freed_memory()
     end = time.monotonic() + job.seconds
     try:
         for plugin in job.config.plugins:

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import fx
 
-from chop.actions.search.costs import Costs
+from chop.actions.search.costs import Costs, Formats
 from chop.actions.search.evaluator import Evaluator
 from chop.actions.search.measurable import Judge, Measurable, Metrics
 from chop.actions.search.runners.base import Amounts
@@ -28,6 +28,7 @@ class Option:
     """A unit in one configuration: what stands for its nodes, and what that costs."""
 
     replaced: Mapping[fx.Node, Callable[..., Any]]
+    formats: Formats
     extra: tuple[Amounts, ...]
 
 
@@ -40,6 +41,7 @@ class Problem(Measurable):
         self.evaluator = evaluator
         self.training_rows = training_rows
         self._costs = costs
+        self._sharing = {u.name for u in space.units if any(m.node.name in costs.sharing for m in u.metas)}
         self._options: dict[tuple[str, object], Option] = {}
         self._read: dict[object, QuantConfig | None] = {}
 
@@ -67,7 +69,12 @@ class Problem(Measurable):
     def costs(self, configs: Configs) -> Metrics:
         """What a configuration costs; units that it does not name are as in the model."""
         named = [unit for unit in self.space.units if unit.name in configs]
-        return self._costs.total(self.option(unit, configs[unit.name]).extra for unit in named)
+        options = {unit.name: self.option(unit, configs[unit.name]) for unit in named}
+        extras = [option.extra for name, option in options.items() if name not in self._sharing]
+        together = [option.formats for name, option in options.items() if name in self._sharing]
+        if together:
+            extras.append(self._costs.extra({node: formats for each in together for node, formats in each.items()}))
+        return self._costs.total(extras)
 
     def replaced(self, configs: Configs) -> dict[fx.Node, Callable[..., Any]]:
         """What stands for each node in a configuration."""
@@ -86,7 +93,8 @@ class Problem(Measurable):
             self._read[key] = QuantConfig.read(config, f"search: {unit.name}")
         read = self._read[key]
         if read is None:
-            return Option({}, self._costs.extra({}))
+            return Option({}, {}, self._costs.extra({}))
         made = self.evaluator.replacement(unit.metas[0], read)
         replaced = {meta.node: made for meta in unit.metas}
-        return Option(replaced, self._costs.extra({meta.node.name: made.formats for meta in unit.metas}))
+        formats = {meta.node.name: made.formats for meta in unit.metas}
+        return Option(replaced, formats, self._costs.extra(formats))

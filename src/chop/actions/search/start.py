@@ -209,9 +209,12 @@ def _settle(study: Study, plan: Plan, problem: Measurable, same: Mapping[str, An
 
 
 def _plan(study: Study, draft: Draft, same: Mapping[str, Any]) -> None:
-    for key, note in {IDENTITY: same, **draft.notes}.items():
+    known = study.note(N_TRIALS)  # the new number is told once its trials are there: until then they are missing
+    first = {N_TRIALS: draft.notes[N_TRIALS] if known is None else known}
+    for key, note in {IDENTITY: same, **draft.notes, **first}.items():
         study.write(key, note)
     study.plan(draft.points, draft.space)
+    study.write(N_TRIALS, draft.notes[N_TRIALS])
 
 
 def _check_same(study: Study, now: Mapping[str, Any]) -> None:

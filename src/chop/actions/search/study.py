@@ -10,7 +10,7 @@ import uuid
 import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal
 
@@ -28,6 +28,7 @@ from chop.actions.search_config import Direction
 logger = logging.getLogger(__name__)
 
 PLANNED, METRICS, REASON, LOST, PLANNER = "planned", "metrics", "reason", "lost", "planner"
+ON_THE_WAY = "on the way"
 POLL = 0.2  # seconds between two looks at what others do
 SETTLE = 1.0  # seconds in which all who want to plan have said so
 MOST_LOST = 3
@@ -55,6 +56,8 @@ class Record:
     reason: str | None
     """Why it failed."""
     seconds: float | None
+    on_the_way: Mapping[int, float] = field(default_factory=dict)
+    """Accuracy at the steps at which it could have been given up."""
 
 
 class Study:
@@ -114,17 +117,17 @@ class Study:
     # The plan
 
     def plan(self, points: Sequence[Params], space: Space) -> None:
-        """Let trials wait at these points; those that an earlier plan has left are the first of them.
+        """Let trials wait at these points, beside those that an earlier plan has left, until there are so many.
 
         A whole point is stored with its trial, in one operation; an empty one is drawn when the trial begins.
         """
-        there = len(self._trials())
-        for point in points[there:]:
+        there = self._trials()
+        for point in _added(points, there):
             if point:
                 self._study.add_trial(_waiting(point, space))
             else:
                 self._study.enqueue_trial({})
-        self.write(PLANNED, max(there, len(points)))
+        self.write(PLANNED, max(len(there), len(points)))
 
     @property
     def planned(self) -> int | None:
@@ -191,26 +194,34 @@ class Study:
             self._study.sampler = sampler
         return Trial(self._study, trial._trial_id)
 
-    def complete(self, trial: Trial, values: Sequence[float], metrics: Mapping[str, float]) -> None:
+    def complete(
+        self,
+        trial: Trial,
+        values: Sequence[float],
+        metrics: Mapping[str, float],
+        on_the_way: Mapping[int, float] | None = None,
+    ) -> None:
         """The trial is done; one with a value that is no number has failed."""
         if any(math.isnan(value) for value in values):
             self.fail(trial, "a metric is not a number")
-        else:
-            self._finish(trial, METRICS, dict(metrics), TrialState.COMPLETE, list(values))
+            return
+        steps = {ON_THE_WAY: list(on_the_way.items())} if on_the_way else {}
+        self._finish(trial, {METRICS: dict(metrics), **steps}, TrialState.COMPLETE, list(values))
 
     def prune(self, trial: Trial, metrics: Mapping[str, float]) -> None:
         """The trial was given up half-way."""
-        self._finish(trial, METRICS, dict(metrics), TrialState.PRUNED)
+        self._finish(trial, {METRICS: dict(metrics)}, TrialState.PRUNED)
 
     def fail(self, trial: Trial, reason: str) -> None:
         """The trial cannot be done."""
-        self._finish(trial, REASON, reason, TrialState.FAIL)
+        self._finish(trial, {REASON: reason}, TrialState.FAIL)
 
     def _finish(
-        self, trial: Trial, key: str, note: object, state: TrialState, values: list[float] | None = None
+        self, trial: Trial, notes: Mapping[str, object], state: TrialState, values: list[float] | None = None
     ) -> None:
         try:
-            trial.set_user_attr(key, note)
+            for key, note in notes.items():
+                trial.set_user_attr(key, note)
             if self._draws:
                 self._study.tell(trial, values, state)
             else:  # no sampler wants to hear of it, and to be told takes a copy of all
@@ -228,9 +239,12 @@ class Study:
 
     def retry_lost(self) -> int:
         """Let trials wait again whose workers are dead; how many there were."""
-        lost = self.presence.lost(self._study)
-        for trial_id in lost:
-            times = self._storage.get_trial(trial_id).user_attrs.get(LOST, 0) + 1
+        count = 0
+        for trial_id in self.presence.lost(self._study):
+            trial = self._storage.get_trial(trial_id)
+            if trial.state is not TrialState.RUNNING:  # another worker has seen to it
+                continue
+            times = trial.user_attrs.get(LOST, 0) + 1
             try:
                 self._storage.set_trial_user_attr(trial_id, LOST, times)
                 if times < MOST_LOST:
@@ -240,9 +254,10 @@ class Study:
                     self._storage.set_trial_state_values(trial_id, state=TrialState.FAIL)
             except UpdateFinishedTrialError:  # its worker was slow, not dead
                 continue
-        if lost:
+            count += 1
+        if count:
             self._queue.clear()  # they are to come before those that are in it
-        return len(lost)
+        return count
 
     # What became of them
 
@@ -254,12 +269,6 @@ class Study:
         """How many trials are in one of these states."""
         return sum(_STATES[trial.state] in states for trial in self._trials())
 
-    def importances(self, objective: int) -> dict[str, float]:
-        """How much each choice matters for one of the values, the most important first."""
-        return optuna.importance.get_param_importances(
-            self._study, target=lambda trial: float(trial.values[objective])
-        )
-
     def _trials(self, *states: TrialState) -> list[FrozenTrial]:
         return self._storage.get_all_trials(self._id, deepcopy=False, states=states or None)
 
@@ -270,6 +279,24 @@ def _waiting(point: Params, space: Space) -> FrozenTrial:
     return create_trial(state=TrialState.WAITING, params=dict(point), distributions=distributions)
 
 
+def _added(points: Sequence[Params], there: Sequence[FrozenTrial]) -> Sequence[Params]:
+    """What is to be added to some trials so that there are as many as points.
+
+    A larger plan may begin in another way: of its points that were not tried yet, as many as are wanted from all
+    over it. What is left open, a sampler draws, and only the number counts.
+    """
+    room = len(points) - len(there)
+    if room <= 0 or not there or not all(points):
+        return points[len(there) :]
+    tried = {_key(_params(trial)) for trial in there}
+    fresh = [point for point in points if _key(point) not in tried]
+    return [fresh[place * len(fresh) // room] for place in range(room)]
+
+
+def _key(point: Params) -> str:
+    return json.dumps(dict(point), sort_keys=True)
+
+
 @cache
 def _distribution(labels: tuple[Label, ...]) -> BaseDistribution:
     return CategoricalDistribution(labels)
@@ -277,7 +304,12 @@ def _distribution(labels: tuple[Label, ...]) -> BaseDistribution:
 
 def _record(trial: FrozenTrial) -> Record:
     seconds = None if trial.duration is None else trial.duration.total_seconds()
-    params = trial.params or trial.system_attrs.get("fixed_params", {})
     metrics = trial.user_attrs.get(METRICS, {})
     reason = trial.user_attrs.get(REASON)
-    return Record(trial.number, _STATES[trial.state], params, metrics, reason, seconds)
+    on_the_way = dict(trial.user_attrs.get(ON_THE_WAY, ()))
+    return Record(trial.number, _STATES[trial.state], _params(trial), metrics, reason, seconds, on_the_way)
+
+
+def _params(trial: FrozenTrial) -> Params:
+    found: Params = trial.params or trial.system_attrs.get("fixed_params", {})
+    return found

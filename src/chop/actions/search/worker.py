@@ -46,6 +46,9 @@ class Worker:
     def run(self) -> int:
         """The number of trials that were run here."""
         count = 0
+        if self.halving:
+            done = (record for record in self.study.records() if record.state == "complete")
+            self._rivals = [Rival(record.metrics, record.on_the_way) for record in done]
         while not self._is_over():
             self._retry_lost()
             trial = self.study.claim()
@@ -90,7 +93,8 @@ class Worker:
             return
         if judge is not None:
             self._rivals.append(Rival(metrics, judge.accuracies))
-        self.study.complete(trial, self.objectives.values(metrics), metrics)
+        on_the_way = None if judge is None else judge.accuracies
+        self.study.complete(trial, self.objectives.values(metrics), metrics, on_the_way)
 
 
 def _suggest(trial: Trial, planned: Params, dimension: Dimension) -> Any:

@@ -8,7 +8,9 @@ import pytest
 
 from actions.search.conftest import SEED
 from chop.actions.search.space import Dimension, Seed
+from chop.formats import FORMATS, parameters
 from chop.nn.quantized import QuantConfig
+from chop.nn.quantized.config import ROLES
 
 
 def first(dimension: Dimension) -> Any:
@@ -104,6 +106,8 @@ def test_a_node_may_be_left_alone() -> None:
         ({"name": "integer", "weight_widht": [4]}, "has no parameter 'weight_widht'; did you mean 'weight_width'"),
         ({"name": "integer", "weight_width": []}, "'weight_width' is an empty list"),
         ({"name": "integer", "weight_width": [4, 99]}, "width must be from 1 to"),
+        ({"name": ["NA", "integer", "mxfp"], "weight_width": [4, 99]}, "width must be from 1 to"),
+        ({"name": ["integer", "mxfp"], "weight_element": ["e4m3", "e4m4"]}, "e4m4"),
         ({"name": "integer", "weight_width": ["4"]}, "'width' must be int, got '4'"),
         ({"name": "integer", "weight_is_signed": "auto"}, "'weight_is_signed' has no values of its own"),
         (
@@ -121,3 +125,16 @@ def test_what_one_format_offers_is_not_asked_of_another() -> None:
     seed = Seed("here", {"name": ["integer", "mxfp"], "weight_width": "auto"})
     assert seed.num_points == 6 + 1  # integers of 2, 3, 4, 6, 8 and 16 bits; the widths of mxfp are its own
     assert seed.draw("layer", last) == {"name": "mxfp"}
+
+
+def test_a_value_that_fits_only_some_values_of_another_key_is_offered() -> None:
+    seed = Seed("here", {"name": "minifloat_ieee", "weight_width": [4, 8], "weight_exponent_width": [2, 5]})
+    assert seed.num_points == 4  # of which 4 bits with 5 of exponent fail as a trial
+    with pytest.raises(ValueError, match="exponent_width must be from 1 to 3, got 5"):
+        Seed("here", {"name": "minifloat_ieee", "weight_width": [4, 3], "weight_exponent_width": [2, 5]})
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_can_be_searched_over_all_that_it_offers(name: str) -> None:
+    offered = [each.name for each in parameters(FORMATS[name]) if each.metadata["search"]]
+    Seed("here", {"name": name, **{f"{role}_{key}": "auto" for role in ROLES for key in offered}})

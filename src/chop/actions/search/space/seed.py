@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -148,10 +148,28 @@ class Seed:
             raise ValueError(f"{self.where}: '{key}' is to be the same as '{other}'; {closest(other, known)}")
 
     def _check_values(self) -> None:
-        """Each value by itself, beside the first ones of all other keys."""
+        """Each value must go with some of the other keys: the first ones of all, the second ones of all, ..."""
+        sizes = {key: len(self._choices_anywhere(key)) for key in self.config}
+        most_formats = max(sizes[key] for key in ("name", *self._format_keys))
+        others = list(itertools.product(range(most_formats), range(max(sizes.values()))))
         for key in ("name", *self.config):
-            for position in range(len(self._choices_anywhere(key))):
-                QuantConfig.read(self.draw("", partial(_pick, key, position)), self.where)
+            for position in range(sizes[key]):
+                self._check_value(key, position, others)
+
+    def _check_value(self, key: str, position: int, others: Sequence[tuple[int, int]]) -> None:
+        """`others` are the positions of formats, and of all else, that it is tried with."""
+        problems: list[ValueError] = []
+        for of_formats, of_others in others:
+            config = self.draw("", partial(_pick, key, position, of_formats, of_others))
+            if key in config:
+                try:
+                    QuantConfig.read(config, self.where)
+                except ValueError as error:
+                    problems.append(error)
+                else:
+                    return
+        if problems:
+            raise problems[0]
 
     def _choices_anywhere(self, key: str) -> tuple[Any, ...]:
         if self.config[key] == AUTO:
@@ -166,7 +184,8 @@ def _keys(role: str, format_name: str) -> list[str]:
     return [f"{role}_{parameter.name}" for parameter in parameters(FORMATS[format_name])]
 
 
-def _pick(key: str, position: int, of: Dimension) -> Any:
-    """The value at a position of the dimension of `key`, the first one of others."""
-    here = of.key == key and position < len(of.choices)
-    return of.choices[position if here else 0]
+def _pick(key: str, position: int, of_formats: int, of_others: int, of: Dimension) -> Any:
+    """The value at a position of the dimension of `key`; at others of those of formats, and of all else."""
+    usual = of_formats if of.key.endswith("name") else of_others
+    wanted = position if of.key == key and position < len(of.choices) else usual
+    return of.choices[min(wanted, len(of.choices) - 1)]
