@@ -273,7 +273,6 @@ def test_a_folder_that_is_no_run_is_told_what_one_holds(tmp_path: Path) -> None:
         ("summary.json", b"[]", r"summary.json is damaged: it holds no object$"),
         ("summary.json", b"{}", r"summary.json is damaged: there are no runs of 'None'$"),
         ("summary.json", b'{"action": "report"}', r"summary.json is damaged: there are no runs of 'report'$"),
-        ("metrics.jsonl", b'{"step": 1}\n{"st', r"metrics.jsonl, line 2, is damaged: Unterminated"),
         ("run.toml", b"model = ", r"run.toml is damaged: Invalid value"),
         ("run.toml", b"\xff", r"run.toml is damaged: "),
         ("run.toml", b"model = 'toy'", r"run.toml: needs 'dataset'$"),
@@ -307,3 +306,11 @@ def test_a_model_that_was_changed_layer_by_layer_has_no_graph(transform_config: 
     assert run.summary["action"] == "transform"
     with pytest.raises(ValueError, match=r"changed the model layer by layer: there is no graph to look at$"):
         _ = run.graph
+
+
+def test_a_torn_line_of_the_metrics_is_left_out_with_a_warning(
+    trained: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (trained / "metrics.jsonl").write_bytes(b'{"step": 1}\n{"st')
+    assert open_run(trained).metrics == [{"step": 1}]
+    assert "metrics.jsonl, line 2, is damaged" in caplog.text

@@ -103,6 +103,14 @@ def test_sensitivity_can_be_left_out_and_the_page_put_elsewhere(quantized: Path,
     assert all(node["sensitivity"]["alone"] is None for node in document_of(page)["nodes"])
 
 
+def test_a_place_that_cannot_be_written_is_told_before_the_work(trained: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="is a folder; --output names a file"):
+        report(ReportConfig(run=trained, output=tmp_path))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"cannot write in '.*file'"):
+        report(ReportConfig(run=trained, output=tmp_path / "file" / "page.html"))
+
+
 def test_large_models_are_tried_on_fewer_rows_or_not_at_all(
     trained: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -84,3 +84,8 @@ def test_batches_with_labels_come_once(module: MaseDataModule) -> None:
     rows = module.splits.test
     assert torch.cat([batch["x"] for batch, _ in pairs]).equal(rows.features)
     assert torch.cat([labels for _, labels in pairs]).equal(rows.labels)
+
+
+def test_batches_come_once_if_asked_to(module: MaseDataModule) -> None:
+    batches = list(generator(module, "test").once())
+    assert torch.cat([batch["x"] for batch in batches]).equal(module.splits.test.features)

@@ -208,8 +208,13 @@ def _read_summary(folder: Path) -> dict[str, Any]:
 def _read_metrics(file: Path) -> list[dict[str, Any]]:
     if not file.is_file():
         return []
-    lines = file.read_bytes().splitlines()
-    return [_read_object(line, f"{file}, line {number},") for number, line in enumerate(lines, 1)]
+    found = []
+    for number, line in enumerate(file.read_bytes().splitlines(), 1):
+        try:
+            found.append(_read_object(line, f"{file}, line {number},"))
+        except ValueError as error:  # a crash or a full disk leaves such a line; the others are as good as before
+            logger.warning("%s; it is left out", error)
+    return found
 
 
 def _read_object(content: bytes, where: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 import sys
 import webbrowser
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -43,6 +44,7 @@ def report(config: ReportConfig) -> Path:
     """Look into a run and write `report.html` into its folder, or where it is told to; the file is returned."""
     run = open_run(config)
     path = config.output or run.folder / "report.html"
+    _check_place(path)
     search = _read_search(run.folder / "search" / "log.json")
     batches = run.batches(config.samples)
     with run.setting.fitting_threads(batches.batch_size):
@@ -53,12 +55,23 @@ def report(config: ReportConfig) -> Path:
     return path
 
 
+def _check_place(path: Path) -> None:
+    """Before all the work: whether the page can be written where it is to be."""
+    if path.is_dir():
+        raise ValueError(f"'{path}' is a folder; --output names a file, as {path / 'report.html'}")
+    there = next(folder for folder in path.absolute().parents if folder.exists())
+    if not (there.is_dir() and os.access(there, os.W_OK)):
+        raise ValueError(f"cannot write in '{there}'; --output names another file")
+
+
 def _look(
     run: Run, batches: TestBatches, path: Path, search: Info | None, *, with_sensitivity: bool
 ) -> dict[str, Any]:
     """Run the passes and write the page; what it shows is returned."""
     graph, original, rows = run.graph, run.original, batches.num_samples
-    _, cost = estimate_cost_analysis_pass(graph, None)
+    passes = run.config.passes if isinstance(run.config, TransformConfig) else {}
+    how = passes.get("estimate_cost")
+    _, cost = estimate_cost_analysis_pass(graph, how)
     comparison = None
     if original is not None:
         watched = Watched(batches, rows, "comparing with the original")
@@ -73,6 +86,7 @@ def _look(
             "num_samples": rows,
             "sensitivity": _sensitivity(run, batches, cost) if with_sensitivity else None,
             "cost": cost,
+            "cost_args": how,
             "comparison": comparison,
             "curves": _curves(run),
             "search": search,
@@ -108,6 +122,8 @@ class Watched:
 def _sensitivity(run: Run, batches: TestBatches, cost: Info) -> Info | None:
     """How much each layer alone hurts: in the formats of the run or, of a plain model, in eight bits."""
     graph = run.graph if run.original is None else run.original
+    if any(meta.quantized is not None for meta in graph.metas()):
+        return None  # what it was before is gone: its layers would be compared with themselves
     formats, told = _formats_to_try(run, graph)
     if not formats:
         return None
@@ -124,8 +140,7 @@ def _sensitivity(run: Run, batches: TestBatches, cost: Info) -> Info | None:
 def _formats_to_try(run: Run, graph: MaseGraph) -> tuple[dict[str, Any], str]:
     if isinstance(run.config, TransformConfig) and "quantize" in run.config.passes:
         return dict(run.config.passes["quantize"]), "the formats of the run"
-    metas = graph.annotated_metas()
-    if any(meta.quantized is not None for meta in metas) or not any(meta.quantizable for meta in metas):
+    if not any(meta.quantizable for meta in graph.annotated_metas()):
         return {}, ""
     return {"config": {"name": "integer", **EIGHT_BITS}}, "integers of 8 bits, scaled to their maxima"
 

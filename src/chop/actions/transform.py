@@ -191,7 +191,7 @@ def _with_data(
         part = "val" if len(setting.data.splits.val.labels) else "train"
         return {**arguments, "labelled_batches": _batches(config, setting, part).labelled()}
     if "input_generator" in wanted:
-        return {**arguments, "input_generator": _batches(config, setting)}
+        return {**arguments, "input_generator": _batches(config, setting).once()}
     return {**arguments}
 
 

@@ -47,6 +47,11 @@ class InputGenerator:
             batch = next(self._batches)
         return {self._input: batch[0]}
 
+    def once(self) -> Iterator[dict[str, Tensor]]:
+        """All batches once."""
+        for batch, _ in self.labelled():
+            yield batch
+
     def labelled(self) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
         """All batches once, each with the classes of its rows."""
         for features, labels in self._loader:

@@ -19,6 +19,7 @@ from chop.actions.search.prepare import Plan
 from chop.actions.search.results import BASELINES, PLAIN
 from chop.actions.search.space import Params, Space
 from chop.actions.search.space.baselines import uniform_baselines
+from chop.actions.search.space.space import Configs
 from chop.actions.search.storage import (
     JOURNAL,
     MEMORY,
@@ -59,11 +60,8 @@ class Draft:
     @classmethod
     def make(cls, plan: Plan, problem: Measurable) -> Draft:
         """Measures the uniform baselines and lets the strategy choose; a point that is in both is tried once."""
-        configs = uniform_baselines(problem.space)
-        measured = [
-            {"label": label, "configs": each, "metrics": problem.measure(each)} for label, each in configs.items()
-        ]
-        inside = [point for each in configs.values() if (point := problem.space.params(each)) is not None]
+        measured = _measured(uniform_baselines(problem.space), problem)
+        inside = [point for each in measured if (point := problem.space.params(each["configs"])) is not None]
         chosen = plan.strategy.plan(problem, plan.objectives, plan.config.seed)
         notes = {BASELINES: measured, PLAIN: problem.plain(), N_TRIALS: plan.strategy.n_trials}
         return cls(problem.space, _once([*inside, *chosen]), notes)
@@ -177,7 +175,8 @@ def _sweep(folder: Path) -> None:
     """Remove what a process that was killed left half written under another name."""
     for place in (folder, folder / FOLDER):
         for file in place.glob(".*"):
-            file.unlink()
+            if file.is_file():
+                file.unlink()
 
 
 def _kept(config: SearchConfig, study: str | None) -> SearchConfig:
@@ -226,6 +225,17 @@ def _check_same(study: Study, now: Mapping[str, Any]) -> None:
                 f"study '{study.name}' is another search: {what}; go on with its own options ({launcher()} search "
                 "--config RUN/run.toml --resume), or begin a new one"
             )
+
+
+def _measured(uniform: Mapping[str, Configs], problem: Measurable) -> list[dict[str, Any]]:
+    """The uniform choices with their metrics; one that its format does not allow is told and left out."""
+    found = []
+    for label, configs in uniform.items():
+        try:
+            found.append({"label": label, "configs": configs, "metrics": problem.measure(configs)})
+        except ValueError as error:
+            logger.warning("the uniform choice '%s' cannot be made: %s", label, error)
+    return found
 
 
 def _once(points: list[Params]) -> list[Params]:

@@ -60,6 +60,7 @@ def test_widths_are_rounded_to_what_the_space_offers(three: Problem) -> None:
     assert [unit.allowed((width,)) for width in (2, 3, 5, 6, 7)] == [(2,), (4,), (4,), (8,), (8,)]
 
 
+@pytest.mark.slow
 def test_points_are_in_the_space_and_come_down(both: Problem) -> None:
     found = SHORT.plan(both, BITOPS, 3)
     assert len(found) == len({tuple(point.items()) for point in found}) > 5
@@ -68,6 +69,7 @@ def test_points_are_in_the_space_and_come_down(both: Problem) -> None:
     assert costs[-1] < 0.3 * costs[0]
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_points(both: Problem) -> None:
     assert SHORT.plan(both, BITOPS, 3) == SHORT.plan(both, BITOPS, 3)
     assert SHORT.plan(both, BITOPS, 3) != SHORT.plan(both, BITOPS, 4)
@@ -95,6 +97,7 @@ def test_the_model_is_left_as_it_was(both: Problem) -> None:
     assert not model.training
 
 
+@pytest.mark.slow
 def test_points_are_thinned(both: Problem) -> None:
     whole = SHORT.plan(both, BITOPS, 3)
     few = Learned(steps=150, batch_size=64, learning_rate=0.1, n_trials=3).plan(both, BITOPS, 3)

@@ -159,3 +159,10 @@ def test_the_graphs_are_left_as_they_were_and_the_pass_needs_two(capsys: pytest.
     assert all(value.equal(buffers[key]) for key, value in new.model.state_dict().items())
     assert capsys.readouterr().out == ""
     assert "compare_graphs" not in PASSES
+
+
+def test_a_model_that_is_no_graph_is_told() -> None:
+    graph = annotated(nn.Linear(2, 2), input=torch.randn(1, 2))
+    model: Any = nn.Linear(2, 2)
+    with pytest.raises(ValueError, match="works on a MaseGraph, got a Linear; make one with MaseGraph"):
+        compare_graphs_analysis_pass(graph, model, {"input": torch.randn(1, 2)})

@@ -30,6 +30,12 @@ def compare_graphs_analysis_pass(
     `info["first_below"]` is the first node under `threshold_db`, and `info["unmatched"]` names the nodes for which
     the other graph has none of that name and shape. Both graphs are left as they were.
     """
+    for graph in (ori, new):
+        if not isinstance(graph, MaseGraph):
+            kind = type(graph).__name__
+            raise ValueError(
+                f"compare_graphs_analysis_pass: works on a MaseGraph, got a {kind}; make one with MaseGraph(model)"
+            )
     comparison = _Comparison(ori, new)
     for batch in _batches(inputs, num_samples):
         comparison.add(batch)

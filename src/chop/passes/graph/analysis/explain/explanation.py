@@ -174,7 +174,7 @@ class Explanation:
         if self.cost is None:
             return []
         cost = self.cost
-        counts = {"MACs": cost.macs, "operations": cost.operations, "bit operations": cost.bitops}
+        counts = {"MACs": cost.macs, "operations": cost.operations, "bit operations (bops)": cost.bitops}
         lines = [
             f"Cost of a run on these shapes: {', '.join(f'{_number(n)} {what}' for what, n in counts.items())}."
         ]

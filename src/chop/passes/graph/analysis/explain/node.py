@@ -121,4 +121,4 @@ def _find(metas: Iterable[NodeMeta], name: str) -> NodeMeta:
 def _cost(meta: NodeMeta, constants: list[NodeMeta]) -> Cost:
     counted, weights = count(meta), weight_storage([*constants, meta])
     macs = None if counted is None else counted.macs
-    return Cost(macs, operations(meta), bitops(meta), weights.elements, weights.bits)
+    return Cost(macs, operations(meta, "flops"), bitops(meta, "bops"), weights.elements, weights.bits)

@@ -36,7 +36,9 @@ class ReportHtmlArgs:
     sensitivity: Info | None = None
     """What `sensitivity` found."""
     cost: Info | None = None
-    """What `estimate_cost` found; None: it is run, with its defaults."""
+    """What `estimate_cost` found; None: it is run."""
+    cost_args: Info | None = None
+    """The arguments of `estimate_cost`, which is run on the original too; None: its defaults."""
     comparison: Info | None = None
     """What `compare_graphs` found; None: it is run, if there are an original and batches."""
     curves: Sequence[Info] | None = None
@@ -62,8 +64,8 @@ def report_html_analysis_pass(graph: MaseGraph, args: ReportHtmlArgs) -> PassRes
     batches = _batches(args)
     known = Known(
         title=args.title or type(graph.model).__name__,
-        cost=_cost(graph) if args.cost is None else args.cost,
-        cost_before=None if args.original is None else _cost(args.original),
+        cost=_cost(graph, args) if args.cost is None else args.cost,
+        cost_before=None if args.original is None else _cost(args.original, args),
         comparison=_comparison(graph, args, batches),
         sensitivity=args.sensitivity or {},
         curves=args.curves or (),
@@ -78,8 +80,8 @@ def report_html_analysis_pass(graph: MaseGraph, args: ReportHtmlArgs) -> PassRes
     return graph, {"path": str(args.path), "bytes": len(page), "document": document}
 
 
-def _cost(graph: MaseGraph) -> Info:
-    return estimate_cost_analysis_pass(graph, None)[1]
+def _cost(graph: MaseGraph, args: ReportHtmlArgs) -> Info:
+    return estimate_cost_analysis_pass(graph, args.cost_args)[1]
 
 
 def _batches(args: ReportHtmlArgs) -> Batches | None:

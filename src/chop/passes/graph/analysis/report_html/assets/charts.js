@@ -30,7 +30,7 @@ function curvesElement(curves) {
 function curvesTable(curves) {
   const rows = curves.x.map((x, i) => ({ x, values: curves.series.map((series) => series.values[i]) }));
   const few = rows
-    .filter(({ values }, i) => values.every((value) => value !== null) || i === rows.length - 1)
+    .filter(({ values }) => values.some((value) => value !== null))
     .slice(-200);
   return el(
     "details",
