@@ -113,7 +113,7 @@ def test_the_first_start_sets_up_says_so_on_stderr_and_runs(checkout: Checkout) 
 
 def test_the_locked_versions_are_installed(checkout: Checkout) -> None:
     checkout.run()
-    assert "-c constraints.txt -e .\n" in checkout.log.read_text()
+    assert "-c constraints.txt -e .[search]\n" in checkout.log.read_text()
 
 
 def test_a_later_start_only_runs(checkout: Checkout) -> None:
