@@ -83,8 +83,9 @@ class JSCMLP(_JetTagger):
     """A jet tagger with hidden layers of any widths: 64, 32 and 32 where nothing else is said."""
 
     def __init__(self, info: DataInfo, hidden: Sequence[int] = (64, 32, 32)) -> None:
-        if not hidden or any(not isinstance(width, int) or width < 1 for width in hidden):
-            raise ValueError(f"'hidden' must be a list of whole numbers from 1 on, got {list(hidden)}")
+        is_list = isinstance(hidden, list | tuple)
+        if not is_list or not hidden or any(not isinstance(width, int) or width < 1 for width in hidden):
+            raise ValueError(f"'hidden' must be a list of whole numbers from 1 on, got {hidden}")
         widths = [info.num_features, *hidden]
         layers = [
             layer

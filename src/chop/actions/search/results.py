@@ -76,9 +76,13 @@ class Results:
         return costs[0] if costs else Objective("bitops", known_metrics()["bitops"])
 
     def beside(self, metrics: Mapping[str, float]) -> Baseline | None:
-        """The uniform choice whose cost is nearest."""
+        """The uniform choice whose cost is nearest; of several, the most accurate."""
         name = self.cost.name
-        return min(self.baselines, key=lambda each: abs(each.metrics[name] - metrics[name]), default=None)
+
+        def distance(each: Baseline) -> tuple[float, float]:
+            return abs(each.metrics[name] - metrics[name]), -each.metrics["accuracy"]
+
+        return min(self.baselines, key=distance, default=None)
 
     def drop(self, record: Record) -> float:
         """The points of accuracy that a trial loses."""
