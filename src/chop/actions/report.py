@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import sys
 import webbrowser
@@ -24,6 +23,7 @@ from chop.passes.graph import (
     report_html_analysis_pass,
     sensitivity_analysis_pass,
 )
+from chop.passes.graph.analysis.error import decibel_text
 from chop.registry import UnknownNameError
 
 logger = logging.getLogger(__name__)
@@ -198,13 +198,7 @@ _UNITS = {"memory": " bits", "energy": " pJ", "decibel": " dB"}
 def _row(node: Mapping[str, Any]) -> tuple[str, ...]:
     cost, error = node["cost"] or {}, node["error"] or {}
     numbers = (node["weight_bits"], node["data_bits"], cost.get("macs"), cost.get("bitops"))
-    return (node["name"], node["op"], *map(_number, numbers), _decibel(error.get("sqnr_db")))
-
-
-def _decibel(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return "exact" if value == math.inf else f"{value:.1f} dB"
+    return (node["name"], node["op"], *map(_number, numbers), decibel_text(error.get("sqnr_db")))
 
 
 def _number(value: float | None) -> str:

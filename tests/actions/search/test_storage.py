@@ -252,3 +252,9 @@ def test_optuna_dashboard_shows_a_journal(tmp_path: Path) -> None:
         process.kill()
         process.wait()
     assert shown["study_name"] == "widths of layers"
+
+
+def test_a_damaged_journal_is_named(tmp_path: Path) -> None:
+    (tmp_path / "study.journal").write_text("garbage\nmore garbage\n")
+    with pytest.raises(ValueError, match=r"study.journal is damaged .*; begin a new search without --resume"):
+        open_journal(tmp_path)

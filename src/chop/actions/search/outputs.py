@@ -32,9 +32,7 @@ def write_results(run: Path, plan: Plan, setting: Setting, problem: Measurable, 
     """All files of a search, each whole or as it was; what they tell is returned."""
     results = Results.of(study, plan.objectives, problem.space)
     folder, best = run / FOLDER, results.best(plan.config.max_drop)
-    if best is None:
-        (folder / BEST).unlink(missing_ok=True)  # one of before, when a larger drop was allowed
-    else:
+    if best is not None:
         comments = _comments(results, best, plan, problem.num_rows, run)
         write_text(folder / BEST, _toml(plan, problem, problem.space.configs(best.params), comments))
     write_text(folder / FRONT, _front_table(results).to_csv(index=False))

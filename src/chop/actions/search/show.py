@@ -7,7 +7,9 @@ from pathlib import Path
 
 from tabulate import tabulate
 
+from chop.actions.run_folder import launcher
 from chop.actions.search.results import Baseline, Results
+from chop.actions.search.study import Record
 
 MOST_ROWS, MOST_CHOICES = 20, 8
 COLUMNS = {
@@ -82,7 +84,13 @@ def _show_best(results: Results, max_drop: float | None, folder: Path) -> None:
     best = results.best(max_drop)
     if best is not None:
         print(f"\nbest: trial {best.number}, {_text(results, best.metrics)}")
-        print(f"      {results.rule(max_drop)}; ready for ch transform: {folder / 'best.toml'}")
+        print(f"      {results.rule(max_drop)}; {_how_to_use(best, folder)}")
+
+
+def _how_to_use(best: Record, folder: Path) -> str:
+    if "epochs" in best.metrics:  # its weights were trained, which ch transform does not do
+        return f"{launcher()} search --config {folder.parent / 'run.toml'} --apply {best.number} trains it again"
+    return f"ready for ch transform: {folder / 'best.toml'}"
 
 
 def _numbers(columns: Mapping[str, tuple[str, str]], metrics: Mapping[str, float]) -> list[str]:

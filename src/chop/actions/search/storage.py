@@ -61,8 +61,14 @@ def open_journal(folder: Path) -> Place:
     """The study in the folder of a run; a file that ends in the middle of a line is mended."""
     path = folder / JOURNAL
     backend = Journal(path)
-    backend.mend()
-    return Place(JournalStorage(backend), PresenceByFile(folder / WORKERS))
+    try:
+        backend.mend()
+        storage = JournalStorage(backend)
+    except PermissionError as error:
+        raise OSError(f"cannot write in {folder}: {error.strerror}") from error
+    except (ValueError, KeyError) as error:
+        raise ValueError(f"{path} is damaged ({error}); begin a new search without --resume") from error
+    return Place(storage, PresenceByFile(folder / WORKERS))
 
 
 def open_database(url: str) -> Place:

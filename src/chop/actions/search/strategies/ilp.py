@@ -13,13 +13,13 @@ from chop.actions.search.measurable import Measurable
 from chop.actions.search.objectives import Objectives
 from chop.actions.search.space import Params
 from chop.actions.search.space.space import Configs
-from chop.actions.search.strategies.base import Strategy, register_strategy
+from chop.actions.search.strategies.base import register_strategy
 from chop.actions.search.strategies.quiet import quiet
 from chop.actions.search.strategies.tables import (
     Choice,
     Chosen,
     Harm,
-    HarmBy,
+    HarmStrategy,
     Price,
     Rated,
     choices_of,
@@ -45,7 +45,7 @@ Choices = Mapping[str, Sequence[Choice]]
 
 @register_strategy(NAME)
 @dataclass(frozen=True)
-class Ilp(Strategy):
+class Ilp(HarmStrategy):
     """For each of `n_trials` budgets, the configurations that together harm the model least within it.
 
     Budgets are a geometric ladder down from the cost of least harm. The harm of each configuration of a unit is
@@ -53,15 +53,8 @@ class Ilp(Strategy):
     measured anew every few budgets, with all other units as they were allotted last.
     """
 
-    harm: HarmBy = "loss"
-    """What is to rise least: the loss, or the error of the output, which needs no labels."""
     remeasure: int = 8
     """Budgets after which all configurations are measured anew."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.remeasure < 1:
-            raise ValueError(f"'remeasure' must be at least 1, got {self.remeasure}")
 
     def plan(self, problem: Measurable, objectives: Objectives, seed: int) -> Sequence[Params]:
         problem = untrained(problem, NAME)

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from chop.actions.search.measurable import Measurable
 from chop.actions.search.objectives import Objectives
 from chop.actions.search.space import Params
-from chop.actions.search.strategies.base import Strategy, register_strategy
+from chop.actions.search.strategies.base import register_strategy
 from chop.actions.search.strategies.tables import (
     Choice,
     Harm,
-    HarmBy,
+    HarmStrategy,
     Price,
     choices_of,
     configs_of,
@@ -31,22 +31,15 @@ NAME = "sensitivity"
 
 @register_strategy(NAME)
 @dataclass(frozen=True)
-class Sensitivity(Strategy):
+class Sensitivity(HarmStrategy):
     """A chain of points from the dearest configuration to the cheapest.
 
     Each step changes one choice of one unit to the next cheaper one: that which raises the loss least for what it
     saves. Of longer chains, `n_trials` points are tried.
     """
 
-    harm: HarmBy = "loss"
-    """What is to rise least: the loss, or the error of the output, which needs no labels."""
     remeasure: int = 4
     """Steps after which all choices are measured anew; between, only those of the units that changed are."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.remeasure < 1:
-            raise ValueError(f"'remeasure' must be at least 1, got {self.remeasure}")
 
     def plan(self, problem: Measurable, objectives: Objectives, seed: int) -> Sequence[Params]:
         problem = untrained(problem, NAME)

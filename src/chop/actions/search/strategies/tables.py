@@ -16,6 +16,7 @@ from chop.actions.search.runners import COST_RUNNERS, BasicEvaluation
 from chop.actions.search.space import Params, Space, Unit
 from chop.actions.search.space.dimension import Label
 from chop.actions.search.space.space import Configs
+from chop.actions.search.strategies.base import Strategy
 
 HarmBy = Literal["loss", "output"]
 MOST = 20_000
@@ -23,6 +24,21 @@ MOST = 20_000
 ADDING_UP = {"memory_density": "average_bitwidth"}
 """Costs that do not add up over units, and one which does and goes with it."""
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class HarmStrategy(Strategy):
+    """A strategy that measures how much each choice harms the model."""
+
+    harm: HarmBy = "loss"
+    """What is to rise least: the loss, or the error of the output, which needs no labels."""
+    remeasure: int = 1
+    """Steps after which all choices are measured anew."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.remeasure < 1:
+            raise ValueError(f"'remeasure' must be at least 1, got {self.remeasure}")
 
 
 @dataclass(frozen=True)

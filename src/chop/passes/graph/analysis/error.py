@@ -79,3 +79,10 @@ def decibel(signal: float, noise: float) -> float:
     if signal == 0 or noise == math.inf:
         return -math.inf
     return 10 * (math.log10(signal) - math.log10(noise))
+
+
+def decibel_text(value: float | None) -> str:
+    """A ratio in decibels for a table; nothing is a dash, no error at all is `exact`."""
+    if value is None:
+        return "-"
+    return "exact" if value == math.inf else f"{value:.1f} dB"

@@ -13,6 +13,7 @@ from tabulate import tabulate
 from chop.cost.conventions import Number
 from chop.formats import Format
 from chop.formats.integer import Integer
+from chop.passes.graph.analysis.error import decibel_text
 from chop.passes.graph.analysis.explain.meter import Measured
 from chop.passes.graph.analysis.explain.suggest import WIDTHS, Suggestion
 
@@ -136,7 +137,7 @@ class Explanation:
     def _last_lines(self) -> str:
         lines = []
         if self.result_db is not None:
-            lines.append(f"Result against the same without formats: {_decibel(self.result_db)}.")
+            lines.append(f"Result against the same without formats: {decibel_text(self.result_db)}.")
         if self.num_samples:
             lines.append(f"Activations are those of {self.num_samples:,} rows.")
         return "\n".join([*lines, *self._cost_lines()])
@@ -166,7 +167,7 @@ class Explanation:
             unused = "-" if measured.unused_bits is None else str(measured.unused_bits)
             shares = _share(measured.saturated), _share(measured.to_zero)
             same, least = _suggested(each.same_width), _suggested(each.narrowest)
-            rows.append((name, *shares, unused, _decibel(measured.sqnr_db), same, least))
+            rows.append((name, *shares, unused, decibel_text(measured.sqnr_db), same, least))
         headers = ("tensor", "saturate", "to zero", "spare bits", "SQNR", "best as wide")
         return _table(rows, (*headers, f"{self.wanted_db:g} dB need"), "lrrrr")
 
@@ -218,11 +219,11 @@ def _range(tensors: Tensors) -> tuple[str, str, str]:
 
 
 def _reach(found: Suggestion) -> str:
-    return "be exact" if found.sqnr_db == math.inf else f"reach {_decibel(found.sqnr_db)}"
+    return "be exact" if found.sqnr_db == math.inf else f"reach {decibel_text(found.sqnr_db)}"
 
 
 def _suggested(found: Suggestion | None) -> str:
-    return "-" if found is None else f"{found.format} {_decibel(found.sqnr_db)}"
+    return "-" if found is None else f"{found.format} {decibel_text(found.sqnr_db)}"
 
 
 def _shape(shape: Sequence[int]) -> str:
@@ -233,12 +234,6 @@ def _number(value: Number | None) -> str:
     if value is None:
         return "-"
     return f"{int(value):,}" if abs(value) < 1e15 and value == int(value) else f"{value:.5g}"
-
-
-def _decibel(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return "exact" if value == math.inf else f"{value:.1f} dB"
 
 
 def _share(value: float | None) -> str:

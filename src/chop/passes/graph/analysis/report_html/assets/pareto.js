@@ -39,7 +39,7 @@ function makePareto() {
   };
   drawPareto();
   const front = pareto.trials.filter((trial) => trial.front).length;
-  const lead = `${report.search.study}: ${plainNumber(trials.length)} trials, ${front} on the front.`;
+  const lead = `${report.search.study}: ${plainNumber(trials.filter((trial) => !trial.baseline).length)} trials, ${front} on the front.`;
   return section(
     "search-section",
     "Search",
