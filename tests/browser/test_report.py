@@ -253,7 +253,7 @@ def test_colours_follow_the_measure_that_is_chosen(shown: Page) -> None:
 
 
 def test_a_point_of_the_search_opens_its_configuration(shown: Page) -> None:
-    assert shown.locator("#search-section .lead").inner_text() == "mixed: 4 trials, 2 on the front."
+    assert shown.locator("#search-section .lead").inner_text() == "mixed: 3 trials, 2 on the front."
     assert shown.locator(".plain-line").get_attribute("aria-label") == "accuracy without formats: 0.8"
     shown.locator("[data-trial='1']").click()
     assert shown.locator("#toml").inner_text() == TOML + "weight_width = 6\n"
