@@ -19,17 +19,7 @@ from torch import nn
 from benchmarks.results import Result
 from benchmarks.search_workers import workers_speedup
 from benchmarks.timing import one_thread
-from chop.actions.search.costs import Costs
-from chop.actions.search.evaluator import Evaluator
-from chop.actions.search.objectives import Objectives
-from chop.actions.search.problem import Problem
-from chop.actions.search.runners import COST_RUNNERS
-from chop.actions.search.space import read_seeds
-from chop.actions.search.storage import open_journal, open_memory
-from chop.actions.search.strategies import STRATEGIES
-from chop.actions.search.study import Study
-from chop.actions.search.worker import Worker
-from chop.actions.search_config import SpaceSetup, SpaceTable
+from chop.config.search import SpaceSetup, SpaceTable
 from chop.dataset import MaseDataModule, Rows
 from chop.ir import MaseGraph
 from chop.models import get_model
@@ -39,6 +29,17 @@ from chop.passes.graph import (
     quantize_transform_pass,
 )
 from chop.passes.graph.utils import deepcopy_mase_graph
+from chop.runs import RunFolder
+from chop.searching.evaluation import COST_RUNNERS
+from chop.searching.evaluation.costs import Costs
+from chop.searching.evaluation.evaluator import Evaluator
+from chop.searching.evaluation.objectives import Objectives
+from chop.searching.evaluation.ptq import Problem
+from chop.searching.space import read_seeds
+from chop.searching.strategies import STRATEGIES
+from chop.searching.study.storage import open_journal, open_memory
+from chop.searching.study.study import Study
+from chop.searching.study.worker import Worker
 from chop.tools.allocator import keep_freed_memory
 
 SUMMARY = (
@@ -116,14 +117,14 @@ def _trials(graph: MaseGraph, rows: Rows, number: int) -> float:
 
 def _journal_trials(graph: MaseGraph, rows: Rows, number: int) -> float:
     with tempfile.TemporaryDirectory() as folder:
-        worker = _worker(_problem(graph, rows), number, Path(folder))
+        worker = _worker(_problem(graph, rows), number, RunFolder(Path(folder)))
         with worker.study.presence:
             start = time.perf_counter()
             count = worker.run()
             return (time.perf_counter() - start) / count
 
 
-def _worker(problem: Problem, number: int, folder: Path | None) -> Worker:
+def _worker(problem: Problem, number: int, folder: RunFolder | None) -> Worker:
     objectives = Objectives.read({})
     place = open_memory() if folder is None else open_journal(folder)
     study = Study.create(place, "speed", objectives.directions)

@@ -15,18 +15,18 @@ import torch
 from benchmarks.qat import train
 from benchmarks.results import Result
 from benchmarks.timing import one_thread
-from chop.actions.config import SearchConfig
-from chop.actions.search.measurable import Metrics
-from chop.actions.search.prepare import Plan
-from chop.actions.search.problem import Problem
-from chop.actions.search.space.baselines import uniform_baselines
-from chop.actions.search.storage import open_memory
-from chop.actions.search.study import Study
-from chop.actions.search.worker import Worker
-from chop.actions.search_config import SearchTable, SpaceSetup, SpaceTable, StrategyTable
-from chop.actions.setting import Setting
+from chop.config import SearchConfig
+from chop.config.search import SearchTable, SpaceSetup, SpaceTable, StrategyTable
 from chop.dataset import MaseDataModule
 from chop.models import get_model, get_model_info
+from chop.runs import Experiment
+from chop.searching.evaluation.problem import Metrics
+from chop.searching.evaluation.ptq import Problem
+from chop.searching.plan import Plan
+from chop.searching.space.baselines import uniform_baselines
+from chop.searching.study.storage import open_memory
+from chop.searching.study.study import Study
+from chop.searching.study.worker import Worker
 
 SUMMARY = (
     "jsc-s, trained for 12 epochs on generated jets, linear layers in `integer` with weights and data of 2 to 8 "
@@ -81,20 +81,22 @@ def run(quick: bool = False) -> list[Result]:
             torch.manual_seed(seed)
             model = get_model("jsc-s", task="cls", dataset_info=data.dataset_info)
             train(model, data.splits, epochs=1 if quick else 12, learning_rate=3e-3)
-            setting = Setting(data, model, get_model_info("jsc-s"))
+            experiment = Experiment(
+                SearchConfig(model="jsc-s", dataset="jsc"), data, model, get_model_info("jsc-s")
+            )
             for step, more in STEPS.items():
                 names = STRATEGIES if seed == 0 else HELD_TO
-                found = _results(setting, {**CONFIG, **more}, names, quick)
+                found = _results(experiment, {**CONFIG, **more}, names, quick)
                 kept = [each for each in found if seed == 0 or each.bar == SAVED]
                 results += [replace(each, what=f"a step a {step}, model {seed}: {each.what}") for each in kept]
     return results
 
 
-def _results(setting: Setting, config: Mapping[str, Any], names: Iterable[str], quick: bool) -> list[Result]:
+def _results(experiment: Experiment, config: Mapping[str, Any], names: Iterable[str], quick: bool) -> list[Result]:
     results: list[Result] = []
     for name in names:
         plan = _plan(name, config, quick)
-        problem = plan.problem(setting)
+        problem = plan.problem(experiment)
         assert isinstance(problem, Problem)
         uniform = {label: problem.measure(each) for label, each in uniform_baselines(problem.space).items()}
         if not results:

@@ -12,17 +12,17 @@ from benchmarks.models import ResNet18
 from benchmarks.results import Result
 from benchmarks.timing import cpu_times
 from chop.ir import MaseGraph
-from chop.ir.graph.rerun import Rerun
-from chop.ir.graph.run import undisturbed
+from chop.ir.graph.incremental import Rerun
+from chop.ir.graph.interpreter import undisturbed
 from chop.passes.graph import (
     add_common_metadata_analysis_pass,
     init_metadata_analysis_pass,
     quantize_transform_pass,
 )
-from chop.passes.graph.analysis.error import Deviation
 from chop.passes.graph.analysis.sensitivity import Candidates, candidates_of, measure_sensitivity
 from chop.passes.graph.transforms.quantize.quantize import QuantizeArgs
 from chop.passes.graph.utils import deepcopy_mase_graph
+from chop.statistics.deviation import Deviation
 
 SUMMARY = (
     "All linear and convolutional nodes in 8-bit integers, each alone and all but each, on a batch. `running all` "

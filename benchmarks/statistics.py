@@ -19,7 +19,7 @@ from chop.passes.graph import (
     init_metadata_analysis_pass,
     profile_statistics_analysis_pass,
 )
-from chop.passes.graph.analysis.statistics import make_statistic
+from chop.statistics import make_statistic
 
 SUMMARY = (
     "`profile_statistics_analysis_pass` on all nodes of a ResNet-18, images of 3 x 224 x 224, one batch: the "

@@ -18,14 +18,14 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.results import Result
 from benchmarks.timing import cpu_times
-from chop.actions.config import TrainConfig
-from chop.actions.setting import Setting, prepare
-from chop.actions.training.devices import make_fabric
-from chop.actions.training.log import open_log
-from chop.actions.training.loop import Training
-from chop.actions.training.optimizer import make_optimizer
-from chop.actions.training.progress import Progress
-from chop.actions.training.resume import identity
+from chop.config import TrainConfig
+from chop.runs import Experiment, RunFolder
+from chop.training.devices import make_fabric
+from chop.training.loop import Training
+from chop.training.metrics_log import open_log
+from chop.training.optimizer import make_optimizer
+from chop.training.progress import Progress
+from chop.training.resume import identity
 
 SUMMARY = (
     "jsc-toy on generated jets (36,000 to train on, 4,000 to validate with), Adam, batches of 256, one thread. "
@@ -51,18 +51,18 @@ def run(quick: bool = False) -> list[Result]:
             accelerator="cpu",
             project_dir=Path(name),
         )
-        setting = prepare(config)
+        experiment = Experiment.load(config)
         runs = [
-            lambda: train_ours(config, setting, Path(tempfile.mkdtemp(dir=name))),
-            lambda: train_bare(config, setting),
-            lambda: train_with_lightning(config, setting, Path(tempfile.mkdtemp(dir=name))),
+            lambda: train_ours(config, experiment, RunFolder(Path(tempfile.mkdtemp(dir=name)))),
+            lambda: train_bare(config, experiment),
+            lambda: train_with_lightning(config, experiment, Path(tempfile.mkdtemp(dir=name))),
         ]
         if find_spec("pytorch_lightning") is None:
             print("training: without Lightning's Trainer; pip install -c constraints.txt -e .[bench]")
             del runs[2]
         with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
             ours, bare, *lightning = cpu_times(*runs, repeats=repeats, warm_up=1)
-    speed = epochs * len(setting.data.splits.train.labels) / 1000
+    speed = epochs * len(experiment.data.splits.train.labels) / 1000
     results = [
         Result(f"ours ({speed / ours:.0f}k/s) against a bare loop ({speed / bare:.0f}k/s)", ours / bare, 1.4, UNIT)
     ]
@@ -72,20 +72,21 @@ def run(quick: bool = False) -> list[Result]:
     return results
 
 
-def train_ours(config: TrainConfig, setting: Setting, folder: Path) -> None:
-    same = identity(config, setting.data_hash)
-    model = _fresh(setting)
+def train_ours(config: TrainConfig, experiment: Experiment, folder: RunFolder) -> None:
+    same = identity(config, experiment.data_hash)
+    model = _fresh(experiment)
     optimizer = make_optimizer(config, model)
-    training = Training(config, make_fabric(config), model, optimizer, setting.data.splits, 5, same)
+    folder.checkpoints.mkdir(parents=True)
+    training = Training(config, make_fabric(config), model, optimizer, experiment.data.splits, 5, same)
     log = open_log(config, folder, 0)
     training.run(folder, log, Progress(config.max_epochs, training.num_batches, 0))
     log.close()
 
 
-def train_bare(config: TrainConfig, setting: Setting) -> None:
-    model = _fresh(setting).train()
+def train_bare(config: TrainConfig, experiment: Experiment) -> None:
+    model = _fresh(experiment).train()
     optimizer = torch.optim.Adam(model.parameters(), lr=config.learning_rate, fused=True)
-    features, labels = setting.data.splits.train
+    features, labels = experiment.data.splits.train
     for _ in range(config.max_epochs):
         order = torch.randperm(len(labels))
         xs, ys = features[order].split(config.batch_size), labels[order].split(config.batch_size)
@@ -95,7 +96,7 @@ def train_bare(config: TrainConfig, setting: Setting) -> None:
             optimizer.zero_grad()
 
 
-def train_with_lightning(config: TrainConfig, setting: Setting, folder: Path) -> None:
+def train_with_lightning(config: TrainConfig, experiment: Experiment, folder: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about workers that would make it slower
         from pytorch_lightning import Trainer
@@ -113,10 +114,10 @@ def train_with_lightning(config: TrainConfig, setting: Setting, folder: Path) ->
             num_sanity_val_steps=0,
             enable_model_summary=False,
         )
-        parts = setting.data.splits
+        parts = experiment.data.splits
         train = DataLoader(TensorDataset(*parts.train), batch_size=config.batch_size, shuffle=True)
         val = DataLoader(TensorDataset(*parts.val), batch_size=config.batch_size)
-        trainer.fit(_lightning_module(_fresh(setting), config.learning_rate), train, val)
+        trainer.fit(_lightning_module(_fresh(experiment), config.learning_rate), train, val)
 
 
 def _lightning_module(model: nn.Module, learning_rate: float) -> Any:
@@ -152,6 +153,6 @@ def _lightning_module(model: nn.Module, learning_rate: float) -> Any:
     return Classifier()
 
 
-def _fresh(setting: Setting) -> nn.Module:
+def _fresh(experiment: Experiment) -> nn.Module:
     torch.manual_seed(0)
-    return setting.model_info.build(setting.data.dataset_info)
+    return experiment.model_info.build(experiment.data.dataset_info)

@@ -7,9 +7,27 @@ import pytest
 import torch
 from hypothesis import settings
 
+from chop.config import TrainConfig
+
 settings.register_profile("full", max_examples=120, deadline=None, derandomize=True)
 settings.register_profile("quick", max_examples=15, deadline=None, derandomize=True)
 settings.load_profile("full")
+
+
+NET = '''
+from torch import nn
+
+
+class Dropout(nn.Sequential):
+    """Random in training: resuming it shows whether random numbers go on where they were."""
+
+    def __init__(self, info):
+        layers = nn.Linear(info.num_features, 16), nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, info.num_classes)
+        super().__init__(*layers)
+
+    def forward(self, x):
+        return super().forward(x)
+'''
 
 
 @pytest.fixture(autouse=True)
@@ -32,3 +50,25 @@ def _no_network_and_no_cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: 
     """Data sets are generated, and nothing is left in the user's cache folder."""
     monkeypatch.setenv("CHOP_OFFLINE", "1")
     monkeypatch.setenv("CHOP_CACHE", str(Path(tmp_path_factory.getbasetemp()) / "cache"))
+
+
+@pytest.fixture
+def train_config(tmp_path: Path) -> TrainConfig:
+    """Two epochs of twelve steps, about 20 ms."""
+    return TrainConfig(
+        model="toy",
+        dataset="toy_tiny",
+        batch_size=64,
+        max_epochs=2,
+        learning_rate=0.01,
+        accelerator="cpu",
+        project_dir=tmp_path / "out",
+    )
+
+
+@pytest.fixture
+def dropout_net(tmp_path: Path) -> str:
+    """A model in a user's file."""
+    file = tmp_path / "net.py"
+    file.write_text(NET)
+    return f"{file}:Dropout"

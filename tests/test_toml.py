@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
-from chop.actions.config import TransformConfig
+from chop.config import TransformConfig
 from chop.toml import to_table, write_toml
 
 

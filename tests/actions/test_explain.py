@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from chop import cli
-from chop.actions.config import TrainConfig
-from chop.actions.open_run import open_run
 from chop.actions.train import train
+from chop.config import TrainConfig
 from chop.passes.graph import explain_node
+from chop.runs.run import open_run
 
 
 @pytest.fixture

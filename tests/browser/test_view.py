@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from chop.actions.config import TrainConfig, TransformConfig
 from chop.actions.train import train
 from chop.actions.transform import transform
-from chop.actions.view.command import address_of, make_server
+from chop.config import TrainConfig, TransformConfig
+from chop.reporting.view.serve import address_of, make_server
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

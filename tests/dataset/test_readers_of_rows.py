@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chop.dataset.readers import KINDS, read_content
-from chop.dataset.readers.extras import installed, need
+from chop.dataset.readers.optional import installed, need
 
 FRAME = pd.DataFrame({"a": [1.5, -2.0, 3.25], "b c": [1.0, 2.0, 3.0], "class": ["x", "y", "x"]})
 

@@ -1,1 +1,1 @@
-"""What `ch` can do: one file an action; their options are in `config`, which needs no torch."""
+"""What each command of `ch` does: one short file per command."""

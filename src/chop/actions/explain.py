@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tabulate import tabulate
 
-from chop.actions.config import ExplainConfig
-from chop.actions.open_run import open_run
+from chop.config import ExplainConfig
 from chop.ir import MaseGraph
 from chop.passes.graph.analysis.explain import explain_node
+from chop.runs.run import open_run
 
 
 def explain(config: ExplainConfig) -> None:

@@ -7,9 +7,9 @@ from chop.cost.estimate import Estimate, NodeCost, TotalCost, estimate
 from chop.cost.memory import Storage, input_storage, weight_storage
 from chop.cost.operations import count, flops, is_floating_point, operations
 from chop.cost.parameters import parameter_storage, parameters, weight_bits
+from chop.cost.peak_activations import Activations, activations
 from chop.cost.roofline import Device, Time, arithmetic_intensity, estimate_time, moved_bits
-from chop.cost.schedule import Activations, activations
-from chop.cost.stored import as_stored, in_formats, tensor_bits
+from chop.cost.storage_formats import as_stored, in_formats, tensor_bits
 
 __all__ = [
     "CONVENTIONS",

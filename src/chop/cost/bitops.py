@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from chop.cost.composite_layers import layer_count
 from chop.cost.conventions import Number, Product, Work, bitops_formula, whole
-from chop.cost.layers import layer_count
 from chop.cost.operations import count
 from chop.cost.used_bits import used_bits
 from chop.formats import Format

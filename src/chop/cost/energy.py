@@ -11,7 +11,7 @@ from chop.cost.conventions import Product, Work
 from chop.cost.operations import is_floating_point
 from chop.cost.parameters import weight_bits
 from chop.cost.roofline import moved_bits, unread_bits
-from chop.cost.widths import at_power, by_width
+from chop.cost.width_tables import at_power, by_width
 from chop.formats import Format
 from chop.ir import NodeMeta
 from chop.registry import closest
@@ -33,7 +33,7 @@ class Energy:
     """Picojoules: 45 nm at 0.9 V, from M. Horowitz, "Computing's energy problem", ISSCC 2014, figure 1.1.9.
 
     An addition grows with the width of its operands, a multiplication with the product of their widths: between
-    two widths of a table it is interpolated, outside of them scaled (`chop.cost.widths.at_power`).
+    two widths of a table it is interpolated, outside of them scaled (`chop.cost.width_tables.at_power`).
     """
 
     integer_add: Table = field(default_factory=lambda: _HOROWITZ["integer_add"])

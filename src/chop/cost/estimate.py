@@ -11,9 +11,9 @@ from chop.cost.energy import Energy, energy
 from chop.cost.memory import input_storage, weight_storage
 from chop.cost.operations import flops, operations
 from chop.cost.parameters import parameter_storage, parameters, weight_bits
+from chop.cost.peak_activations import Activations, activations
 from chop.cost.roofline import Bound, Device, arithmetic_intensity, estimate_time, moved_bits
-from chop.cost.schedule import Activations, activations
-from chop.cost.stored import as_stored
+from chop.cost.storage_formats import as_stored
 from chop.ir import NodeMeta
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import fx
 
+from chop.cost.composite_layers import layer_count
 from chop.cost.conventions import operations_formula
-from chop.cost.layers import layer_count
 from chop.ir import NodeMeta
 from chop.ir.graph.meta import GRAPH_KINDS
 from chop.ops import Count

@@ -11,9 +11,9 @@ from chop.cost.bitops import work
 from chop.cost.conventions import Number, bits_of, whole
 from chop.cost.operations import operations
 from chop.cost.parameters import layer_bits
-from chop.cost.schedule import is_view
-from chop.cost.stored import tensor_bits
-from chop.cost.widths import by_width
+from chop.cost.peak_activations import is_view
+from chop.cost.storage_formats import tensor_bits
+from chop.cost.width_tables import by_width
 from chop.ir import NodeMeta
 from chop.ir.graph.meta import GRAPH_KINDS
 

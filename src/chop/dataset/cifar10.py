@@ -13,10 +13,10 @@ import torch
 
 from chop.dataset.base import DatasetInfo, Splits, register_dataset
 from chop.dataset.download import Remote, cache_folder, verify_recorded
-from chop.dataset.folders import fetch_from_mirrors, find_file, named_folder
 from chop.dataset.images import Images, check_images, split_images
 from chop.dataset.readers.cifar import read_archive, split_records
-from chop.dataset.readers.packed import read_bytes
+from chop.dataset.readers.gzip_bytes import read_bytes
+from chop.dataset.source_files import fetch_from_mirrors, find_file, named_folder
 
 ARCHIVE = "cifar-10-binary.tar.gz"
 FOLDER = "cifar-10-batches-bin"  # in the archive

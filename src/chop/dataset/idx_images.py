@@ -12,9 +12,9 @@ import torch
 
 from chop.dataset.base import DatasetInfo, Splits
 from chop.dataset.download import Remote, cache_folder
-from chop.dataset.folders import fetch_from_mirrors, find_file, named_folder
 from chop.dataset.images import Images, check_images, split_images
 from chop.dataset.readers.idx import read_idx
+from chop.dataset.source_files import fetch_from_mirrors, find_file, named_folder
 
 NUM_IMAGES = (60_000, 10_000)  # for training and for testing, in the original files
 

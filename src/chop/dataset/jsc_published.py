@@ -23,8 +23,8 @@ from chop.dataset.download import (
     verify_recorded,
 )
 from chop.dataset.readers import read_content
-from chop.dataset.readers.damage import reading
-from chop.dataset.readers.extras import INSTALL, installed
+from chop.dataset.readers.errors import reading
+from chop.dataset.readers.optional import INSTALL, installed
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -1,5 +1,5 @@
-"""`ch search`: the configurations of a space that nothing else beats."""
+"""`ch search`."""
 
-from chop.actions.search.search import search
+from chop.actions.search.command import search
 
 __all__ = ["search"]

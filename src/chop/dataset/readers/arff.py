@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from chop.dataset.readers.csv import read_rows
-from chop.dataset.readers.damage import reading, shorten
+from chop.dataset.readers.errors import reading, shorten
 
 if TYPE_CHECKING:
     from pandas import DataFrame

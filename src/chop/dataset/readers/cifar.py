@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 import numpy.typing as npt
 
-from chop.dataset.readers.damage import reading
+from chop.dataset.readers.errors import reading
 
 Bytes = npt.NDArray[np.uint8]
 SHAPE = (3, 32, 32)

@@ -6,7 +6,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from chop.dataset.readers.damage import reading
+from chop.dataset.readers.errors import reading
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chop.dataset.readers.damage import reading
-from chop.dataset.readers.extras import need
+from chop.dataset.readers.errors import reading
 from chop.dataset.readers.npz import Arrays
+from chop.dataset.readers.optional import need
 from chop.registry import closest
 
 if TYPE_CHECKING:

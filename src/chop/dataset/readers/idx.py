@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from chop.dataset.readers.packed import read_bytes
+from chop.dataset.readers.gzip_bytes import read_bytes
 
 UNSIGNED_BYTE = 0x08
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from chop.dataset.readers.damage import reading
+from chop.dataset.readers.errors import reading
 
 Arrays = dict[str, npt.NDArray[Any]]
 

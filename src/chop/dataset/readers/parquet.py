@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chop.dataset.readers.damage import reading
-from chop.dataset.readers.extras import need
+from chop.dataset.readers.errors import reading
+from chop.dataset.readers.optional import need
 
 if TYPE_CHECKING:
     from pandas import DataFrame

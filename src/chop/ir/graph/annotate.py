@@ -9,9 +9,9 @@ from typing import Any
 from torch import Tensor, fx, nn
 
 from chop.ir.graph.in_place import writes_in_place
+from chop.ir.graph.interpreter import Runner, bind_inputs, inputs_of, named_inputs, tensors_in, undisturbed
 from chop.ir.graph.mase_graph import MaseGraph
 from chop.ir.graph.meta import GRAPH_KINDS, NodeMeta, TensorMeta
-from chop.ir.graph.run import Runner, bind_inputs, inputs_of, named_inputs, tensors_in, undisturbed
 from chop.ops import Op
 
 

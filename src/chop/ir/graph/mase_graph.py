@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import fx, nn
 
+from chop.ir.graph.graph_module import graph_module, relink
 from chop.ir.graph.meta import NodeMeta, metas
-from chop.ir.graph.module import graph_module, relink
 from chop.ir.graph.trace import trace
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, fx, nn
 
 from chop.formats import Format
 from chop.formats.float import Float
-from chop.ir.graph.view import View
+from chop.ir.graph.dict_view import View
 from chop.nn.quantized import QuantizedCall, QuantizedLayer
 from chop.ops import Call, Op, Operand, op_of_function, op_of_method, op_of_module
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from chop.ir.graph.mode import bind_to_mode, may_follow_mode
+from chop.ir.graph.training_mode import bind_to_mode, may_follow_mode
 from chop.nn.quantized import QuantizedLayer
 from chop.registry import closest
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from chop.formats import FORMATS, Format
-from chop.nn.quantized.memory import LARGE, by_slices, recomputed
+from chop.nn.quantized.recompute import LARGE, by_slices, recomputed
 from chop.ops import OPS, Op, op_of_module
 from chop.registry import closest
 

@@ -1,14 +1,16 @@
-"""Small questions about nodes, under the names that the course notes use."""
+"""Questions about nodes, under the names that the course notes use."""
 
 from __future__ import annotations
 
 import copy
-from typing import Any, cast
+from typing import cast
 
-import torch
 from torch import fx
 
 from chop.ir import MaseGraph, NodeMeta
+from chop.ir.graph.node_target import get_node_actual_target
+
+__all__ = ["deepcopy_mase_graph", "get_mase_op", "get_mase_type", "get_node_actual_target", "get_parent_name"]
 
 
 def get_mase_op(node: fx.Node) -> str:
@@ -19,20 +21,6 @@ def get_mase_op(node: fx.Node) -> str:
 def get_mase_type(node: fx.Node) -> str:
     """The MASE type of an annotated node, such as `module_related_func`."""
     return _annotated(node).mase_type
-
-
-def get_node_actual_target(node: fx.Node) -> Any:
-    """What the node calls: the layer, the function, the tensor method; an attribute's value; else its name."""
-    match node.op:
-        case "call_module":
-            return _model(node).get_submodule(str(node.target))
-        case "call_method":
-            return getattr(torch.Tensor, str(node.target))
-        case "get_attr":
-            owner, _, name = str(node.target).rpartition(".")
-            return getattr(_model(node).get_submodule(owner), name)
-        case _:
-            return node.target
 
 
 def get_parent_name(target: str) -> tuple[str, str]:
@@ -51,9 +39,3 @@ def _annotated(node: fx.Node) -> NodeMeta:
     if meta is None or not meta.annotated:
         raise ValueError(f"node '{node.name}' has no op yet; run add_common_metadata_analysis_pass first")
     return cast(NodeMeta, meta)
-
-
-def _model(node: fx.Node) -> fx.GraphModule:
-    model = node.graph.owning_module
-    assert model is not None, "a MaseGraph's fx graph always belongs to its model"
-    return model

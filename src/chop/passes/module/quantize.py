@@ -9,8 +9,8 @@ from torch import nn
 from chop.formats import FORMATS
 from chop.nn.quantized import QuantConfig, QuantizedLayer, quantize_layer
 from chop.ops import Op, op_of_module
-from chop.passes.graph.transforms.quantize.by_node import matches
 from chop.passes.graph.transforms.quantize.quantize import QuantizeArgs
+from chop.passes.quantization.selection import matches
 from chop.registry import closest
 
 _OPAQUE = (nn.MultiheadAttention, nn.TransformerEncoderLayer)

@@ -26,9 +26,9 @@ from chop.passes.graph import (
     init_metadata_analysis_pass,
     quantize_transform_pass,
 )
-from chop.passes.graph.analysis.explain.meter import SAMPLE, Meter, has_even_steps
 from chop.passes.graph.analysis.explain.suggest import best_of_width, narrowest
 from chop.registry import UnknownNameError
+from chop.statistics.range_meter import SAMPLE, Meter, has_even_steps
 from samples import LAB_CONFIG, Mixed, annotated
 
 LAB = Integer(8, 4)
@@ -402,7 +402,7 @@ def test_large_tensors_are_looked_at_in_parts(monkeypatch: pytest.MonkeyPatch) -
         whole, parts = Meter(number_format), Meter(number_format)
         whole.add(values)
         with monkeypatch.context() as patch:
-            patch.setattr("chop.passes.graph.analysis.explain.meter.CHUNK", 7)
+            patch.setattr("chop.statistics.range_meter.CHUNK", 7)
             parts.add(values)
         assert vars(parts.read()) == vars(whole.read()) | {"sqnr_db": pytest.approx(whole.read().sqnr_db)}
         assert parts.sample.equal(whole.sample)

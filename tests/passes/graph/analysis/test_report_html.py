@@ -21,16 +21,16 @@ from torch import Tensor, nn
 from chop.formats import FORMATS, Format
 from chop.formats.integer import Integer
 from chop.ir import MaseGraph
+from chop.page.curves import MOST_POINTS, curves_of
+from chop.page.render import LIBRARIES, embedded, render
+from chop.page.representable import MOST_DRAWN, representable
+from chop.page.scopes import scopes_of
+from chop.page.search_front import search_of
 from chop.passes.graph import quantize_transform_pass, report_html_analysis_pass
-from chop.passes.graph.analysis.report_html.curves import MOST_POINTS, curves_of
-from chop.passes.graph.analysis.report_html.page import LIBRARIES, embedded, render
-from chop.passes.graph.analysis.report_html.representable import MOST_DRAWN, representable
-from chop.passes.graph.analysis.report_html.scopes import scopes_of
-from chop.passes.graph.analysis.report_html.search import search_of
 from chop.passes.graph.utils import deepcopy_mase_graph
 from samples import LAB_PASS_ARGS, Mixed, Tiny, annotated
 
-ASSETS = files("chop.passes.graph.analysis.report_html").joinpath("assets")
+ASSETS = files("chop.page").joinpath("assets")
 
 
 def pair() -> tuple[MaseGraph, MaseGraph]:

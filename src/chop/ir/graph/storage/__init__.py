@@ -1,7 +1,7 @@
 """Graphs as files."""
 
-from chop.ir.graph.storage.files import load_graph, read_json, save_graph, write_atomically
 from chop.ir.graph.storage.nodes import decode_metas, encode_meta
+from chop.ir.graph.storage.save_load import load_graph, read_json, save_graph, write_atomically
 
 __all__ = [
     "decode_metas",

@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from chop.formats import FORMATS, Format
-from chop.ir.graph.module import has_hooks
-from chop.ir.graph.storage.names import segment
+from chop.ir.graph.graph_module import has_hooks
+from chop.ir.graph.storage.identifiers import segment
 from chop.ir.graph.storage.values import NotPlainError, decode, decode_format, encode, encode_format
 from chop.nn.quantized import QuantizedLayer, plain_layer, quantize_layer
 

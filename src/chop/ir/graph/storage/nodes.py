@@ -9,11 +9,10 @@ from typing import Any
 from torch import fx
 
 from chop.formats import FORMATS
+from chop.ir.graph.graph_module import NodeRecord, NodeRef
 from chop.ir.graph.meta import NOTES, NodeMeta, TensorMeta
-from chop.ir.graph.mode import ByMode
-from chop.ir.graph.module import NodeRecord, NodeRef
+from chop.ir.graph.storage.identifiers import identifier, segment
 from chop.ir.graph.storage.layers import decode_formats, encode_formats
-from chop.ir.graph.storage.names import identifier, segment
 from chop.ir.graph.storage.values import (
     NotPlainError,
     decode,
@@ -23,6 +22,7 @@ from chop.ir.graph.storage.values import (
     encode_dtype,
     encode_format,
 )
+from chop.ir.graph.training_mode import ByMode
 from chop.nn.quantized import QuantizedCall
 from chop.ops import function_names, method_names, op_of_function, op_of_method, qualified_name
 

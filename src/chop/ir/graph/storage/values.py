@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from chop.formats import FORMATS, Format, parameters
-from chop.ir.graph.module import NodeRef
-from chop.ir.graph.view import View, plain
+from chop.ir.graph.dict_view import View, plain
+from chop.ir.graph.graph_module import NodeRef
 from chop.options import read_options
 
 T = TypeVar("T")

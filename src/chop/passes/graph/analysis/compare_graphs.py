@@ -8,11 +8,11 @@ from typing import Any
 from torch import Tensor, fx
 
 from chop.ir import MaseGraph
+from chop.ir.graph.interpreter import Runner, bind_inputs, undisturbed
 from chop.ir.graph.meta import GRAPH_KINDS
-from chop.ir.graph.run import Runner, bind_inputs, undisturbed
 from chop.passes.base import PassResult
-from chop.passes.graph.analysis.batches import limited
-from chop.passes.graph.analysis.error import Deviation, measured_in
+from chop.statistics.batches import limited
+from chop.statistics.deviation import Deviation, measured_in
 
 
 def compare_graphs_analysis_pass(

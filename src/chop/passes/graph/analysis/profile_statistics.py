@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from chop.ir import MaseGraph, NodeMeta
-from chop.ir.graph.run import bind_inputs, undisturbed
+from chop.ir.graph.interpreter import bind_inputs, undisturbed
 from chop.ops import OPS
 from chop.passes.base import PassResult, register_pass
-from chop.passes.graph.analysis.batches import limited, num_rows
-from chop.passes.graph.analysis.statistics import Place, Profile
-from chop.passes.graph.analysis.statistics.profile import Options, make_statistics, update
-from chop.passes.graph.analysis.statistics.profiler import Profiler, weights_of
 from chop.registry import closest
+from chop.statistics import Place, Profile
+from chop.statistics.batches import limited, num_rows
+from chop.statistics.profile import Options, make_statistics, update
+from chop.statistics.profiler import Profiler, weights_of
 
 logger = logging.getLogger(__name__)
 ALL = "all"

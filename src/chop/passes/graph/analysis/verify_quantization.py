@@ -11,10 +11,10 @@ from torch import Tensor, fx
 
 from chop.formats import Format
 from chop.ir import MaseGraph, NodeMeta
-from chop.ir.graph.run import Runner, bind_inputs, noted_inputs, undisturbed
+from chop.ir.graph.interpreter import Runner, bind_inputs, noted_inputs, undisturbed
 from chop.nn.quantized import QuantizedCall, QuantizedLayer
 from chop.passes.base import PassResult, register_pass
-from chop.passes.graph.analysis.error import Deviation
+from chop.statistics.deviation import Deviation
 
 
 @dataclass(frozen=True)

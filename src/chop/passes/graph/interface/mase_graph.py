@@ -5,7 +5,7 @@ from __future__ import annotations
 from chop.ir import MaseGraph
 from chop.ir.graph.storage import load_graph, save_graph
 from chop.passes.base import PassResult, register_pass
-from chop.passes.graph.interface.paths import LoadArgs, SaveArgs
+from chop.passes.graph.interface.args import LoadArgs, SaveArgs
 
 
 @register_pass("save_mase_graph", kind="interface")

@@ -10,7 +10,7 @@ from torch import fx
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.storage import decode_metas, encode_meta, read_json, write_atomically
 from chop.passes.base import PassResult, register_pass
-from chop.passes.graph.interface.paths import LoadArgs, SaveArgs
+from chop.passes.graph.interface.args import LoadArgs, SaveArgs
 
 VERSION = 1
 

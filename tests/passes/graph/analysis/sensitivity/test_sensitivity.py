@@ -18,7 +18,7 @@ from chop.ir import MaseGraph
 from chop.models import get_model_info
 from chop.passes.graph import quantize_transform_pass, sensitivity_analysis_pass
 from chop.passes.graph.utils import deepcopy_mase_graph
-from chop.tools.get_input import InputGenerator
+from chop.runs.input_generator import InputGenerator
 from samples import LAB_CONFIG, Mixed, Tiny, annotated, tiny_graph
 
 COARSE = {"name": "integer", "data_in_width": 8, "data_in_frac_width": 2}  # steps of a quarter

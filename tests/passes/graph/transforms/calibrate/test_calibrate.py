@@ -15,8 +15,8 @@ from chop.passes.graph import (
     profile_statistics_analysis_pass,
     quantize_transform_pass,
 )
-from chop.passes.graph.analysis.statistics import Profile
 from chop.passes.graph.transforms.calibrate.limits import Magnitudes, limit
+from chop.statistics import Profile
 from samples import annotated
 
 

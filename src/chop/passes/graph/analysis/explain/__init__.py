@@ -1,9 +1,9 @@
 """All about one node, in numbers and in words."""
 
 from chop.passes.graph.analysis.explain.explanation import Cost, Explanation, Tensors
-from chop.passes.graph.analysis.explain.meter import Measured
 from chop.passes.graph.analysis.explain.node import explain, explain_analysis_pass, explain_node
 from chop.passes.graph.analysis.explain.suggest import Suggestion
+from chop.statistics.range_meter import Measured
 
 __all__ = [
     "Cost",

@@ -13,9 +13,9 @@ from tabulate import tabulate
 from chop.cost.conventions import Number
 from chop.formats import Format
 from chop.formats.integer import Integer
-from chop.passes.graph.analysis.error import decibel_text
-from chop.passes.graph.analysis.explain.meter import Measured
 from chop.passes.graph.analysis.explain.suggest import WIDTHS, Suggestion
+from chop.statistics.deviation import decibel_text
+from chop.statistics.range_meter import Measured
 
 COLUMNS = 100
 WORTH_TELLING = 0.5

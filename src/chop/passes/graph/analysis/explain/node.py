@@ -12,14 +12,14 @@ from torch import Tensor, nn
 from chop.cost import bitops, count, operations, weight_storage
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.annotate import annotate
-from chop.ir.graph.run import bind_inputs, noted_inputs, undisturbed
+from chop.ir.graph.interpreter import bind_inputs, noted_inputs, undisturbed
 from chop.nn.quantized import QuantizedLayer
 from chop.ops import op_of_module
 from chop.passes.base import PassResult, register_pass
-from chop.passes.graph.analysis.batches import limited, num_rows
 from chop.passes.graph.analysis.explain.explanation import Cost, Explanation
-from chop.passes.graph.analysis.explain.watcher import Watcher
+from chop.passes.graph.analysis.explain.node_observer import Watcher
 from chop.registry import UnknownNameError, closest
+from chop.statistics.batches import limited, num_rows
 
 DEFAULT_DB = 30.0
 """SQNR that suggested formats reach, unless another one is asked for."""

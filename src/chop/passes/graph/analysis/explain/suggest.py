@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from chop.formats.integer import Integer
-from chop.passes.graph.analysis.error import decibel
+from chop.statistics.deviation import decibel
 
 WIDTHS = range(2, 17)
 """Widths that a suggestion may have."""

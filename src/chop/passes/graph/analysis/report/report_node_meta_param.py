@@ -8,7 +8,7 @@ from pprint import pformat
 from typing import Literal
 
 from chop.ir import MaseGraph
-from chop.ir.graph.view import plain
+from chop.ir.graph.dict_view import plain
 from chop.passes.base import PassResult, register_pass
 from chop.passes.graph.analysis.report.table import NODE_HEADERS, grid, node_cells
 

@@ -12,12 +12,12 @@ from typing import Any
 from torch import Tensor, fx, nn
 
 from chop.ir import MaseGraph
-from chop.ir.graph.rerun import Rerun
-from chop.ir.graph.run import undisturbed
-from chop.passes.graph.analysis.batches import LabelledBatch, num_rows
-from chop.passes.graph.analysis.error import Deviation
-from chop.passes.graph.analysis.sensitivity.score import Score
+from chop.ir.graph.incremental import Rerun
+from chop.ir.graph.interpreter import undisturbed
 from chop.registry import closest
+from chop.statistics.batches import LabelledBatch, num_rows
+from chop.statistics.deviation import Deviation
+from chop.statistics.scoring import Score
 
 Candidates = Mapping[str, Mapping[str, Callable[..., Any]]]
 """By the name of a node: what may take its place, by a label such as `"8"`."""

@@ -14,10 +14,10 @@ from chop.ir import MaseGraph
 from chop.nn.quantized import QuantConfig, QuantizedCall, QuantizedLayer
 from chop.options import read_options
 from chop.passes.base import PassResult, register_pass
-from chop.passes.graph.analysis.batches import LabelledBatch, limited
 from chop.passes.graph.analysis.sensitivity.measure import Candidates, Effect, Sensitivity, measure_sensitivity
 from chop.passes.graph.transforms.quantize.quantize import QuantizeArgs, chosen_configs
-from chop.passes.graph.transforms.quantize.replacement import formats_of, replacement
+from chop.passes.quantization.replacement import formats_of, replacement
+from chop.statistics.batches import LabelledBatch, limited
 
 logger = logging.getLogger(__name__)
 _LABEL = "given"

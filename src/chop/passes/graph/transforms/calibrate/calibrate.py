@@ -14,11 +14,11 @@ from torch import Tensor, fx, nn
 
 from chop.formats import Format
 from chop.ir import MaseGraph, NodeMeta
-from chop.ir.graph.run import Runner, bind_inputs, tensors_in, undisturbed
+from chop.ir.graph.interpreter import Runner, bind_inputs, tensors_in, undisturbed
 from chop.nn.quantized import QuantizedCall, QuantizedLayer, plain_layer
 from chop.passes.base import PassResult, register_pass
-from chop.passes.graph.analysis.statistics import Collection, Profile
 from chop.passes.graph.transforms.calibrate.limits import Magnitudes, Method, limit
+from chop.statistics import Collection, Profile
 
 logger = logging.getLogger(__name__)
 Seen = defaultdict[int, defaultdict[str, Magnitudes]]

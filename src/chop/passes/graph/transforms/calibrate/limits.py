@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from chop.formats import Format
-from chop.passes.graph.analysis.statistics import Reduction, Statistic
-from chop.passes.graph.analysis.statistics.distribution import Distribution
-from chop.passes.graph.analysis.statistics.extremes import Extremes
-from chop.passes.graph.analysis.statistics.log_histogram import LogHistogram
+from chop.statistics import Reduction, Statistic
+from chop.statistics.distribution import Distribution
+from chop.statistics.extremes import Extremes
+from chop.statistics.log_histogram import LogHistogram
 
 Method = Literal["min_max", "percentile", "mse", "entropy"]
 _NUM_CANDIDATES = 48

@@ -14,8 +14,8 @@ from chop.ir.graph.in_place import read_result_instead, writes_in_place
 from chop.nn.quantized import QuantConfig, QuantizedCall, QuantizedLayer
 from chop.options import read_options
 from chop.passes.base import PassResult, register_pass
-from chop.passes.graph.transforms.quantize.by_node import By, ByNode
-from chop.passes.graph.transforms.quantize.replacement import formats_of, replacement
+from chop.passes.quantization.replacement import formats_of, replacement
+from chop.passes.quantization.selection import By, ByNode
 
 logger = logging.getLogger(__name__)
 

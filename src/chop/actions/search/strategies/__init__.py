@@ -1,6 +1,0 @@
-"""How a space is searched, one file a strategy."""
-
-from chop.actions.search.strategies import ilp, learned, optuna, sensitivity  # noqa: F401  (they register themselves)
-from chop.actions.search.strategies.base import STRATEGIES, Strategy, register_strategy
-
-__all__ = ["STRATEGIES", "Strategy", "register_strategy"]

@@ -1,0 +1,44 @@
+"""Options of each command, as dataclasses; imports no torch."""
+
+from chop.config.actions import ACTIONS, AnyConfig
+from chop.config.base import PAIRS, ActionConfig, CommandConfig, RunConfig, WorkOptions, option
+from chop.config.explain import ExplainConfig
+from chop.config.report import ReportConfig
+from chop.config.search import (
+    Direction,
+    MetricTable,
+    SearchConfig,
+    SearchTable,
+    SpaceSetup,
+    SpaceTable,
+    StrategyTable,
+)
+from chop.config.test import TestConfig
+from chop.config.train import TrainConfig
+from chop.config.transform import TransformConfig, TransformTable
+from chop.config.view import ViewConfig
+
+__all__ = [
+    "ACTIONS",
+    "PAIRS",
+    "ActionConfig",
+    "AnyConfig",
+    "CommandConfig",
+    "Direction",
+    "ExplainConfig",
+    "MetricTable",
+    "ReportConfig",
+    "RunConfig",
+    "SearchConfig",
+    "SearchTable",
+    "SpaceSetup",
+    "SpaceTable",
+    "StrategyTable",
+    "TestConfig",
+    "TrainConfig",
+    "TransformConfig",
+    "TransformTable",
+    "ViewConfig",
+    "WorkOptions",
+    "option",
+]

@@ -1,0 +1,32 @@
+"""Every command with the class of its options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from chop.config.base import CommandConfig
+from chop.config.explain import ExplainConfig
+from chop.config.report import ReportConfig
+from chop.config.search import SearchConfig
+from chop.config.test import TestConfig
+from chop.config.train import TrainConfig
+from chop.config.transform import TransformConfig
+from chop.config.view import ViewConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnyConfig(TrainConfig, TestConfig, TransformConfig, SearchConfig):
+    """Every option that a TOML file may hold, so that one file serves all actions on a model."""
+
+
+# Each name is also the name of the module in chop.actions and of the function in it, imported when it is run.
+ACTIONS: Mapping[str, type[CommandConfig]] = {
+    "train": TrainConfig,
+    "test": TestConfig,
+    "transform": TransformConfig,
+    "search": SearchConfig,
+    "report": ReportConfig,
+    "explain": ExplainConfig,
+    "view": ViewConfig,
+}

@@ -1,0 +1,136 @@
+"""What an option is, and the options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+
+def option(
+    default: object = MISSING,
+    *,
+    help: str,
+    aliases: tuple[str, ...] = (),
+    kind: Literal["option", "positional", "toml"] = "option",
+    group: str = "this run",
+    least: float | None = None,
+    most: float | None = None,
+    grid: bool = False,
+    same_on_resume: bool = False,
+) -> Any:
+    """Return a dataclass field that is one command-line option, one TOML key and one line of help.
+
+    An option of kind `toml` is not on the command line. `group` is its heading in the help, `least` and `most` are
+    its bounds. A `grid` option takes a list in `ch train`. `same_on_resume` means that a training can only be resumed
+    with the value it was started with, because the value decides the weights.
+    """
+    metadata = {"help": help, "aliases": aliases, "kind": kind, "group": group, "least": least, "most": most}
+    metadata |= {"grid": grid, "same_on_resume": same_on_resume}
+    if isinstance(default, dict):
+        return field(default_factory=default.copy, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+PAIRS = ("data_options", "model_options")
+"""Options that are written as NAME=VALUE and can be repeated."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandConfig:
+    """Options of every command: plug-ins and logging."""
+
+    plugins: tuple[Path, ...] = option(
+        (), aliases=("plugin",), help="Python file that registers models, data sets, formats or passes; repeatable"
+    )
+
+    log_level: Literal["debug", "info", "warning", "error"] = option(
+        "info", group="output", help="lowest level to log; debug also shows the traceback of an error"
+    )
+    debug: bool = option(False, group="output", help="same as --log-level debug")
+    no_warnings: bool = option(False, group="output", help="log errors only")
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            least, most, value = each.metadata["least"], each.metadata["most"], getattr(self, each.name)
+            if least is not None and value is not None and value < least:
+                raise ValueError(f"'{each.name}' must be at least {least}, got {value}")
+            if most is not None and value is not None and value > most:
+                raise ValueError(f"'{each.name}' must be at most {most}, got {value}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkOptions:
+    """Options of commands that load a model: the model, its data, the device, and the output folder."""
+
+    model: str = option(
+        kind="positional", same_on_resume=True, help="name of a model (ch info models), or path/to/net.py:Net"
+    )
+    dataset: str = option(
+        kind="positional", same_on_resume=True, help="name of a data set (ch info datasets), or a file of rows"
+    )
+
+    config: Path | None = option(None, help="TOML file with these options; the command line overrides it")
+    task: Literal["cls", "classification"] = option("cls", help="task of the model")
+    load_name: Path | None = option(
+        None, aliases=("load",), help="checkpoint, folder of a saved graph, or run folder to start from"
+    )
+    model_options: Mapping[str, Any] = option(
+        {}, aliases=("model_option",), help="option of the model, for example hidden=[64,32]; repeatable"
+    )
+    load_type: Literal["auto", "pt", "pl", "mz"] = option("auto", help="kind of that checkpoint")
+    batch_size: int = option(128, least=1, grid=True, same_on_resume=True, help="samples per batch")
+    seed: int = option(
+        0, least=0, grid=True, same_on_resume=True, help="seed of the initial weights and of the order of the data"
+    )
+
+    data_path: Path | None = option(None, aliases=("data",), group="data", help="file or folder of the data set")
+    data_options: Mapping[str, Any] = option(
+        {},
+        aliases=("data_option",),
+        group="data",
+        same_on_resume=True,
+        help="option of the data set, for example num_rows=1000; repeatable",
+    )
+    num_workers: int = option(
+        0, aliases=("cpu",), least=0, group="data", help="worker processes that load data; 0: the main process"
+    )
+
+    accelerator: Literal["auto", "cpu", "gpu", "mps"] = option("auto", group="machine", help="device to run on")
+    num_devices: int = option(1, aliases=("gpu",), least=1, group="machine", help="devices per machine")
+    nodes: int = option(1, least=1, group="machine", help="number of machines")
+    strategy: Literal["auto", "ddp", "fsdp"] = option(
+        "auto", group="machine", help="how several devices share the work"
+    )
+    trainer_precision: Literal[
+        "32", "64", "bf16", "16-mixed", "bf16-mixed", "16-true", "bf16-true", "32-true", "64-true"
+    ] = option("32", group="machine", same_on_resume=True, help="floating-point precision of the computation")
+
+    project_dir: Path = option(
+        Path("mase_output"), group="output", help="folder in which each run makes its folder"
+    )
+    project: str | None = option(None, group="output", help="name of the project that the run belongs to")
+    report_to: Literal["tensorboard", "none", "wandb"] = option(
+        "tensorboard", group="output", help="where the curves go besides metrics.jsonl"
+    )
+    log_every_n_steps: int = option(50, least=1, group="output", help="steps between two log entries")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActionConfig(CommandConfig, WorkOptions):
+    """Options of every action that loads a model; a TOML file may hold them."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "task", {"classification": "cls"}.get(self.task, self.task))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig(CommandConfig):
+    """Options of every command that opens an existing run."""
+
+    run: Path | None = option(
+        None, kind="positional", help="run folder, or its name in --project-dir; default: the latest run there"
+    )
+    project_dir: Path = option(Path("mase_output"), help="folder that holds the runs")

@@ -1,0 +1,84 @@
+"""Options of `ch search`, and the `[search]` table of a TOML file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from chop.config.base import ActionConfig, option
+
+Direction = Literal["maximize", "minimize"]
+
+
+@dataclass(frozen=True)
+class SpaceSetup:
+    by: Literal["name", "type", "regex_name"] = "name"  # what the keys of `seed` are
+
+
+@dataclass(frozen=True)
+class SpaceTable:
+    """`[search.search_space]`: which configurations there are."""
+
+    name: str = "graph/quantize/mixed_precision_ptq"
+    setup: SpaceSetup = field(default_factory=SpaceSetup)
+    seed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    training: Mapping[str, Any] = field(default_factory=dict)  # choices of `learning_rate`, `batch_size`, ...
+    model: Mapping[str, Any] = field(default_factory=dict)  # choices of what the model's builder takes
+
+
+@dataclass(frozen=True)
+class MetricTable:
+    """`[search.strategy.metrics] accuracy.scale = ...`; without a direction, the metric's own."""
+
+    scale: float = 1.0
+    direction: Direction | None = None
+
+
+@dataclass(frozen=True)
+class StrategyTable:
+    """`[search.strategy]`: how the space is searched, and what is measured."""
+
+    name: str = "optuna"
+    eval_mode: bool = True
+    sw_runner: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    hw_runner: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    setup: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, MetricTable] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SearchTable:
+    """The `[search]` table of a TOML file."""
+
+    search_space: SpaceTable = field(default_factory=SpaceTable)
+    strategy: StrategyTable = field(default_factory=StrategyTable)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchConfig(ActionConfig):
+    """Find Pareto-optimal number formats for each layer."""
+
+    search: SearchTable = option(SearchTable(), kind="toml", help="the [search] table")
+    n_trials: int | None = option(
+        None, least=1, group="search", help="number of trials, not counting the uniform baselines"
+    )
+    timeout: float | None = option(None, least=0, group="search", help="start no new trial after this many seconds")
+    workers: int | None = option(None, least=1, group="search", help="worker processes on this machine")
+    storage: str | None = option(
+        None,
+        group="search",
+        help="database of the study, for example postgresql://user@host/name; default: a journal file",
+    )
+    study: str | None = option(
+        None, group="search", help="name of the study; machines with the same name share the work"
+    )
+    resume: bool = option(False, group="search", help="resume a search that was stopped")
+    max_drop: float | None = option(
+        None,
+        least=0,
+        group="search",
+        help="choose the cheapest trial that loses at most this many points of accuracy",
+    )
+    apply: int | None = option(None, group="search", help="write the graph of this trial and run no others")
+    finetune: int = option(0, least=0, group="search", help="epochs to fine-tune the chosen configuration for")

@@ -1,0 +1,14 @@
+"""Options of `ch test`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from chop.config.base import ActionConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestConfig(ActionConfig):
+    """Evaluate a model on the test split of a data set."""
+
+    __test__ = False  # not a test case, although pytest would take its name for one

@@ -1,0 +1,27 @@
+"""Options of `ch transform`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from chop.config.base import ActionConfig, option
+
+
+@dataclass(frozen=True)
+class TransformTable:
+    """The `[transform]` table of a TOML file."""
+
+    style: Literal["graph", "module"] = "graph"  # module: layers only, for models that cannot be traced
+    evaluate: bool = True  # evaluate the model before and after
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformConfig(ActionConfig):
+    """Run the passes of a TOML file over a model and save the resulting graph."""
+
+    passes: Mapping[str, Mapping[str, Any]] = option({}, kind="toml", help="[passes.NAME], run in order")
+    transform: TransformTable = option(TransformTable(), kind="toml", help="the [transform] table")
+    report: bool = option(False, group="output", help="write a report page at the end, as ch report does")
+    open: bool = option(False, group="output", help="same as --report, and open the page in a browser")

@@ -1,0 +1,71 @@
+"""From what users write for a data set to the data set: a name, a file of rows, or a class of their own."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping
+from dataclasses import is_dataclass
+from functools import partial
+from pathlib import Path
+
+from chop.dataset.base import DATASETS, Dataset, DatasetInfo, DatasetMaker
+from chop.dataset.file_dataset import FileDataset
+from chop.dataset.readers import KINDS
+from chop.options import check_options
+from chop.plugins import is_reference, load_object
+from chop.registry import closest
+
+
+def resolve_dataset(spec: str) -> DatasetMaker:
+    """What makes the data set `spec`: a registered name, a path to a data file, or `data.py:Name`.
+
+    `module.path:Name` works as well. Name is a class with `info` and `load()`, or a function giving one.
+    """
+    if spec in DATASETS:
+        return DATASETS[spec]
+    path = Path(spec).expanduser()
+    if path.suffix.lower() in KINDS or path.is_file():
+        return partial(FileDataset, path)
+    if is_reference(spec):
+        make = load_object(spec)
+        if not callable(make):
+            raise ValueError(f"data set '{spec}' is a {type(make).__name__}, not a class or a function")
+        return make
+    if len(path.parts) > 1:
+        raise ValueError(f"data file '{spec}' does not exist")
+    return DATASETS[spec]  # raises, naming the nearest
+
+
+def dataset_from(
+    spec: str, options: Mapping[str, object] | None = None, known_elsewhere: Iterable[str] = ()
+) -> Dataset:
+    """The data set `spec`, made with `options`; each must be one that it takes, but for `seed`.
+
+    `known_elsewhere` are options of the caller's own, for the hint in the error.
+    """
+    make = resolve_dataset(spec)
+    parameters = inspect.signature(make).parameters
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    given = {name: value for name, value in (options or {}).items() if takes_all or name in parameters}
+    for name in options or {}:
+        if name not in given and name != "seed":
+            hint = closest(name, [*parameters, *known_elsewhere])
+            raise ValueError(f"data set '{spec}' has no option '{name}'; {hint}")
+    for name, p in parameters.items():
+        if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and name not in given:
+            raise ValueError(f"data set '{spec}' needs the option '{name}'")
+    dataset = make(**_checked(make, given, f"data set '{spec}'"))
+    if not (hasattr(dataset, "info") and callable(getattr(dataset, "load", None))):
+        raise ValueError(f"data set '{spec}' gives a {type(dataset).__name__} without info and load()")
+    return dataset
+
+
+def _checked(make: DatasetMaker, options: Mapping[str, object], where: str) -> dict[str, object]:
+    """The options, each seen to be of the type that a dataclass declares for it; a function checks its own."""
+    cls = make.func if isinstance(make, partial) else make
+    return check_options(cls, options, where) if isinstance(cls, type) and is_dataclass(cls) else dict(options)
+
+
+def get_dataset_info(name: str) -> DatasetInfo:
+    """What is known of the data set called `name` without loading it; a user's data file is read for that."""
+    return dataset_from(name).info

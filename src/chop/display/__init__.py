@@ -1,0 +1,1 @@
+"""How numbers, tables, plots and progress are shown, in the terminal and in pages."""

@@ -1,0 +1,81 @@
+"""Files that are written completely or not at all, and read with one sentence where they are corrupt."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+
+class CorruptFileError(ValueError):
+    """A file does not hold what it should."""
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yield a temporary path to write to; it replaces `path` at the end, and is removed after an error."""
+    temporary = path.with_name(f".{os.getpid()}.{path.name}")  # keeps the suffix, which some writers look at
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    finally:
+        with suppress(OSError):  # the first error is the one to report
+            temporary.unlink(missing_ok=True)
+
+
+def write_bytes(path: Path, content: bytes | memoryview, *, sync: bool = False) -> None:
+    """Write a file atomically; with `sync` it also survives a power failure."""
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        file.write(content)
+        if sync:
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a UTF-8 text file atomically."""
+    write_bytes(path, text.encode())
+
+
+def write_json(path: Path, value: object, indent: int = 2) -> None:
+    """Write a JSON file atomically."""
+    write_text(path, json.dumps(value, indent=indent) + "\n")
+
+
+def remove_temporary_files(folder: Path) -> None:
+    """Delete what a process that was killed in the middle of an atomic write left in `folder`."""
+    for file in folder.glob(".*"):
+        if file.is_file():
+            file.unlink(missing_ok=True)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file."""
+    return parse_json(path.read_bytes(), str(path))
+
+
+def parse_json(content: bytes | str, source: str) -> dict[str, Any]:
+    """Return the JSON object in a text; `source` names the text in error messages."""
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise CorruptFileError(f"{source} is corrupt: {' '.join(str(error).split())}") from None
+    if not isinstance(value, dict):
+        raise CorruptFileError(f"{source} is corrupt: it does not hold an object")
+    return value
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the table in a TOML file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise CorruptFileError(f"{path} is corrupt: {' '.join(str(error).split())}") from None

@@ -1,0 +1,98 @@
+"""Write a report of a graph as one HTML file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from chop.ir import MaseGraph
+from chop.ir.graph.storage import write_atomically
+from chop.page.document import Known, make_document
+from chop.page.measure import measure
+from chop.page.render import render
+from chop.passes.base import PassResult, register_pass
+from chop.passes.graph.analysis.compare_graphs import compare_graphs_analysis_pass
+from chop.passes.graph.analysis.estimate_cost import estimate_cost_analysis_pass
+from chop.statistics.batches import limited
+
+Info = Mapping[str, Any]
+Batches = Iterable[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class ReportHtmlArgs:
+    path: Path
+    """The file to write."""
+    title: str | None = None
+    """None: the name of the model's class."""
+    original: MaseGraph | None = None
+    """The graph before it was transformed, to compare with."""
+    input_generator: Batches | None = None
+    """Batches by argument name, such as `{"x": tensor}`; without them no activations are shown."""
+    num_samples: int = 256
+    """How many rows to run at most."""
+    sensitivity: Info | None = None
+    """What `sensitivity` found."""
+    cost: Info | None = None
+    """What `estimate_cost` found; None: it is run."""
+    cost_args: Info | None = None
+    """The arguments of `estimate_cost`, which is run on the original too; None: its defaults."""
+    comparison: Info | None = None
+    """What `compare_graphs` found; None: it is run, if there are an original and batches."""
+    curves: Sequence[Info] | None = None
+    """The lines of `metrics.jsonl`."""
+    search: Info | None = None
+    """What a search wrote: `study`, `metrics` and `trials`."""
+    run: Info | None = None
+    """The summary of the run that the graph is from."""
+
+    def __post_init__(self) -> None:
+        if self.num_samples < 1:
+            raise ValueError(f"'num_samples' must be at least 1, got {self.num_samples}")
+
+
+@register_pass("report_html", kind="analysis")
+def report_html_analysis_pass(graph: MaseGraph, args: ReportHtmlArgs) -> PassResult:
+    """Writes one HTML file that needs nothing else: graph, layers, histograms, cost, error, curves, search.
+
+    `info` has its `path`, its size in `bytes`, and `document`: all that the page shows, as plain data. The graph
+    is run on `num_samples` rows in evaluation mode and left as it was.
+    """
+    graph.annotated_metas()
+    batches = _batches(args)
+    known = Known(
+        title=args.title or type(graph.model).__name__,
+        cost=_cost(graph, args) if args.cost is None else args.cost,
+        cost_before=None if args.original is None else _cost(args.original, args),
+        comparison=_comparison(graph, args, batches),
+        sensitivity=args.sensitivity or {},
+        curves=args.curves or (),
+        search=args.search,
+        run=args.run or {},
+    )
+    measured = measure(graph, batches, args.num_samples)
+    document = make_document(graph, args.original, measured, known)
+    page = render(document).encode()
+    args.path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(args.path, page)
+    return graph, {"path": str(args.path), "bytes": len(page), "document": document}
+
+
+def _cost(graph: MaseGraph, args: ReportHtmlArgs) -> Info:
+    return estimate_cost_analysis_pass(graph, args.cost_args)[1]
+
+
+def _batches(args: ReportHtmlArgs) -> Batches | None:
+    """The batches, kept in a list if they can be had only once."""
+    given = args.input_generator
+    if given is None or iter(given) is not given:
+        return given
+    return [batch for batch, _ in limited(((each, None) for each in given), args.num_samples)]
+
+
+def _comparison(graph: MaseGraph, args: ReportHtmlArgs, batches: Batches | None) -> Info:
+    if args.comparison is not None or args.original is None or batches is None:
+        return args.comparison or {}
+    return compare_graphs_analysis_pass(args.original, graph, batches, num_samples=args.num_samples)[1]

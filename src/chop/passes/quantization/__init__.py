@@ -1,0 +1,1 @@
+"""What passes that set number formats share: which node gets which format, and what replaces the node."""

@@ -1,0 +1,94 @@
+"""Which answer belongs to an address."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import parse_qs, unquote
+
+import chop
+from chop.reporting.view.html import OWN_STYLE, REPORT_STYLES, SCRIPT, Html
+from chop.reporting.view.overview import COMPARED, overview_page
+from chop.reporting.view.pages import compare_page, run_page
+from chop.reporting.view.run_record import Record, find_record, find_run, list_records
+from chop.reporting.view.served_files import CONTENT_TYPES, find_file
+
+PACKAGE = Path(chop.__file__).parent
+ASSETS = {
+    # The look is that of the reports.
+    **{name: PACKAGE / "page/assets" / name for name in REPORT_STYLES},
+    **{name: PACKAGE / "reporting/view/assets" / name for name in (OWN_STYLE, SCRIPT)},
+}
+ASSET_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
+PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
+)
+FILE_POLICY = (
+    "sandbox allow-scripts allow-downloads allow-modals; default-src 'none'; script-src 'unsafe-inline'; "
+    "style-src 'unsafe-inline'; img-src data:; font-src data:; base-uri 'none'; frame-ancestors 'none'"
+)
+"""A page that lies in a run may draw itself, but reads nothing here and sends nothing anywhere."""
+
+
+class NotFoundError(LookupError):
+    """There is nothing at an address, in words for the user."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is sent, and what a browser may do with it."""
+
+    content: bytes | Path
+    content_type: str
+    policy: str
+
+
+def find_answer(root: Path, target: str) -> Answer:
+    """What is at an address as a browser sends it: a path, and after `?` the runs to compare."""
+    path, _, query = target.partition("?")
+    try:
+        parts = tuple(unquote(part, errors="strict") for part in path.split("/"))
+    except UnicodeDecodeError:
+        raise NotFoundError("there is no such page") from None
+    match parts:
+        case ("", ""):
+            return _page(overview_page(root, list_records(root)))
+        case ("", "run", name):
+            return _page(run_page(_record(root, name)))
+        case ("", "compare"):
+            return _page(compare_page(_compared(root, query)))
+        case ("", "file", name, *rest) if (file := _file(root, name, rest)) is not None:
+            return Answer(file, CONTENT_TYPES[file.suffix], FILE_POLICY)
+        case ("", "assets", name) if name in ASSETS:
+            return Answer(ASSETS[name], ASSET_TYPES[ASSETS[name].suffix], PAGE_POLICY)
+        case _:
+            raise NotFoundError("there is no such page")
+
+
+def _file(root: Path, run: str, parts: Sequence[str]) -> Path | None:
+    folder = find_run(root, run)
+    return None if folder is None else find_file(folder, tuple(parts))
+
+
+def _page(html: Html) -> Answer:
+    # `replace`: JSON can spell halves of characters, which no encoding has.
+    return Answer(html.encode("utf-8", "replace"), "text/html; charset=utf-8", PAGE_POLICY)
+
+
+def _record(root: Path, name: str) -> Record:
+    record = find_record(root, name)
+    if record is None:
+        raise NotFoundError("there is no such run")
+    return record
+
+
+def _compared(root: Path, query: str) -> list[Record]:
+    try:
+        names = list(dict.fromkeys(parse_qs(query, max_num_fields=100).get("run", [])))
+    except ValueError:
+        names = []
+    if len(names) not in COMPARED:
+        raise NotFoundError(f"choose {COMPARED[0]} to {COMPARED[-1]} runs to compare, not {len(names)}")
+    return [_record(root, name) for name in names]

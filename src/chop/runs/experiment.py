@@ -1,0 +1,170 @@
+"""A model and its data, loaded from a configuration."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import platform
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+from chop import __version__
+from chop.config import ActionConfig
+from chop.dataset import MaseDataModule
+from chop.ir import MaseGraph
+from chop.models import ModelInfo, get_model, get_model_info
+from chop.passes.graph import (
+    add_common_metadata_analysis_pass,
+    add_software_metadata_analysis_pass,
+    init_metadata_analysis_pass,
+)
+from chop.runs.folder import TASK_NAMES, RunFolder
+from chop.runs.input_generator import InputGenerator
+from chop.runs.weights import load_model
+
+logger = logging.getLogger(__name__)
+
+PACKAGES = ("torch", "numpy", "lightning-fabric")  # whose versions a summary names
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A configuration with its model and data loaded; the model accepts the rows of the data."""
+
+    config: ActionConfig
+    data: MaseDataModule
+    model: nn.Module
+    model_info: ModelInfo
+
+    @classmethod
+    def load(cls, config: ActionConfig, data: MaseDataModule | None = None) -> Experiment:
+        """Load what `config` names and check that it fits together; `data` is used if it is loaded already."""
+        model_info = get_model_info(config.model)
+        data = data or open_data(config)
+        torch.manual_seed(config.seed)
+        model = get_model(config.model, config.task, data.dataset_info, options=config.model_options)
+        if config.load_name is not None:
+            model = load_model(load_name=str(config.load_name), load_type=config.load_type, model=model)
+            _warn_about_graph(config.load_name)
+        data.prepare_data()  # last, because the other steps can fail without reading the rows
+        data.setup()
+        experiment = cls(config, data, model, model_info)
+        experiment._check_shapes()
+        return experiment
+
+    @property
+    def num_classes(self) -> int:
+        return self.data.dataset_info.num_classes
+
+    @property
+    def is_graph(self) -> bool:
+        """Whether the model is a graph that was saved with its formats, rather than the plain model."""
+        return isinstance(self.model, fx.GraphModule)
+
+    @property
+    def input_name(self) -> str:
+        """The argument of the model's `forward` that takes the rows."""
+        return self.model_info.inputs[0]
+
+    @cached_property
+    def data_hash(self) -> str:
+        """The SHA-256 of all rows."""
+        digest = hashlib.sha256()
+        for rows in (self.data.splits.train, self.data.splits.val, self.data.splits.test):
+            for tensor in rows:
+                digest.update(tensor.contiguous().numpy().data)
+        return digest.hexdigest()
+
+    def with_model(self, model: nn.Module) -> Experiment:
+        """Return the same experiment with another model."""
+        return replace(self, model=model)
+
+    def batches(self, split: str = "train") -> InputGenerator:
+        """Return batches of a split of the data set, as keyword arguments of the model."""
+        return InputGenerator(self.data, self.model_info, self.config.task, which_dataloader=split)
+
+    def annotated_graph(self, num_rows: int | None = None) -> MaseGraph:
+        """Return the model's graph, annotated with the first batch of the data, or with its first `num_rows` rows."""
+        graph, _ = init_metadata_analysis_pass(MaseGraph(model=self.model), None)
+        batch = {name: rows[:num_rows] for name, rows in next(iter(self.batches())).items()}
+        graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": batch})
+        graph, _ = add_software_metadata_analysis_pass(graph, None)
+        return graph
+
+    def describe(self, action: str) -> dict[str, Any]:
+        """Return the part of a run's summary that identifies it: names, data, model size and versions."""
+        config, info = self.config, self.data.dataset_info
+        return {
+            "action": action,
+            "model": config.model,
+            "dataset": config.dataset,
+            "task": TASK_NAMES[config.task],
+            "project": config.project,
+            "seed": config.seed,
+            "data": {
+                "title": info.title,
+                "version": info.version,
+                "provenance": info.provenance,
+                "sha256": self.data_hash,
+            },
+            "parameters": sum(parameter.numel() for parameter in self.model.parameters()),
+            "versions": {
+                "chop": __version__,
+                "python": platform.python_version(),
+                **{package: version(package) for package in PACKAGES},
+            },
+        }
+
+    def _check_shapes(self) -> None:
+        """Raise an error if a split is empty, or if the model does not turn two rows into one score per class."""
+        for split, rows in (("training", self.data.splits.train), ("test", self.data.splits.test)):
+            if len(rows.labels) == 0:
+                raise ValueError(f"the {split} split of data set '{self.config.dataset}' has no rows")
+        was_training = self.model.training
+        self.model.eval()
+        features = self.data.splits.train.features[:2]
+        try:
+            with torch.no_grad():
+                output = self.model(features)
+        except (RuntimeError, TypeError, IndexError) as error:
+            raise ValueError(
+                f"model '{self.config.model}' does not accept rows of shape {list(features.shape)} from "
+                f"'{self.config.dataset}': {error}"
+            ) from error
+        finally:
+            self.model.train(was_training)
+        expected = (len(features), self.num_classes)
+        if not isinstance(output, torch.Tensor) or output.shape != expected:
+            shape = list(output.shape) if isinstance(output, torch.Tensor) else type(output).__name__
+            raise ValueError(
+                f"model '{self.config.model}' returns {shape} for {len(features)} rows; classification on "
+                f"'{self.config.dataset}' needs {list(expected)}, one score per class"
+            )
+
+
+def open_data(config: ActionConfig) -> MaseDataModule:
+    """Return the data module that `config` names, without reading its rows."""
+    options = dict(config.data_options)
+    if config.data_path is not None:
+        options["path"] = config.data_path
+    return MaseDataModule(
+        name=config.dataset,
+        batch_size=config.batch_size,
+        model_name=config.model,
+        num_workers=config.num_workers,
+        seed=config.seed,
+        **options,
+    )
+
+
+def _warn_about_graph(path: Path) -> None:
+    """Warn if `path` holds the bare weights of a quantised graph: they also fit the plain model."""
+    folder = RunFolder(path.parent.parent.parent)
+    if path.parent == folder.checkpoints and folder.graph.is_dir():
+        logger.warning("%s holds weights without number formats; %s has both", path, folder.graph)

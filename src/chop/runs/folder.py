@@ -1,0 +1,254 @@
+"""The folder of a run: the name of every file in it, how it is created, and how its common files are read."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+from typing import Any, Self
+
+from chop.config import ActionConfig
+from chop.files import parse_json, read_json, remove_temporary_files, write_json, write_text
+from chop.toml import to_table, write_toml
+
+logger = logging.getLogger(__name__)
+
+TASK_NAMES = {"cls": "classification"}
+NOT_KEPT = ("config", "resume")  # options of one call, which repeating the run does not need
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A run on disk. No other class spells the names of its files."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    # Every run
+
+    @property
+    def config(self) -> Path:
+        """The options of the run: `ch ACTION --config run.toml` repeats it."""
+        return self.path / "run.toml"
+
+    @property
+    def summary(self) -> Path:
+        """What the run was and its results, as JSON; written at its end."""
+        return self.path / "summary.json"
+
+    @property
+    def metrics(self) -> Path:
+        """Numbers logged on the way, one JSON object per line."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def report(self) -> Path:
+        return self.path / "report.html"
+
+    # Training and testing
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "software" / "training_ckpts"
+
+    @property
+    def last_checkpoint(self) -> Path:
+        return self.checkpoints / "last.ckpt"
+
+    @property
+    def best_checkpoint(self) -> Path:
+        return self.checkpoints / "best.ckpt"
+
+    @property
+    def tensorboard(self) -> Path:
+        return self.path / "software" / "tensorboard"
+
+    @property
+    def curves_plot(self) -> Path:
+        return self.path / "curves.png"
+
+    @property
+    def confusion_plot(self) -> Path:
+        return self.path / "confusion.png"
+
+    # A grid of trainings
+
+    @property
+    def grid(self) -> Path:
+        """The rows of a grid, as JSON."""
+        return self.path / "grid.json"
+
+    @property
+    def grid_table(self) -> Path:
+        return self.path / "grid.csv"
+
+    @property
+    def grid_plot(self) -> Path:
+        return self.path / "grid.png"
+
+    # Transforming
+
+    @property
+    def transform(self) -> Path:
+        return self.path / "software" / "transform"
+
+    @property
+    def graph(self) -> Path:
+        """The folder of the saved graph, with its number formats."""
+        return self.transform / "transformed_ckpt"
+
+    @property
+    def transformed_weights(self) -> Path:
+        """The `state_dict` of a model that was transformed module by module."""
+        return self.transform / "transformed.pt"
+
+    # Searching
+
+    @property
+    def search(self) -> Path:
+        return self.path / "search"
+
+    @property
+    def journal(self) -> Path:
+        return self.search / "study.journal"
+
+    @property
+    def worker_lock(self) -> Path:
+        return self.search / "workers.lock"
+
+    @property
+    def best_config(self) -> Path:
+        return self.search / "best.toml"
+
+    @property
+    def front_table(self) -> Path:
+        return self.search / "pareto.csv"
+
+    @property
+    def front_plot(self) -> Path:
+        return self.search / "pareto.png"
+
+    @property
+    def search_log(self) -> Path:
+        """Every trial of a search, as JSON; the report page reads it."""
+        return self.search / "log.json"
+
+    @property
+    def trials_table(self) -> Path:
+        return self.search / "trials.parquet"
+
+    # Questions
+
+    @property
+    def is_run(self) -> bool:
+        """Whether the folder holds a run, or what is left of one."""
+        return any(file.is_file() for file in (self.config, self.summary, self.grid, self.metrics))
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run came to its end and can be opened again."""
+        return self.config.is_file() and self.summary.is_file()
+
+    @property
+    def keeps_model(self) -> bool:
+        return self.graph.exists() or self.best_checkpoint.exists()
+
+    @property
+    def weights(self) -> Path:
+        """The model that the run keeps: the folder of a saved graph, else the best checkpoint."""
+        if not self.keeps_model:
+            names = " nor ".join(str(path.relative_to(self.path)) for path in (self.graph, self.best_checkpoint))
+            raise ValueError(f"run '{self.path}' keeps no model: it has neither {names}")
+        return self.graph if self.graph.exists() else self.best_checkpoint
+
+    # Writing
+
+    @classmethod
+    def create(cls, project_dir: Path, name: str) -> Self:
+        """Make a new folder; the second one of the same name ends in `_2`, and none is overwritten."""
+        path, number = project_dir / name, 1
+        while True:
+            try:
+                path.mkdir(parents=True)
+                return cls(path)
+            except FileExistsError:
+                number += 1
+                path = path.with_name(f"{name}_{number}")
+            except OSError as error:
+                raise OSError(f"cannot write in {project_dir}: {error.strerror}") from error
+
+    @classmethod
+    def create_for(cls, config: ActionConfig) -> Self:
+        """Make the folder of a new run, with its options in it."""
+        folder = cls.create(config.project_dir, run_prefix(config) + date.today().isoformat())
+        (folder.path / "software").mkdir()
+        folder.write_config(config)
+        return folder
+
+    def write_config(self, config: ActionConfig) -> None:
+        table = to_table(with_absolute_paths(config))
+        kept = {key: value for key, value in table.items() if key not in NOT_KEPT and value != {}}
+        write_text(self.config, write_toml(kept))
+
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
+        write_json(self.summary, summary)
+
+    def write_metrics(self, lines: Sequence[Mapping[str, float]]) -> None:
+        """Write the metrics of a run that knows all of them at once."""
+        write_text(self.metrics, "".join(json.dumps(line) + "\n" for line in lines))
+
+    def remove_temporary_files(self) -> None:
+        """Delete what a killed process left half written."""
+        for folder in (self.path, self.search):
+            remove_temporary_files(folder)
+
+    # Reading
+
+    def read_summary(self) -> dict[str, Any]:
+        if not self.summary.is_file():
+            raise ValueError(f"run '{self.path}' has no {self.summary.name}: it was stopped, or is still running")
+        return read_json(self.summary)
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """Return the lines of the log; a corrupt one, as a crash or a full disk leaves it, is skipped with a warning."""
+        if not self.metrics.is_file():
+            return []
+        found = []
+        for number, line in enumerate(self.metrics.read_bytes().splitlines(), 1):
+            try:
+                found.append(parse_json(line, f"{self.metrics}, line {number},"))
+            except ValueError as error:
+                logger.warning("%s; the line is skipped", error)
+        return found
+
+
+def run_prefix(config: ActionConfig) -> str:
+    """Return `{model}_{task}_{dataset}_`, with the plain name of a model or data set that is given as a file."""
+    model = re.sub(r"[^\w.-]+", "-", config.model.rpartition(":")[2])
+    dataset = re.sub(r"[^\w.-]+", "-", Path(config.dataset.rpartition(":")[2]).stem)
+    return f"{model}_{TASK_NAMES[config.task]}_{dataset}_"
+
+
+def with_absolute_paths(config: ActionConfig) -> ActionConfig:
+    """Return the configuration with absolute paths for what is read, so that it works from any folder."""
+    return replace(
+        config,
+        model=_absolute_reference(config.model),
+        dataset=_absolute_reference(config.dataset),
+        load_name=None if config.load_name is None else config.load_name.absolute(),
+        data_path=None if config.data_path is None else config.data_path.absolute(),
+        plugins=tuple(path.absolute() for path in config.plugins),
+    )
+
+
+def _absolute_reference(name: str) -> str:
+    """Make the path in `path/to/net.py:Net` absolute; other names stay as they are."""
+    path, colon, rest = name.partition(":")
+    return f"{Path(path).absolute()}{colon}{rest}" if Path(path).is_file() else name

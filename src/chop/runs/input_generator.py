@@ -1,0 +1,70 @@
+"""Batches as keyword arguments of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from chop.dataset import MaseDataModule
+from chop.models import ModelInfo
+from chop.models.base import check_task
+
+Batch = tuple[Tensor, Tensor]
+
+
+class InputGenerator:
+    """Batches `{argument: tensor}` for `model(**batch)`, without end: a spent loader starts anew."""
+
+    def __init__(
+        self,
+        data_module: MaseDataModule,
+        model_info: ModelInfo,
+        task: str = "cls",
+        which_dataloader: str = "train",
+    ) -> None:
+        check_task(task)
+        if len(model_info.inputs) != 1:
+            raise ValueError(
+                f"data set '{data_module.name}' gives one tensor a batch, but model '{model_info.name}' "
+                f"takes {', '.join(model_info.inputs)}"
+            )
+        self.batch_size = data_module.batch_size
+        self._input = model_info.inputs[0]
+        self._loader = _pick_loader(data_module, which_dataloader)
+        if len(self._loader) == 0:
+            raise ValueError(f"the {which_dataloader} part of data set '{data_module.name}' has no rows")
+        self._batches: Iterator[Batch] = iter(())
+
+    def __iter__(self) -> InputGenerator:
+        return self
+
+    def __next__(self) -> dict[str, Tensor]:
+        batch = next(self._batches, None)
+        if batch is None:
+            self._batches = iter(self._loader)
+            batch = next(self._batches)
+        return {self._input: batch[0]}
+
+    def once(self) -> Iterator[dict[str, Tensor]]:
+        """All batches once."""
+        for batch, _ in self.labelled():
+            yield batch
+
+    def labelled(self) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
+        """All batches once, each with the classes of its rows."""
+        for features, labels in self._loader:
+            yield {self._input: features}, labels
+
+
+def _pick_loader(data_module: MaseDataModule, which: str) -> DataLoader[Batch]:
+    loaders = {
+        "train": data_module.train_dataloader,
+        "val": data_module.val_dataloader,
+        "test": data_module.test_dataloader,
+        "pred": data_module.pred_dataloader,
+    }
+    if which not in loaders:
+        raise ValueError(f"unknown which_dataloader '{which}'; allowed: {', '.join(loaders)}")
+    return loaders[which]()

@@ -1,0 +1,80 @@
+"""Which runs a project has, and the one that a user means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from chop.config import ActionConfig
+from chop.registry import UnknownNameError, closest
+from chop.runs.folder import RunFolder, run_prefix
+
+LATEST = "latest"
+NUM_NAMED = 5  # runs named in an error message
+MAX_DEPTH = 3  # commands print paths up to this far below a run folder, and users pass them back
+
+
+def list_runs(project_dir: Path) -> list[RunFolder]:
+    """Return all runs of a project, newest first, including those that were stopped."""
+    if not project_dir.is_dir():
+        return []
+    folders = [RunFolder(path) for path in project_dir.iterdir()]
+    return sorted((folder for folder in folders if folder.is_run), key=_age, reverse=True)
+
+
+def find_run(run: Path | None, project_dir: Path) -> RunFolder:
+    """Return the run with this path, or this name in the project; None and `latest` mean the newest finished one."""
+    if run is None or str(run) == LATEST:
+        return _latest(project_dir)
+    paths = [run, project_dir / run]
+    for path in paths:
+        for folder in (path, *list(path.absolute().parents)[:MAX_DEPTH]) if path.exists() else ():
+            if RunFolder(folder).config.is_file():
+                return RunFolder(folder)
+    if any(path.exists() for path in paths):
+        raise ValueError(f"'{run}' is not a run folder: ch train, ch test, ch transform and ch search make those")
+    raise UnknownNameError(f"there is no run '{run}', {_nearest(str(run), project_dir)}")
+
+
+def find_run_to_resume(
+    config: ActionConfig,
+    marker: Callable[[RunFolder], Path],
+    matches: Callable[[RunFolder], bool] = lambda folder: True,
+) -> RunFolder | None:
+    """Return the run beside the configuration file, else the latest one of this model and data set that matches.
+
+    `marker` is a file or folder that a resumable run has; its modification time tells which run is the latest.
+    """
+    if config.config is not None and marker(beside := RunFolder(config.config.parent)).exists():
+        return beside
+    prefix = run_prefix(config)
+    paths = config.project_dir.iterdir() if config.project_dir.is_dir() else ()
+    folders = [RunFolder(path) for path in paths if path.name.startswith(prefix)]
+    found = [folder for folder in folders if marker(folder).exists() and matches(folder)]
+    return max(found, key=lambda folder: marker(folder).stat().st_mtime, default=None)
+
+
+def _age(folder: RunFolder) -> tuple[int, list[Any]]:
+    """Sort key: when the run was started or resumed; names break ties, with _10 after _9."""
+    files = (folder.config, folder.grid, folder.metrics, folder.summary)
+    began = next(file.stat().st_mtime_ns for file in files if file.is_file())
+    return began, [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", folder.name)]
+
+
+def _latest(project_dir: Path) -> RunFolder:
+    latest = next((folder for folder in list_runs(project_dir) if folder.is_finished), None)
+    if latest is None:
+        raise ValueError(f"there is no finished run in '{project_dir}'; --project-dir names another folder")
+    return latest
+
+
+def _nearest(name: str, project_dir: Path) -> str:
+    names = [folder.name for folder in list_runs(project_dir)]
+    if not names:
+        return f"and '{project_dir}' has none; --project-dir names another folder"
+    text = closest(name, names)
+    if text.startswith("did you mean") or len(names) <= NUM_NAMED:
+        return text
+    return f"the newest are: {', '.join(names[:NUM_NAMED])}"

@@ -1,0 +1,137 @@
+"""A finished run, opened again: its options, numbers, data, model and graph."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, fx
+
+from chop.config import ACTIONS, ActionConfig, RunConfig, TransformConfig
+from chop.files import read_toml
+from chop.ir import MaseGraph
+from chop.ir.graph.storage.nodes import plain_call
+from chop.nn.quantized import QuantizedLayer, plain_layer
+from chop.options import read_options
+from chop.passes.graph.utils import deepcopy_mase_graph
+from chop.plugins import load_plugin
+from chop.runs.experiment import Experiment
+from chop.runs.folder import RunFolder
+from chop.runs.listing import find_run
+
+logger = logging.getLogger(__name__)
+
+KEEPING_ACTIONS = ("train", "transform")  # actions that always leave a model behind
+
+
+@dataclass(frozen=True)
+class TestBatches:
+    """The first rows of the test split as batches `{argument: tensor}`; every iteration starts at the first row."""
+
+    __test__ = False  # not a test case, although pytest would take its name for one
+
+    features: Tensor
+    labels: Tensor
+    """The classes of all rows, in the same order."""
+    argument: str
+    batch_size: int
+
+    def __iter__(self) -> Iterator[dict[str, Tensor]]:
+        return ({self.argument: rows} for rows in self.features.split(self.batch_size))
+
+    def labelled(self) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
+        """Yield the batches, each with the classes of its rows."""
+        return zip(self, self.labels.split(self.batch_size), strict=True)
+
+    @property
+    def num_samples(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run. Data, model and graphs are loaded on first use."""
+
+    folder: RunFolder
+    action: str
+    config: ActionConfig
+    summary: Mapping[str, Any]
+    metrics: Sequence[Mapping[str, Any]]
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @cached_property
+    def experiment(self) -> Experiment:
+        """The data, and the model as the run left it: its graph, its best weights, or those that it tested."""
+        if isinstance(self.config, TransformConfig) and self.config.transform.style == "module":
+            raise ValueError(f"run '{self.folder.path}' changed the model layer by layer: it has no graph to show")
+        if self.action not in KEEPING_ACTIONS and not self.folder.keeps_model:
+            return self._start
+        return Experiment.load(replace(self.config, load_name=self.folder.weights, load_type="auto"))
+
+    @cached_property
+    def graph(self) -> MaseGraph:
+        """The graph of the model as the run left it, annotated with one sample, so that costs are per sample."""
+        return self.experiment.annotated_graph(num_rows=1)
+
+    @cached_property
+    def original(self) -> MaseGraph | None:
+        """The graph before the passes of a transform run; for other runs the graph without its formats, if it has any."""
+        if self.action != "transform":
+            model = _without_formats(self.graph)
+            return None if model is None else self.experiment.with_model(model).annotated_graph(num_rows=1)
+        load = self.config.load_name
+        if load is not None and not load.exists():
+            logger.warning("the run cannot be compared with its original: '%s' no longer exists", load)
+            return None
+        return self._start.annotated_graph(num_rows=1)
+
+    @cached_property
+    def _start(self) -> Experiment:
+        """The data, and the model as it was before the run."""
+        loaded = self.__dict__.get("experiment")
+        return Experiment.load(self.config, None if loaded is None else loaded.data)
+
+    def batches(self, num_samples: int) -> TestBatches:
+        """Return the first `num_samples` rows of the test split, or all of them if there are fewer."""
+        rows = self.experiment.data.splits.test
+        features, labels = rows.features[:num_samples], rows.labels[:num_samples]
+        return TestBatches(features, labels, self.experiment.input_name, self.config.batch_size)
+
+
+def open_run(run: RunConfig | Path | str = "latest") -> Run:
+    """Open the run that a configuration names, or that a path leads to, and load its plug-ins."""
+    if not isinstance(run, RunConfig):
+        in_project = str(run) == "latest"
+        run = RunConfig(run=Path(run)) if in_project else RunConfig(run=Path(run), project_dir=Path())
+    folder = find_run(run.run, run.project_dir)
+    summary = folder.read_summary()
+    action = str(summary.get("action"))
+    config_class = ACTIONS.get(action)
+    if config_class is None or not issubclass(config_class, ActionConfig):
+        raise ValueError(f"{folder.summary} is corrupt: there is no action '{action}'")
+    config = read_options(config_class, read_toml(folder.config), str(folder.config))
+    for plugin in config.plugins:
+        load_plugin(plugin)
+    return Run(folder, action, config, summary, folder.read_metrics())
+
+
+def _without_formats(graph: MaseGraph) -> fx.GraphModule | None:
+    """Return a copy of a graph's model with everything in float; None if it is not quantised."""
+    if all(meta.quantized is None for meta in graph.metas()):
+        return None
+    plain = deepcopy_mase_graph(graph)
+    for meta in plain.metas():
+        quantized, node = meta.quantized, meta.node
+        if isinstance(quantized, QuantizedLayer):
+            plain.model.set_submodule(str(node.target), plain_layer(quantized))
+        else:
+            node.op, node.target = plain_call(node.op, node.target)
+    plain.model.recompile()
+    return plain.model

@@ -1,0 +1,139 @@
+"""Trained weights from a file, or a whole graph from a folder."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import warnings
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from chop.passes.graph import load_mase_graph_interface_pass
+from chop.runs.folder import RunFolder
+
+logger = logging.getLogger(__name__)
+
+LOAD_TYPES = ("auto", "pt", "pl", "mz")
+PREFIX = "model."  # in a Lightning-style checkpoint the model is a part of the training module
+NUM_SHOWN = 4  # keys named in an error message
+
+
+def load_model(
+    load_name: str | os.PathLike[str], load_type: str = "auto", model: nn.Module | None = None
+) -> nn.Module:
+    """`model` with the weights of a checkpoint; for a saved graph (`mz`) the model that was saved.
+
+    `pt` is a `state_dict`, `pl` a Lightning-style `{"state_dict": {"model.<key>": ...}, ...}`, `mz` a folder
+    that `save_mase_graph_interface_pass` wrote; `auto` finds out. The folder of a run stands for what it keeps
+    of its model. After an error the model is unchanged.
+    """
+    if load_type not in LOAD_TYPES:
+        raise ValueError(f"unknown load_type '{load_type}'; allowed: {', '.join(LOAD_TYPES)}")
+    path = Path(load_name)
+    if not path.exists():
+        raise ValueError(f"checkpoint '{path}' does not exist")
+    if RunFolder(path).config.is_file():
+        path = RunFolder(path).weights
+    if load_type == "mz" or (load_type == "auto" and path.is_dir()):
+        return _load_graph(path)
+    if path.is_dir():
+        raise ValueError(f"checkpoint '{path}' is a folder, load_type '{load_type}' reads a file; try 'mz'")
+    if model is None:
+        raise ValueError(f"checkpoint '{path}' holds weights only: give the model they are for as model=")
+    state = _pick_state(path, load_type, _read_safely(path))
+    _check_fit(path, state, model)
+    model.load_state_dict(state)
+    return model
+
+
+def _load_graph(path: Path) -> nn.Module:
+    if not path.is_dir():
+        raise ValueError(f"checkpoint '{path}' is a file, load_type 'mz' reads a folder; try 'pl' or 'pt'")
+    graph, _ = load_mase_graph_interface_pass(None, str(path))
+    return graph.model
+
+
+def _read_safely(path: Path) -> object:
+    """The content of a file of tensors and plain values; other objects could run code, and are refused."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # about pickles that torch.save did not write
+            content: object = torch.load(path, map_location="cpu", weights_only=True)
+        broken = _broken_record(path)
+    except OSError as error:
+        raise ValueError(f"checkpoint '{path}' cannot be read: {error.strerror}") from error
+    except Exception as error:  # a damaged file may make torch's reader stumble in any way
+        refused = re.search(r"GLOBAL ([\w.]+)", str(error))  # the class or function that the file names
+        if refused is None:
+            raise ValueError(
+                f"checkpoint '{path}' is corrupt, or is no file of tensors and plain values"
+            ) from error
+        raise ValueError(
+            f"checkpoint '{path}' is refused: it holds '{refused[1]}', and loading more than tensors and "
+            "plain values could run code; save model.state_dict() instead"
+        ) from error
+    if broken is not None:
+        raise ValueError(f"checkpoint '{path}' is corrupt: the checksum of its part '{broken}' is wrong")
+    return content
+
+
+def _broken_record(path: Path) -> str | None:
+    """The first part of a zip archive with a wrong checksum, which torch does not look at."""
+    if not zipfile.is_zipfile(path):
+        return None
+    with zipfile.ZipFile(path) as archive:
+        return archive.testzip()
+
+
+def _pick_state(path: Path, load_type: str, content: object) -> dict[str, Tensor]:
+    """The weights by the model's own keys."""
+    if not isinstance(content, Mapping):
+        raise ValueError(f"checkpoint '{path}' holds a {type(content).__name__}, not a dict of weights")
+    wrapped = isinstance(content.get("state_dict"), Mapping)
+    if load_type == "pt" and wrapped:
+        raise ValueError(f"checkpoint '{path}' has its weights under 'state_dict'; use load_type 'pl' or 'auto'")
+    if load_type == "pl" and not wrapped:
+        raise ValueError(f"checkpoint '{path}' has no 'state_dict'; use load_type 'pt' or 'auto'")
+    state = _strip_prefix(path, content["state_dict"]) if wrapped else dict(content)
+    odd = [key for key, value in state.items() if not (isinstance(key, str) and isinstance(value, Tensor))]
+    if odd or not state:
+        raise ValueError(f"checkpoint '{path}' is no dict of weights: it holds {_first(odd) or 'nothing'}")
+    return state
+
+
+def _strip_prefix(path: Path, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    left_out = [key for key in state if not str(key).startswith(PREFIX)]
+    if len(left_out) == len(state):
+        raise ValueError(f"no key in the 'state_dict' of checkpoint '{path}' starts with '{PREFIX}'")
+    if left_out:
+        logger.warning("checkpoint '%s': left out what is not the model's: %s", path, _first(left_out))
+    return {key.removeprefix(PREFIX): value for key, value in state.items() if key not in left_out}
+
+
+def _check_fit(path: Path, state: Mapping[str, Tensor], model: nn.Module) -> None:
+    expected = model.state_dict()
+    missing = [key for key in expected if key not in state]
+    unexpected = [key for key in state if key not in expected]
+    shapes = [
+        f"{key} {list(state[key].shape)} for {list(expected[key].shape)}"
+        for key in expected
+        if key in state and state[key].shape != expected[key].shape
+    ]
+    problems = [
+        f"{what} {_first(keys)}"
+        for what, keys in (("missing:", missing), ("unexpected:", unexpected), ("of another shape:", shapes))
+        if keys
+    ]
+    if problems:
+        raise ValueError(f"checkpoint '{path}' is not of this {type(model).__name__}; {'; '.join(problems)}")
+
+
+def _first(keys: Iterable[str]) -> str:
+    shown = [str(key) for key in keys]
+    rest = len(shown) - NUM_SHOWN
+    return ", ".join(shown[:NUM_SHOWN]) + (f" and {rest} more" if rest > 0 else "")

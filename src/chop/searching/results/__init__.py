@@ -1,0 +1,1 @@
+"""What a search found: the front, files, plots and tables."""

@@ -1,0 +1,1 @@
+"""A study: its storage, its workers, and which trials are done."""

@@ -1,0 +1,37 @@
+"""The mean magnitude."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from chop.statistics.base import Reduction, register_statistic
+from chop.statistics.layout import Sample
+from chop.statistics.state import check_tensor
+
+
+@dataclass(frozen=True)
+class Total:
+    """A sum, of each group, in double precision."""
+
+    total: Tensor
+
+    def merged(self, other: Total) -> Total:
+        return Total(self.total + other.total)
+
+    def check(self, count: Tensor) -> None:
+        check_tensor(self.total, torch.float64, len(count))
+
+
+@register_statistic("abs_mean")
+@dataclass(eq=False)
+class AbsMean(Reduction[Total]):
+    """The mean of |x|, as `abs_mean`."""
+
+    def observe(self, sample: Sample) -> Total:
+        return Total(sample.fill(sample.values, 0.0).abs().sum(1, dtype=torch.float64))
+
+    def summarize(self, state: Total, count: Tensor) -> dict[str, Tensor]:
+        return {"abs_mean": state.total / count}

@@ -1,0 +1,47 @@
+"""The smallest and the largest of values that come in parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, nan
+
+import torch
+from torch import Tensor
+
+from chop.statistics.layout import Sample
+from chop.statistics.state import check_tensor
+
+
+@dataclass(frozen=True)
+class Extremes:
+    """Smallest and largest value of each group, in double precision; inf and -inf where there is none."""
+
+    low: Tensor
+    high: Tensor
+
+    @classmethod
+    def of(cls, sample: Sample) -> Extremes:
+        low, high = sample.ends
+        if sample.nans is not None:
+            low, high = sample.fill(sample.values, inf).amin(1), sample.fill(sample.values, -inf).amax(1)
+        return cls(low.double(), high.double())
+
+    def merged(self, other: Extremes) -> Extremes:
+        return Extremes(torch.minimum(self.low, other.low), torch.maximum(self.high, other.high))
+
+    def largest_magnitude(self) -> float:
+        """Of all groups; 0 if there are no values."""
+        magnitude = torch.maximum(self.low.abs(), self.high.abs())
+        return float(torch.where(self.low <= self.high, magnitude, 0.0).amax())
+
+    def check(self, count: Tensor) -> None:
+        for tensor in (self.low, self.high):
+            check_tensor(tensor, torch.float64, len(count))
+        if not (self.low <= self.high).equal(count > 0):
+            raise ValueError("the largest value is below the smallest, or there is one of no values")
+
+
+def as_range(low: Tensor, high: Tensor, count: Tensor) -> dict[str, Tensor]:
+    """The result of a statistic that is a range; NaN for a group without values."""
+    ends = {"min": low, "max": high, "range": high - low}
+    return {name: end.masked_fill(count == 0, nan) for name, end in ends.items()}

@@ -1,0 +1,197 @@
+"""Counts of values by sign, exponent and top mantissa bits: quantiles of any amount of data in little memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+import torch
+from torch import Tensor
+
+from chop.statistics.state import check_tensor
+
+MANTISSA_BITS = 6
+RELATIVE_ERROR = 2.0 ** -(MANTISSA_BITS + 1)
+"""A value is known by the middle of its bin, which is at most this far from it, relative to it: 0.8 %."""
+
+ZERO = 2.0**-1028
+"""What is smaller is counted as 0; only doubles can be."""
+
+_SHIFT = 52 - MANTISSA_BITS
+_HALF = 2048 << MANTISSA_BITS  # magnitudes: all exponents of a double
+_BINS = 2 * _HALF
+_INFINITE = 2047 << MANTISSA_BITS
+_DENSE_LIMIT = 1 << 22
+"""Up to so many bins, counting into all of them is faster than sorting the values."""
+
+_HALF32 = 256 << MANTISSA_BITS  # all exponents of a float32
+_REBIAS = (1023 - 127) << MANTISSA_BITS
+_INFINITE32 = 255 << MANTISSA_BITS
+_MAX32 = 0x7FFFFFFF
+_LARGEST_SUBNORMAL32 = 0x007FFFFF
+
+
+@dataclass(frozen=True)
+class LogHistogram:
+    """The bins that hold values, in order of group and value, and how many each holds.
+
+    A bin is that of the magnitude, with the sign, plus _HALF: 0 and -0 are in one, the middle one.
+    """
+
+    keys: Tensor
+    """group x _BINS + bin"""
+    counts: Tensor
+
+    @classmethod
+    def of(cls, values: Tensor, nans: Tensor | None) -> LogHistogram:
+        """From [groups, values of each]; those where `nans` is true are left out."""
+        if values.dtype == torch.float64 or _any_subnormal(values.float()):
+            codes, half = _codes(values.double(), torch.int64, _SHIFT), _HALF
+        else:
+            codes, half = _codes(values.float(), torch.int32, 23 - MANTISSA_BITS), _HALF32
+        counted = _count(codes, nans, half)
+        if half == _HALF:
+            return counted
+        group, signed = counted.keys // _BINS, counted.keys % _BINS - _HALF
+        magnitude = signed.abs()
+        magnitude = torch.where(magnitude == _INFINITE32, _INFINITE, magnitude + _REBIAS * (magnitude > 0))
+        return cls(group * _BINS + _HALF + magnitude * signed.sign(), counted.counts)
+
+    def merged(self, other: LogHistogram) -> LogHistogram:
+        return _summed(torch.cat([self.keys, other.keys]), torch.cat([self.counts, other.counts]))
+
+    @property
+    def values(self) -> Tensor:
+        """The middle of each bin, for `counts`."""
+        return _middles(self.keys % _BINS - _HALF)
+
+    def magnitudes(self) -> LogHistogram:
+        """The finite magnitudes of all groups, as one."""
+        magnitude = (self.keys % _BINS - _HALF).abs()
+        finite = magnitude < _INFINITE
+        return _summed(magnitude[finite] + _HALF, self.counts[finite])
+
+    def ranked(self, rank: Tensor, count: Tensor) -> Tensor:
+        """The values that `rank` [groups, any] others of the group are below; each group has `count` values."""
+        if len(self.keys) == 0:
+            return torch.zeros_like(rank, dtype=torch.float64)
+        before = (count.cumsum(0) - count).unsqueeze(1)
+        places = torch.searchsorted(self.counts.cumsum(0), before + rank, right=True)
+        return self.values[places.clamp(max=len(self.keys) - 1)]
+
+    def finite_ends(self, groups: int) -> tuple[Tensor, Tensor]:
+        """The outer ends of the outermost bins of each group that are finite; inf and -inf where it has none."""
+        signed = self.keys % _BINS - _HALF
+        finite = signed.abs() < _INFINITE
+        group = (self.keys // _BINS)[finite]
+        low, high = _ends(signed[finite])
+        lows = torch.full((groups,), inf, dtype=torch.float64, device=self.keys.device)
+        largest = torch.finfo(torch.float64).max
+        lowest = lows.scatter_reduce(0, group, low.clamp(min=-largest), "amin")
+        return lowest, (-lows).scatter_reduce(0, group, high.clamp(max=largest), "amax")
+
+    def num_zeros(self, groups: int) -> Tensor:
+        return self._num_of(0, groups)
+
+    def num_infinite(self, groups: int) -> Tensor:
+        return self._num_of(_INFINITE, groups)
+
+    def _num_of(self, magnitude: int, groups: int) -> Tensor:
+        """How many values each group has in the bins of a magnitude."""
+        found = (self.keys % _BINS - _HALF).abs() == magnitude
+        counts = torch.zeros(groups, dtype=torch.int64, device=self.keys.device)
+        return counts.index_add_(0, (self.keys // _BINS)[found], self.counts[found])
+
+    def below(self, edges: Tensor, low: Tensor, high: Tensor) -> Tensor:
+        """How many finite values are below each edge [groups, edges], as if those of a bin lay evenly in it.
+
+        `low` and `high` are the extremes of each group, which cut its outermost bins.
+        """
+        if len(self.keys) == 0:
+            return torch.zeros_like(edges)
+        groups = torch.arange(len(edges), device=edges.device).unsqueeze(1)
+        signed = _signed_bins(edges)
+        keys = signed + groups * _BINS + _HALF
+        places = torch.searchsorted(self.keys, keys.reshape(-1)).reshape(keys.shape)
+        cumulated = torch.cat([self.counts.new_zeros(1), self.counts.cumsum(0)])
+        firsts = torch.searchsorted(self.keys, groups * _BINS + _HALF - _INFINITE, right=True)
+        whole = cumulated[places] - cumulated[firsts]
+        at = places.clamp(max=len(self.keys) - 1)
+        inside = (places < len(self.keys)) & (self.keys[at] == keys)
+        start, end = (ends.clamp(low.unsqueeze(1), high.unsqueeze(1)) for ends in _ends(signed))
+        share = ((edges - start) / (end - start)).nan_to_num(0.0, posinf=1.0, neginf=0.0).clamp(0.0, 1.0)
+        return whole + inside * share * self.counts[at]
+
+    def check(self, groups: int) -> None:
+        for tensor in (self.keys, self.counts):
+            check_tensor(tensor, torch.int64, len(self.keys))
+        ordered = bool((self.keys.diff() > 0).all()) and bool((self.counts > 0).all())
+        if len(self.keys) and not (ordered and self.keys[0] >= 0 and self.keys[-1] < groups * _BINS):
+            raise ValueError("a histogram has bins out of order")
+        if bool(((self.keys % _BINS - _HALF).abs() > _INFINITE).any()):
+            raise ValueError("a histogram has bins of no numbers")
+
+    def num_values(self, groups: int) -> Tensor:
+        counts = torch.zeros(groups, dtype=torch.int64, device=self.keys.device)
+        return counts.index_add_(0, self.keys // _BINS, self.counts)
+
+
+def _any_subnormal(values: Tensor) -> bool:
+    """Whether there are float32 numbers other than 0 whose first exponent bits do not tell their magnitude."""
+    # 0 becomes the largest integer, so that the smallest is that of the smallest magnitude but 0.
+    smallest = values.view(torch.int32).bitwise_and(_MAX32).sub_(1).bitwise_and_(_MAX32).amin()
+    return bool(smallest < _LARGEST_SUBNORMAL32)
+
+
+def _codes(values: Tensor, integer: torch.dtype, shift: int) -> Tensor:
+    """Sign, exponent and top mantissa bits of floating-point numbers, the sign as the top bit of the code."""
+    half = _HALF32 if integer == torch.int32 else _HALF
+    return (values.view(integer) >> shift).bitwise_and_(2 * half - 1)
+
+
+def _count(codes: Tensor, nans: Tensor | None, half: int) -> LogHistogram:
+    """How often each code occurs, with keys as those of a LogHistogram whose bins are these codes' magnitudes."""
+    groups = len(codes)
+    if groups > 1:
+        codes = codes.long() + torch.arange(groups, device=codes.device).unsqueeze(1) * (2 * half)
+    found = codes.reshape(-1) if nans is None else codes[~nans]
+    if groups * 2 * half > _DENSE_LIMIT:
+        raw, counts = torch.unique(found.long(), return_counts=True)
+    else:
+        dense = torch.bincount(found)
+        raw = dense.nonzero().squeeze(1)
+        counts = dense[raw]
+    magnitude = raw % half
+    signed = torch.where(raw % (2 * half) >= half, -magnitude, magnitude)
+    return _summed(raw // (2 * half) * _BINS + _HALF + signed, counts)
+
+
+def _summed(keys: Tensor, counts: Tensor) -> LogHistogram:
+    """Bins in order, each once."""
+    ordered, places = torch.unique(keys, return_inverse=True)
+    return LogHistogram(ordered, torch.zeros_like(ordered).index_add_(0, places, counts))
+
+
+def _signed_bins(values: Tensor) -> Tensor:
+    """The bin of each value, negative for a negative value."""
+    bits = values.double().contiguous().view(torch.int64)
+    magnitude = (bits & 0x7FFFFFFFFFFFFFFF) >> _SHIFT
+    return torch.where(bits < 0, -magnitude, magnitude)
+
+
+def _middles(signed: Tensor) -> Tensor:
+    """The middle of each bin; exactly 0 for the bin around it, and inf for those of infinities."""
+    magnitude = signed.abs()
+    middle = ((magnitude << _SHIFT) + (1 << (_SHIFT - 1))).view(torch.float64)
+    middle = middle.masked_fill(magnitude == 0, 0.0)
+    middle = middle.masked_fill(magnitude == _INFINITE, inf)
+    return torch.where(signed < 0, -middle, middle)
+
+
+def _ends(signed: Tensor) -> tuple[Tensor, Tensor]:
+    """The lower and the upper end of each bin; of the bin of 0 and of those of infinities, that value twice."""
+    magnitude = signed.abs()
+    inner = (magnitude << _SHIFT).view(torch.float64)
+    outer = ((magnitude + (magnitude > 0)).clamp(max=_INFINITE) << _SHIFT).view(torch.float64)
+    negative = signed < 0
+    return torch.where(negative, -outer, inner), torch.where(negative, -inner, outer)

@@ -1,0 +1,78 @@
+"""Mean and spread of values that come in parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from chop.statistics.layout import Sample
+from chop.statistics.state import check_tensor
+
+_SLICE = 1 << 16
+"""So many values at a time, as doubles, stay in the processor's cache."""
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Count, sum, and sum of squared deviations from the mean, of each group, in double precision."""
+
+    count: Tensor
+    total: Tensor
+    squares: Tensor
+
+    @classmethod
+    def of(cls, sample: Sample) -> Moments:
+        if sample.nans is None:
+            return cls._in_slices(sample.values)
+        count = sample.count.double()
+        values = sample.values.double()
+        total = sample.fill(values, 0.0).sum(1)
+        deviations = sample.fill(values - (total / count).unsqueeze(1), 0.0)
+        return cls(count, total, deviations.square_().sum(1))
+
+    @classmethod
+    def _in_slices(cls, values: Tensor) -> Moments:
+        width = min(max(_SLICE // len(values), 1), values.shape[1])
+        buffer = torch.empty(len(values), width, dtype=torch.float64, device=values.device)
+        found = [_of_slice(buffer[:, : part.shape[1]].copy_(part)) for part in values.split(width, dim=1)]
+        count, total, squares = (torch.stack(each) for each in zip(*found, strict=True))
+        all_count, all_total = count.sum(0), total.sum(0)
+        if len(found) == 1:
+            return cls(all_count, all_total, squares[0])
+        between = (total / count - all_total / all_count).square_() * count
+        return cls(all_count, all_total, (squares + between).sum(0))
+
+    def merged(self, other: Moments) -> Moments:
+        """The moments of both together (Chan, Golub and LeVeque 1979)."""
+        count = self.count + other.count
+        squares = self.squares + other.squares
+        between = (other.mean - self.mean).square() * (self.count * other.count / count)
+        # A group without values has no mean, and adds nothing.
+        nothing_between = (self.count == 0) | (other.count == 0)
+        return Moments(count, self.total + other.total, squares + between.masked_fill(nothing_between, 0.0))
+
+    @property
+    def mean(self) -> Tensor:
+        return self.total / self.count
+
+    @property
+    def variance(self) -> Tensor:
+        """Unbiased; NaN for fewer than two values."""
+        return self.squares / (self.count - 1).clamp(min=0)
+
+    def check(self, count: Tensor) -> None:
+        for tensor in (self.count, self.total, self.squares):
+            check_tensor(tensor, torch.float64, len(count))
+        if not self.count.equal(count.double()):
+            raise ValueError("the numbers of values contradict each other")
+        if bool((self.squares < 0).any()):
+            raise ValueError("a sum of squares is below 0")
+
+
+def _of_slice(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Count, sum and squared deviations; the values, which are doubles, are overwritten."""
+    total = values.sum(1)
+    count = torch.full_like(total, values.shape[1])
+    return count, total, values.sub_((total / count).unsqueeze(1)).square_().sum(1)

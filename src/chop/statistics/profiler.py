@@ -1,0 +1,96 @@
+"""Running a model with statistics that look at its activations."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, fx
+
+from chop.ir import NodeMeta
+from chop.ir.graph.interpreter import Runner, named_inputs, tensors_in
+from chop.ir.graph.node_target import get_node_actual_target
+from chop.statistics.profile import (
+    Collection,
+    Options,
+    Place,
+    Profile,
+    make_statistics,
+    update,
+)
+
+logger = logging.getLogger(__name__)
+
+
+def weights_of(meta: NodeMeta) -> dict[str, Tensor]:
+    """A layer's own weight and bias, or those attributes of the model that a function takes as such."""
+    found = {name: value for name in meta.args if meta.args[name].held and (value := meta.value(name)) is not None}
+    if meta.op is not None and meta.module is None:
+        for name, operand, source in meta.op.bound(meta.node.args, meta.node.kwargs):
+            is_attribute = isinstance(source, fx.Node) and source.op == "get_attr"
+            if is_attribute and operand.role in ("weight", "bias"):
+                found[name] = get_node_actual_target(source)
+    return found
+
+
+class Profiler(Runner):
+    """Runs the model and shows to statistics what goes into the chosen nodes and comes out; collects a profile."""
+
+    def __init__(
+        self,
+        model: fx.GraphModule,
+        chosen: Mapping[fx.Node, NodeMeta],
+        weights: Mapping[fx.Node, Mapping[str, Tensor]],
+        options: Options,
+        outputs: bool,
+    ) -> None:
+        """`weights` are the inputs of each chosen node to leave out; `outputs` are looked at if asked for."""
+        super().__init__(model)
+        self.profile = Profile()
+        self._chosen, self._weights, self._outputs = chosen, weights, outputs
+        self._untouched = make_statistics(options, "activation_statistics")
+        self._batch: dict[Place, Collection] = {}
+        self._measured: dict[int, tuple[weakref.ref[Tensor], int, Collection]] = {}
+        self._not_real: set[Place] = set()
+
+    def profile_batch(self, inputs: list[Any], num_samples: int) -> None:
+        """Run a batch, and take what it shows into the profile."""
+        self._batch = {}
+        self.run(*inputs)
+        self._measured = {}
+        # Whether places share a tensor is seen anew in each batch: merging keeps apart what was ever different.
+        self.profile.merge(Profile(self._batch, num_samples))
+
+    def before(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if node in self._chosen:
+            for entry, tensor in named_inputs(self._chosen[node], args, kwargs).items():
+                if entry not in self._weights[node]:
+                    self._show(Place(node.name, "args", entry), tensor)
+
+    def after(self, node: fx.Node, result: Any) -> None:
+        if self._outputs and node in self._chosen:
+            for i, tensor in enumerate(tensors_in(result)):
+                self._show(Place(node.name, "results", f"data_out_{i}"), tensor)
+
+    def _show(self, place: Place, tensor: Tensor) -> None:
+        if tensor.is_complex():
+            if place not in self._not_real:
+                logger.warning("'%s' of node '%s' is complex and not profiled", place.entry, place.node)
+            self._not_real.add(place)
+            return
+        collection = self._known(tensor)
+        if collection is None:
+            collection = {name: copy.copy(statistic) for name, statistic in self._untouched.items()}
+            update(collection, tensor, place)
+            if not tensor.is_inference():  # these do not count how often they were written into
+                self._measured[id(tensor)] = (weakref.ref(tensor), tensor._version, collection)
+        self._batch[place] = collection
+
+    def _known(self, tensor: Tensor) -> Collection | None:
+        """The statistics of this very tensor, if it was met before in this batch and not written into since."""
+        reference, version, collection = self._measured.get(id(tensor), (None, 0, None))
+        same = reference is not None and reference() is tensor and tensor._version == version
+        return collection if same else None

@@ -1,0 +1,88 @@
+"""What a run needs to go on, in a file that is always whole."""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from chop.files import atomic_path, write_bytes
+from chop.runs.weights import PREFIX
+
+
+def model_state(model: nn.Module) -> dict[str, Tensor]:
+    """The weights under the names that Lightning's Trainer gives them, and that `load_model` reads."""
+    return {PREFIX + key: value.detach() for key, value in model.state_dict().items()}
+
+
+def load_model_state(model: nn.Module, state: Mapping[str, Tensor]) -> None:
+    model.load_state_dict({key.removeprefix(PREFIX): value for key, value in state.items()})
+
+
+def write_checkpoint(content: Mapping[str, Any], path: Path) -> None:
+    """The whole content on the disk, or the file that was there before: also after a kill or on a full disk."""
+    buffer = io.BytesIO()
+    torch.save(dict(content), buffer)
+    try:
+        write_bytes(path, buffer.getbuffer(), sync=True)
+    except OSError as error:
+        raise OSError(
+            f"cannot save {path}: {error.strerror or error}; the previous checkpoint is intact"
+        ) from error
+
+
+def keep_as_best(last: Path, best: Path) -> None:
+    """Make `best` a second name (a hard link) of the file that is `last` now, so that nothing is written twice."""
+    try:
+        with atomic_path(best) as temporary:
+            temporary.unlink(missing_ok=True)
+            os.link(last, temporary)
+    except OSError:  # a file system without hard links
+        write_checkpoint(read_checkpoint(last), best)
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """A checkpoint of ours, for resuming: tensors and plain values only."""
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise ValueError(f"there is nothing to resume: no {path}") from None
+    except Exception as error:  # a damaged file may make torch's reader stumble in any way
+        raise ValueError(f"{path} is damaged: {type(error).__name__}: {error}") from error
+    if not isinstance(content, dict) or "optimizer" not in content or "step" not in content:
+        raise ValueError(f"{path} cannot be resumed from: it was not written by ch train")
+    return content
+
+
+def seed_all(seed: int) -> None:
+    """The random numbers of Python, NumPy and PyTorch, on all devices."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # the global one is what models use
+    torch.manual_seed(seed)
+
+
+def random_state() -> dict[str, Any]:
+    """Where all random numbers stand, in plain values."""
+    _, keys, position, has_gauss, gauss = np.random.get_state()
+    return {
+        "python": random.getstate(),
+        "numpy": (torch.from_numpy(np.asarray(keys).astype(np.int64)), int(position), int(has_gauss), float(gauss)),
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+    }
+
+
+def set_random_state(state: Mapping[str, Any]) -> None:
+    keys, *rest = state["numpy"]
+    random.setstate(state["python"])
+    np.random.set_state(("MT19937", keys.numpy().astype(np.uint32), *rest))
+    torch.set_rng_state(state["torch"])
+    if state["cuda"] and torch.cuda.is_available():
+        torch.cuda.set_rng_state_all(state["cuda"])

@@ -1,0 +1,98 @@
+"""Numbers of a run as they come: `metrics.jsonl`, and where else the user wants them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from chop.config import TrainConfig
+from chop.files import write_text
+from chop.runs import RunFolder
+from chop.training.tensorboard import EventFile
+
+
+class Reporter(Protocol):
+    """Where curves go besides `metrics.jsonl`."""
+
+    def add(self, values: Mapping[str, float], step: int) -> None: ...
+    def flush(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class MetricsLog:
+    """One JSON object a line, and the same numbers to a reporter."""
+
+    def __init__(self, path: Path, reporter: Reporter | None) -> None:
+        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115  # closed by close()
+        self._reporter = reporter
+
+    def add(self, step: int, epoch: int, **values: float) -> None:
+        self._file.write(json.dumps({"step": step, "epoch": epoch, **values}) + "\n")
+        if self._reporter is not None:
+            self._reporter.add(values, step)
+
+    def flush(self) -> None:
+        self._file.flush()
+        if self._reporter is not None:
+            self._reporter.flush()
+
+    def close(self) -> None:
+        self._file.close()
+        if self._reporter is not None:
+            self._reporter.close()
+
+
+def open_log(config: TrainConfig, folder: RunFolder, first_step: int) -> MetricsLog:
+    """The log of a run, without the lines after `first_step`, which a resumed run makes again."""
+    path = folder.metrics
+    if path.exists():
+        lines = path.read_text(encoding="utf-8").splitlines()
+        write_text(path, "".join(f"{line}\n" for line in lines if _step(line) <= first_step))
+    return MetricsLog(path, _make_reporter(config, folder))
+
+
+def _step(line: str) -> float:
+    try:
+        return float(json.loads(line)["step"])
+    except (ValueError, KeyError):  # a line that a kill cut off
+        return float("inf")
+
+
+def check_reporter(config: TrainConfig) -> None:
+    """Fails where the reporter asked for is not installed, before anything is written."""
+    if config.report_to == "wandb":
+        _import_wandb()
+
+
+def _make_reporter(config: TrainConfig, folder: RunFolder) -> Reporter | None:
+    match config.report_to:
+        case "tensorboard":
+            return EventFile(folder.tensorboard)
+        case "wandb":
+            return _Wandb(config, folder)
+        case "none":
+            return None
+
+
+class _Wandb:
+    def __init__(self, config: TrainConfig, folder: RunFolder) -> None:
+        self._run = _import_wandb().init(project=config.project, name=folder.name, dir=str(folder.path))
+
+    def add(self, values: Mapping[str, float], step: int) -> None:
+        self._run.log(dict(values), step=step)
+
+    def flush(self) -> None:
+        """It sends by itself."""
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+def _import_wandb() -> Any:
+    try:
+        import wandb  # type: ignore[import-not-found, unused-ignore]  # optional
+    except ImportError as error:
+        raise ValueError("report_to 'wandb' needs the package wandb: pip install wandb") from error
+    return wandb

@@ -1,0 +1,55 @@
+"""Find the training to resume, and check that it was started with the same options and data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from chop.config import TrainConfig
+from chop.display.terminal import launcher
+from chop.runs import RunFolder
+from chop.runs.folder import run_prefix, with_absolute_paths
+from chop.runs.listing import find_run_to_resume
+from chop.toml import to_table
+from chop.training.checkpoint import read_checkpoint
+
+
+@dataclass(frozen=True)
+class ResumedRun:
+    """The folder of a stopped training, and its last checkpoint."""
+
+    folder: RunFolder
+    checkpoint: Mapping[str, Any]
+
+
+def identity(config: TrainConfig, data_hash: str) -> dict[str, Any]:
+    """Return what must not change when a training is resumed: the options that decide its weights, and the data."""
+    table = to_table(with_absolute_paths(config))
+    same = [field.name for field in fields(config) if field.metadata["same_on_resume"]]
+    return {**{name: table[name] for name in same}, "data": data_hash}
+
+
+def find_stopped_run(config: TrainConfig, data_hash: str) -> ResumedRun:
+    """Return the run whose run.toml is the configuration file, else the latest one of this model and data set."""
+    folder = find_run_to_resume(config, lambda folder: folder.last_checkpoint)
+    if folder is None:
+        raise ValueError(
+            f"there is nothing to resume: {config.project_dir} has no {run_prefix(config)}* with a "
+            f"{RunFolder(config.project_dir).last_checkpoint.name}"
+        )
+    checkpoint = read_checkpoint(folder.last_checkpoint)
+    saved = checkpoint["identity"]
+    for name, value in identity(config, data_hash).items():
+        if name not in saved:  # an option that is newer than the checkpoint
+            continue
+        if name == "data" and saved[name] != value:
+            raise ValueError(
+                f"cannot resume {folder.path}: it was trained on different data than '{config.dataset}'"
+            )
+        if saved[name] != value:
+            raise ValueError(
+                f"cannot resume {folder.path}: its {name} is {saved[name]!r}, not {value!r}; to resume it with its "
+                f"own options: {launcher()} train --config {folder.config} --resume"
+            )
+    return ResumedRun(folder, checkpoint)

@@ -1,0 +1,1 @@
+"""Run passes over a model, evaluate it before and after, and keep the result in a run."""

@@ -1,0 +1,107 @@
+"""Whatever stands in the files of a run, every page can be made of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chop.reporting.view.html import element, join, run_address
+from chop.reporting.view.overview import overview_page
+from chop.reporting.view.pages import compare_page, run_page
+from chop.reporting.view.run_record import list_records
+from reporting.view.conftest import train_summary, transform_summary
+
+WORDS = """
+    action model dataset data title test before after accuracy loss parameters seconds checkpoint
+    cost samples bitops macs measured pass what trials complete front best
+    rows runs metadata args format name width
+"""
+KEYS = WORDS.split()
+values = st.none() | st.booleans() | st.floats() | st.integers() | st.integers(10**299) | st.text(max_size=8)
+documents = st.dictionaries(
+    st.sampled_from(KEYS),
+    st.recursive(
+        values,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5),
+        max_leaves=12,
+    ),
+    max_size=8,
+)
+PLACES = ("summary.json", "grid.json", "software/transform/transformed_ckpt/graph.json")
+
+
+@pytest.mark.slow
+@given(contents=st.tuples(*[documents] * len(PLACES)))
+def test_every_page_can_be_made(contents: tuple[Any, ...], tmp_path_factory: pytest.TempPathFactory) -> None:
+    root = tmp_path_factory.mktemp("out")
+    for name in ("a", "b"):
+        for place, content in zip(PLACES, contents, strict=True):
+            if content:
+                (root / name / place).parent.mkdir(parents=True, exist_ok=True)
+                (root / name / place).write_text(json.dumps(content))
+    records = list_records(root)
+    pages = [overview_page(root, records), *(run_page(record) for record in records)]
+    pages += [compare_page(records)] if len(records) == 2 else []
+    assert all(page.startswith("<!DOCTYPE html>") and page.endswith("</html>\n") for page in pages)
+
+
+@pytest.mark.parametrize("depth", [11, 13, 500, 900])
+def test_tables_in_tables_are_shown_as_far_as_they_go(project: Path, depth: int) -> None:
+    nested: dict[str, Any] = {"x": 1}
+    for _ in range(depth):
+        nested = {"x": nested}
+    (project / "deep").mkdir()
+    (project / "deep/summary.json").write_text(json.dumps(nested))
+    (record,) = list_records(project)
+    assert run_page(record).count("x.x.x.") >= 1
+
+
+def test_a_key_figure_has_its_exact_number_and_the_one_before(project: Path) -> None:
+    for name, summary in (("a", train_summary(0.5)), ("b", transform_summary(0.625, 8.0, 25600))):
+        (project / name).mkdir()
+        (project / name / "summary.json").write_text(json.dumps(summary))
+    page = overview_page(project, list_records(project))
+    was = '<span class="note">was 102 k</span>'
+    assert f'<td class="figure" data-value="6400.0" title="6,400">6.4 k{was}</td>' in page
+    assert '<td class="figure" data-value="1234" title="1,234">1.23 k</td>' in page
+
+
+def test_what_is_no_number_is_not_sorted_as_one(project: Path) -> None:
+    (project / "a").mkdir()
+    (project / "a/summary.json").write_text('{"test": {"accuracy": NaN}, "parameters": Infinity}')
+    page = overview_page(project, list_records(project))
+    assert '<td class="figure" title="not a number">not a number</td>' in page
+    assert '<td class="figure" title="∞">∞</td>' in page
+
+
+def test_columns_that_no_run_fills_are_left_out(project: Path) -> None:
+    (project / "a").mkdir()
+    (project / "a/summary.json").write_text(json.dumps(train_summary(0.5)))
+    page = overview_page(project, list_records(project))
+    assert ">accuracy</th>" in page
+    assert ">BitOPs</th>" not in page
+
+
+def test_a_grid_links_to_its_runs(project: Path) -> None:
+    rows = [{"batch_size": 64, "training loss": [0.5, 0.25], "runs": ["out/a", "/x/b"]}]
+    (project / "grid").mkdir()
+    (project / "grid/grid.json").write_text(json.dumps({"title": "toy, data: jsc", "rows": rows}))
+    (record,) = list_records(project)
+    page = run_page(record)
+    assert "<td>64</td><td>0.5, 0.25</td>" in page
+    assert '<a href="/run/a">a</a>' in page
+    assert '<a href="/run/b">b</a>' in page
+
+
+def test_text_and_attributes_are_escaped_and_html_is_not() -> None:
+    inner = element("b", None, "<i>")
+    assert join(inner, "&") == "<b>&lt;i&gt;</b>&amp;"
+    assert (
+        element("a", {"title": "\"'<", "hidden": True, "class": None}) == '<a title="&quot;&#x27;&lt;" hidden></a>'
+    )
+    assert run_address("a/b?#%") == "/run/a%2Fb%3F%23%25"

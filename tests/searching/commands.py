@@ -1,0 +1,160 @@
+"""Real `ch search` commands on a small grid, whose trials take as long as a test wants."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+SLOW_FORMAT = '''
+import os
+import time
+import tomllib
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from chop.formats import register_format
+from chop.formats.integer import Integer
+
+
+@register_format("slow_integer")
+@dataclass(frozen=True)
+class SlowInteger(Integer):
+    """An integer that takes its time."""
+
+    def quantize(self, x: Tensor) -> Tensor:
+        time.sleep(float(os.environ.get("SLOW_SECONDS", "0.05")))
+        return super().quantize(x)
+'''
+
+CONFIG = """
+model = "toy"
+dataset = "toy_tiny"
+accelerator = "cpu"
+plugins = ["slow_format.py"]
+
+[search.search_space.seed.default.config]
+name = ["NA"]
+
+[search.search_space.seed.seq_blocks_0.config]
+name = ["integer"]
+data_in_width = [4, 8]
+data_in_frac_width = ["NA"]
+weight_width = [2, 4, 8]
+weight_frac_width = ["NA"]
+
+[search.search_space.seed.seq_blocks_4.config]
+name = ["slow_integer"]
+data_in_width = [4, 6, 8]
+data_in_frac_width = ["NA"]
+weight_width = [2, 4, 8]
+weight_frac_width = ["NA"]
+
+[search.strategy.sw_runner.basic_evaluation]
+num_samples = 200
+
+[search.strategy.setup]
+sampler = "SAMPLER"
+n_trials = N_TRIALS
+
+[search.strategy.metrics]
+loss.direction = "minimize"
+bitops.direction = "minimize"
+"""
+NUM_POINTS = 2 * 3 * 3 * 3
+
+
+def write_config(folder: Path, sampler: str = "brute_force", n_trials: int = 20) -> Path:
+    """A configuration with a grid of 54 points; the uniform ones of 4 and 8 bits are among them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "slow_format.py").write_text(SLOW_FORMAT)
+    file = folder / "search.toml"
+    file.write_text(CONFIG.replace("SAMPLER", sampler).replace("N_TRIALS", str(n_trials)))
+    return file
+
+
+def start(folder: Path, *options: str, seconds: float = 0.0) -> subprocess.Popen[str]:
+    """`ch search` in a process of its own; a trial takes about `seconds`."""
+    command = [sys.executable, "-m", "chop", "search", "--config", str(folder / "search.toml"), *options]
+    if "--project-dir" not in options:
+        command += ["--project-dir", str(folder / "out")]
+    environment = {**os.environ, "SLOW_SECONDS": str(seconds), "OMP_NUM_THREADS": "1", "CHOP_SEARCH_HEARTBEAT": "1"}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process: subprocess.Popen[str], code: int = 0) -> str:
+    """What a command printed, with the errors behind it; it must have ended with this exit code."""
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == code, err
+    return out + err
+
+
+def search(folder: Path, *options: str, seconds: float = 0.0, code: int = 0) -> str:
+    return finish(start(folder, *options, seconds=seconds), code)
+
+
+def runs(folder: Path) -> list[Path]:
+    return sorted(folder.glob("out*/toy_classification_*"))
+
+
+def only_run(folder: Path) -> Path:
+    (run,) = runs(folder)
+    return run
+
+
+def log(run: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((run / "search" / "log.json").read_text())
+    return found
+
+
+def trials(run: Path) -> list[dict[str, Any]]:
+    """The trials in the log of a run, without the uniform baselines."""
+    return [trial for trial in log(run)["trials"] if trial["baseline"] is None]
+
+
+def front(run: Path) -> list[tuple[float, float]]:
+    """The front as numbers."""
+    rows = [trial["metrics"] for trial in trials(run) if trial["front"]]
+    return sorted((row["loss"], row["bitops"]) for row in rows)
+
+
+def check_whole(run: Path, num_trials: int) -> None:
+    """All trials are done, each of them once, and every file is whole."""
+    found = trials(run)
+    assert [trial["number"] for trial in found] == list(range(num_trials))
+    assert {trial["state"] for trial in found} == {"complete"}
+    assert len(pd.read_parquet(run / "search" / "trials.parquet")) == num_trials
+    assert len(pd.read_csv(run / "search" / "pareto.csv")) == sum(trial["front"] for trial in found)
+    tomllib.loads((run / "search" / "best.toml").read_text())
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["trials"] == {"complete": num_trials}
+    if (run / "search" / "study.journal").exists():
+        assert not [file.name for file in run.rglob(".*")], "nothing half written is left"
+
+
+def check_grid(run: Path) -> None:
+    """Every point of the grid was tried, and none twice."""
+    check_whole(run, NUM_POINTS)
+    assert len({tuple(sorted(trial["params"].items())) for trial in trials(run)}) == NUM_POINTS
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it never came to that"
+        time.sleep(0.02)
+
+
+def num_done(run: Path) -> int:
+    """Trials that a journal tells to be complete."""
+    path = run / "search" / "study.journal"
+    return path.read_bytes().count(b'"state":1,') if path.exists() else 0

@@ -1,0 +1,330 @@
+"""A search that was stopped in any way goes on, and ends as one that was not."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+
+from chop.actions.search import search
+from chop.config import SearchConfig
+from chop.config.search import MetricTable, SearchTable, SpaceTable, StrategyTable
+from chop.searching.evaluation.ptq import Problem
+from chop.searching.study import session as start_module
+from chop.searching.study.study import Study
+from searching.commands import check_grid, finish, num_done, only_run, runs, start, write_config
+from searching.commands import search as ch_search
+from searching.commands import trials as logged
+
+SAMPLERS = ("tpe", "random", "nsga2", "nsga3", "qmc", "brute_force")
+LAYER = {
+    "name": ["integer"],
+    "data_in_width": [4, 8],
+    "data_in_frac_width": ["NA"],
+    "weight_width": [2, 4, 8],
+    "weight_frac_width": ["NA"],
+}
+
+
+NUM_PLANNED = 15 + 2
+"""The trials of `config`, and the uniform choices of 8 and of 4 bits."""
+
+
+class Crash(BaseException):
+    """What a kill does to a process, as far as files are concerned."""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> SearchConfig:
+    return make_config(tmp_path, "tpe", 15)
+
+
+def make_config(folder: Path, sampler: str, n_trials: int) -> SearchConfig:
+    space = SpaceTable(seed={name: {"config": LAYER} for name in ("seq_blocks_0", "seq_blocks_4")})
+    metrics = {"loss": MetricTable(), "bitops": MetricTable()}
+    setup = {"sampler": sampler, "n_trials": n_trials}
+    table = SearchTable(space, StrategyTable(setup=setup, metrics=metrics))
+    return SearchConfig(
+        model="toy", dataset="toy_tiny", accelerator="cpu", project_dir=folder / "out", search=table
+    )
+
+
+def with_setup(config: SearchConfig, **setup: object) -> SearchConfig:
+    strategy = config.search.strategy
+    changed = replace(strategy, setup={**strategy.setup, **setup})
+    return replace(config, search=replace(config.search, strategy=changed))
+
+
+def tried(run: Path) -> list[tuple[int, str, Mapping[str, Any], Mapping[str, float]]]:
+    return [(each["number"], each["state"], each["params"], each["metrics"]) for each in logged(run)]
+
+
+def crash_at(monkeypatch: pytest.MonkeyPatch, what: str, call: int) -> None:
+    """Calls of a method of studies, or of a measurement, go well so many times; the next is the end."""
+    owner: type = Problem if what == "measure" else Study
+    original, calls = getattr(owner, what), itertools.count()
+
+    def crash(self: object, *arguments: object, **options: object) -> object:
+        if next(calls) == call:
+            raise Crash
+        return original(self, *arguments, **options)
+
+    monkeypatch.setattr(owner, what, crash)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_the_same_seed_gives_the_same_trials(tmp_path: Path, sampler: str) -> None:
+    config = make_config(tmp_path, sampler, 12)
+    first, second = search(config), search(config)
+    assert tried(first) == tried(second)
+    expected = {"brute_force": [36], "random": range(12, 15)}.get(sampler, [14])
+    assert len(tried(first)) in expected, "all points, or twelve and two uniform ones, each once"
+    if sampler not in ("brute_force", "qmc"):
+        other = search(replace(config, seed=1))
+        assert [each[2] for each in tried(first)] != [each[2] for each in tried(other)]
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "nsga2", "random"])
+@pytest.mark.parametrize(
+    ("what", "call"), [("measure", 0), ("plan", 0), ("_begin", 0), ("measure", 9), ("complete", 7), ("_finish", 3)]
+)
+def test_after_a_crash_a_search_ends_as_if_there_had_been_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampler: str, what: str, call: int
+) -> None:
+    config = make_config(tmp_path, sampler, 12)
+    expected = tried(search(replace(config, project_dir=tmp_path / "whole")))
+    with monkeypatch.context() as patch:
+        crash_at(patch, what, call)
+        with pytest.raises(Crash):
+            search(config)
+    run = search(replace(config, resume=True))
+    assert runs(tmp_path) == [run, *runs(tmp_path)[1:]]
+    assert tried(run) == expected
+
+
+def test_a_crash_while_trials_are_planned_is_made_good(
+    config: SearchConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, calls = optuna.Study.enqueue_trial, itertools.count()
+
+    def crash(self: optuna.Study, *arguments: Any, **options: Any) -> None:
+        if next(calls) == 5:
+            raise Crash
+        original(self, *arguments, **options)
+
+    expected = tried(search(replace(config, project_dir=tmp_path / "whole")))
+    with monkeypatch.context() as patch:
+        patch.setattr(optuna.Study, "enqueue_trial", crash)
+        with pytest.raises(Crash):
+            search(config)
+    assert tried(search(replace(config, resume=True))) == expected
+
+
+def test_more_trials_can_be_added_and_none_is_drawn_again(config: SearchConfig, tmp_path: Path) -> None:
+    run = search(config)
+    before = tried(run)
+    assert search(with_setup(replace(config, resume=True), n_trials=25)) == run
+    after = tried(run)
+    assert after[: len(before)] == before
+    assert len(after) == len(before) + 10
+    whole = search(with_setup(replace(config, project_dir=tmp_path / "whole"), n_trials=25))
+    assert tried(whole) == after
+
+
+@pytest.mark.parametrize("call", [0, 4])
+def test_a_crash_while_more_trials_are_added_is_made_good(
+    config: SearchConfig, monkeypatch: pytest.MonkeyPatch, call: int
+) -> None:
+    run, more = search(config), with_setup(replace(config, resume=True), n_trials=25)
+    original, calls = optuna.Study.enqueue_trial, itertools.count()
+
+    def crash(self: optuna.Study, *arguments: Any, **options: Any) -> None:
+        if next(calls) == call:
+            raise Crash
+        original(self, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(optuna.Study, "enqueue_trial", crash)
+        with pytest.raises(Crash):
+            search(more)
+    assert search(more) == run
+    assert [(number, state) for number, state, _, _ in tried(run)] == [(each, "complete") for each in range(27)]
+
+
+def test_what_a_kill_left_half_written_is_removed(config: SearchConfig) -> None:
+    run = search(config)
+    half = run / "search" / ".1234.trials.parquet"
+    half.write_bytes(b"PAR1")
+    search(replace(config, resume=True))
+    assert not half.exists()
+    assert len(tried(run)) == NUM_PLANNED
+
+
+def test_what_is_done_is_only_shown_again(
+    config: SearchConfig, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = search(config)
+    before = tried(run)
+    capsys.readouterr()
+    with caplog.at_level("INFO", "chop"):
+        assert search(replace(config, resume=True)) == run
+    assert f"all {len(before)} trials are done already" in caplog.text
+    assert tried(run) == before
+    assert "front" in capsys.readouterr().out
+
+
+def test_the_newest_run_goes_on_or_the_one_beside_the_file_or_the_one_of_the_study(config: SearchConfig) -> None:
+    runs = [search(with_setup(replace(config, study=name), n_trials=3)) for name in ("a", "b")]
+    now = time.time()
+    for place, run in enumerate(runs):
+        os.utime(run / "search" / "study.journal", (now + place, now + place))
+    resumed = replace(config, resume=True)
+    assert search(with_setup(resumed, n_trials=4)) == runs[1]
+    assert search(with_setup(replace(resumed, config=runs[0] / "run.toml"), n_trials=4)) == runs[0]
+    os.utime(runs[1] / "search" / "study.journal", (now + 99, now + 99))
+    assert search(with_setup(replace(resumed, study="a"), n_trials=5)) == runs[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seed": 5}, "its seed is 0, not 5"),
+        ({"data_options": {"num_rows": 300}}, "its data are others"),
+        ({"space": {"seq_blocks_0": {"config": LAYER}}}, "it searches another space"),
+        ({"metrics": {"accuracy": MetricTable()}}, "it measures something else"),
+        ({"setup": {"sampler": "nsga2"}}, "its strategy is another one"),
+    ],
+)
+def test_another_search_does_not_go_on_here(config: SearchConfig, change: dict[str, Any], message: str) -> None:
+    run = search(config)
+    before = tried(run)
+    table = config.search
+    if "space" in change:
+        changed = replace(config, search=replace(table, search_space=SpaceTable(seed=change["space"])))
+    elif "metrics" in change:
+        changed = replace(
+            config, search=replace(table, strategy=replace(table.strategy, metrics=change["metrics"]))
+        )
+    elif "setup" in change:
+        changed = with_setup(config, **change["setup"])
+    else:
+        changed = replace(config, **change)
+    with pytest.raises(ValueError, match=f"is another search: {message}"):
+        search(replace(changed, resume=True))
+    assert runs_in(config) == [run]
+    assert tried(run) == before
+
+
+def runs_in(config: SearchConfig) -> list[Path]:
+    return sorted(config.project_dir.iterdir())
+
+
+def test_a_batch_of_another_size_or_a_time_limit_is_the_same_search(config: SearchConfig) -> None:
+    run = search(config)
+    assert search(with_setup(replace(config, resume=True, batch_size=32), timeout=100, n_jobs=1)) == run
+
+
+def test_with_nothing_to_resume_a_new_search_begins(config: SearchConfig, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("WARNING", "chop"):
+        run = search(replace(config, resume=True))
+    assert "there is nothing to resume" in caplog.text
+    assert len(tried(run)) == NUM_PLANNED
+
+
+def test_memory_leaves_nothing_to_resume(config: SearchConfig) -> None:
+    with pytest.raises(ValueError, match="a search in memory leaves nothing to resume"):
+        search(replace(config, storage="memory", resume=True))
+
+
+def test_a_mistake_in_the_plan_leaves_no_folder(config: SearchConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise ValueError("no")
+
+    monkeypatch.setattr(start_module.Draft, "make", refuse)
+    with pytest.raises(ValueError, match="no"):
+        search(config)
+    assert not config.project_dir.exists()
+
+
+def test_an_interrupt_ends_after_the_trial(
+    config: SearchConfig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    complete, calls = Study.complete, itertools.count()
+
+    def interrupted(self: Study, *arguments: Any) -> None:
+        if next(calls) == 4:
+            os.kill(os.getpid(), signal.SIGINT)
+        complete(self, *arguments)
+
+    monkeypatch.setattr(Study, "complete", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        search(config)
+    (run,) = runs_in(config)
+    states = [trial[1] for trial in tried(run)]
+    assert states == ["complete"] * 5 + ["waiting"] * (NUM_PLANNED - 5)
+    assert f"stopped with 12 of 17 trials to do. To go on:\n  ch search --config {run}/run.toml --resume" in (
+        capsys.readouterr().err
+    )
+
+
+def test_when_the_time_is_over_the_rest_waits(config: SearchConfig, capsys: pytest.CaptureFixture[str]) -> None:
+    run = search(with_setup(config, timeout=1e-6))
+    assert {trial[1] for trial in tried(run)} == {"waiting"}
+    assert "stopped with 17 of 17 trials to do" in capsys.readouterr().err
+
+
+def test_results_are_saved_on_the_way(config: SearchConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    complete, calls = Study.complete, itertools.count()
+
+    def slow(self: Study, *arguments: Any) -> None:
+        time.sleep(0.06)
+        if next(calls) == 15:
+            raise Crash
+        complete(self, *arguments)
+
+    monkeypatch.setattr(Study, "complete", slow)
+    with pytest.raises(Crash):
+        search(with_setup(config, save_every_n_trials=5))
+    (run,) = runs_in(config)
+    states = [trial[1] for trial in tried(run)]
+    assert 10 <= states.count("complete") <= 15
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("storage", ["journal", "sqlite"])
+def test_kills_at_any_point_leave_a_search_that_goes_on(tmp_path: Path, storage: str) -> None:
+    write_config(tmp_path)
+    where = ["--study", "s", "--storage", f"sqlite:///{tmp_path}/study.db"] if storage == "sqlite" else []
+    draw = random.Random(storage)
+    process = start(tmp_path, *where, seconds=0.02)
+    for _ in range(5):
+        time.sleep(draw.uniform(2.0, 9.0))
+        process.kill()
+        process.communicate()
+        process = start(tmp_path, *where, "--resume", seconds=0.02)
+    finish(process)
+    check_grid(runs(tmp_path)[-1])
+
+
+@pytest.mark.slow
+def test_a_kill_in_the_middle_of_the_grid_runs_no_finished_trial_again(tmp_path: Path) -> None:
+    write_config(tmp_path)
+    process = start(tmp_path, seconds=0.05)
+    while not runs(tmp_path) or num_done(only_run(tmp_path)) < 20:
+        time.sleep(0.02)
+    process.kill()
+    process.communicate()
+    done = num_done(only_run(tmp_path))
+    ch_search(tmp_path, "--resume")
+    check_grid(only_run(tmp_path))
+    assert 20 <= done < 54
+    assert num_done(only_run(tmp_path)) == 54, "each was completed once"

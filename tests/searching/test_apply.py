@@ -1,0 +1,81 @@
+"""Trials of a search that was run before, put to use."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chop.actions.search import search
+from chop.config import SearchConfig
+from chop.config.search import SpaceTable
+from chop.runs import Experiment
+from chop.runs.weights import load_model
+
+
+def read(run: Path, name: str = "summary.json") -> Any:
+    return json.loads((run / name).read_text())
+
+
+def test_a_trial_becomes_a_graph_with_its_accuracy(toy_search: SearchConfig) -> None:
+    log = read(search(toy_search), "search/log.json")
+    trial = [each for each in log["trials"] if each["front"]][-1]
+    folder = search(replace(toy_search, apply=trial["number"]))
+    assert folder.name == "transform"
+    assert (folder / "transformed_ckpt").is_dir()
+    after = read(folder.parents[1])["test"]["after"]
+    assert after["accuracy"] == pytest.approx(trial["metrics"]["accuracy"], abs=1e-9)
+
+
+def test_the_search_of_a_study_is_found_by_its_name(toy_search: SearchConfig) -> None:
+    first = search(replace(toy_search, study="first"))
+    other = SpaceTable(
+        seed={"seq_blocks_2": {"config": toy_search.search.search_space.seed["seq_blocks_0"]["config"]}}
+    )
+    search(replace(toy_search, study="second", search=replace(toy_search.search, search_space=other)))
+    number = read(first)["best"]["trial"]
+    # The options of the run go before those that are given: they made the trial.
+    folder = search(
+        SearchConfig(
+            model="toy", dataset="toy_tiny", project_dir=toy_search.project_dir, study="first", apply=number
+        )
+    )
+    assert read(folder.parents[1])["test"]["after"]["accuracy"] == pytest.approx(read(first)["best"]["accuracy"])
+    with pytest.raises(ValueError, match="there is no search of study 'third' to take a trial from"):
+        search(replace(toy_search, study="third", apply=0))
+
+
+@pytest.mark.parametrize("number", [-1, 1000])
+def test_a_trial_that_is_none_is_told_with_those_of_the_front(toy_search: SearchConfig, number: int) -> None:
+    run = search(toy_search)
+    front = [str(each["number"]) for each in read(run, "search/log.json")["trials"] if each["front"]]
+    before = sorted(toy_search.project_dir.iterdir())
+    with pytest.raises(ValueError, match=rf"has no trial {number} .*; its front is {', '.join(front)}$"):
+        search(replace(toy_search, apply=number))
+    assert sorted(toy_search.project_dir.iterdir()) == before
+
+
+def test_without_a_search_there_is_nothing_to_apply(toy_search: SearchConfig) -> None:
+    with pytest.raises(ValueError, match="there is no search to take a trial from"):
+        search(replace(toy_search, apply=0))
+
+
+def test_a_damaged_log_is_told(toy_search: SearchConfig) -> None:
+    run = search(toy_search)
+    (run / "search" / "log.json").write_text('{"trials"')
+    with pytest.raises(ValueError, match=r"log\.json is damaged"):
+        search(replace(toy_search, apply=0))
+
+
+def test_the_best_is_trained_on_and_keeps_its_formats(toy_search: SearchConfig) -> None:
+    folder = search(replace(toy_search, finetune=2))
+    summary = read(folder)
+    assert (summary["action"], summary["epochs"]) == ("train", 2)
+    model = load_model(str(folder), "auto", Experiment.load(toy_search).model)
+    kinds = {name: type(module).__name__ for name, module in model.named_modules()}
+    assert kinds["seq_blocks.0"] == kinds["seq_blocks.4"] == "LinearInteger"
+    assert kinds["seq_blocks.2"] == "Linear"
+    assert summary["test"]["accuracy"] > 0.5

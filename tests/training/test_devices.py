@@ -1,0 +1,53 @@
+"""Devices, precisions and strategies that this machine has, and those that it has not."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from chop.config import TrainConfig
+from chop.training.devices import is_main_process, make_fabric, pick_accelerator, pick_device
+
+no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a gpu")
+
+
+@no_gpu
+@pytest.mark.parametrize("name", ["gpu", "mps"])
+def test_a_device_that_is_not_there_is_a_warning(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, logger="chop"):
+        assert pick_accelerator(name) == "cpu"
+    assert f"accelerator '{name}' is not on this machine: running on the cpu" in caplog.text
+
+
+def test_auto_and_cpu_say_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    assert pick_device("cpu") == torch.device("cpu")
+    assert pick_accelerator("auto") in ("cpu", "gpu", "mps")
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"strategy": "fsdp"}, "strategy 'fsdp' cannot be used yet"),
+        ({"trainer_precision": "16-mixed"}, "trainer_precision '16-mixed' needs a gpu"),
+    ],
+)
+def test_what_cannot_be_done_is_told(train_config: TrainConfig, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_fabric(replace(train_config, **change))
+
+
+@pytest.mark.parametrize(("name", "expected"), [("32", "32-true"), ("bf16", "bf16-mixed"), ("64", "64-true")])
+def test_short_names_of_precisions(train_config: TrainConfig, name: Any, expected: str) -> None:
+    fabric = make_fabric(replace(train_config, trainer_precision=name))
+    assert fabric._precision.precision == expected
+
+
+def test_only_the_first_process_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_main_process()
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert not is_main_process()

@@ -1,0 +1,208 @@
+"""A run that was stopped goes on as if it had not been, to the last bit; and never as another run."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from chop.actions.train import train
+from chop.config import TrainConfig
+from chop.training import checkpoint
+from chop.training.checkpoint import read_checkpoint
+from chop.training.loop import Training
+
+pytestmark = pytest.mark.slow
+
+
+class Crash(Exception):
+    """What a bug or the machine may do at any moment."""
+
+
+CHECKPOINTS = Path("software/training_ckpts")
+
+
+def weights(folder: Path, name: str) -> dict[str, Tensor]:
+    state: dict[str, Tensor] = read_checkpoint(folder / CHECKPOINTS / name)["state_dict"]
+    return state
+
+
+def check_same(first: Path, second: Path) -> None:
+    for name in ("last.ckpt", "best.ckpt"):
+        one, other = weights(first, name), weights(second, name)
+        assert list(one) == list(other)
+        assert all(one[key].equal(other[key]) for key in one)
+    metrics = [(folder / "metrics.jsonl").read_text() for folder in (first, second)]
+    assert metrics[0] == metrics[1]
+
+
+@pytest.fixture
+def config(train_config: TrainConfig, dropout_net: str) -> TrainConfig:
+    return replace(train_config, model=dropout_net, max_epochs=4, lr_scheduler="cosine", log_every_n_steps=5)
+
+
+@pytest.fixture
+def whole(config: TrainConfig, tmp_path: Path) -> Path:
+    """The same run, never stopped."""
+    return train(replace(config, project_dir=tmp_path / "whole"))
+
+
+def only_run(config: TrainConfig) -> Path:
+    (folder,) = config.project_dir.iterdir()
+    return folder
+
+
+@pytest.mark.parametrize("step", [3, 12, 31])
+def test_a_crash_is_made_good(config: TrainConfig, whole: Path, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    update = Training._update
+
+    def crash(self: Training, group: Any) -> Tensor:
+        if self.step == step:
+            raise Crash
+        return update(self, group)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "_update", crash)
+        with pytest.raises(Crash):
+            train(config)
+    assert train(replace(config, resume=True)) == only_run(config)
+    check_same(only_run(config), whole)
+
+
+@pytest.mark.parametrize("write", [1, 2, 4])
+def test_a_full_disk_leaves_a_run_that_goes_on(
+    config: TrainConfig, whole: Path, monkeypatch: pytest.MonkeyPatch, write: int
+) -> None:
+    writes = iter(range(100))
+
+    def fsync(number: int) -> None:
+        if next(writes) == write:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fsync)
+        with pytest.raises(OSError, match=r"cannot save .*last.ckpt: No space left on device"):
+            train(config)
+    for file in (only_run(config) / CHECKPOINTS).iterdir():
+        read_checkpoint(file)
+    train(replace(config, resume=True))
+    check_same(only_run(config), whole)
+
+
+def test_a_kill_between_last_and_best_is_made_good(
+    config: TrainConfig, whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*_: object) -> None:
+        raise Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr("chop.training.loop.keep_as_best", crash)
+        with pytest.raises(Crash):
+            train(config)
+    assert not (only_run(config) / CHECKPOINTS / "best.ckpt").exists()
+    train(replace(config, resume=True))
+    check_same(only_run(config), whole)
+
+
+def test_more_epochs_can_be_added(config: TrainConfig, whole: Path) -> None:
+    config = replace(config, lr_scheduler="none")
+    train(replace(config, max_epochs=2))
+    train(replace(config, resume=True))
+    expected = train(replace(config, project_dir=config.project_dir.with_name("other")))
+    check_same(only_run(config), expected)
+
+
+def test_a_finished_run_only_reports_again(config: TrainConfig, whole: Path) -> None:
+    resumed = replace(config, project_dir=whole.parent, resume=True)
+    before = weights(whole, "last.ckpt")
+    assert train(resumed) == whole
+    assert all(before[key].equal(value) for key, value in weights(whole, "last.ckpt").items())
+
+
+def test_the_configuration_file_names_the_run(config: TrainConfig) -> None:
+    first = train(replace(config, max_epochs=1))
+    train(replace(config, max_epochs=1))
+    assert train(replace(config, max_epochs=2, resume=True, config=first / "run.toml")) == first
+
+
+def test_without_one_the_latest_run_goes_on(config: TrainConfig) -> None:
+    first, second = (train(replace(config, max_epochs=1)) for _ in range(2))
+    now = os.stat(first / CHECKPOINTS / "last.ckpt").st_mtime
+    os.utime(second / CHECKPOINTS / "last.ckpt", (now + 10, now + 10))
+    assert train(replace(config, max_epochs=2, resume=True)) == second
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"batch_size": 32},
+            r"its batch_size is 64, not 32; with the options of that run: ch train --config .* --resume",
+        ),
+        ({"seed": 1}, "its seed is 0, not 1"),
+        ({"data_options": {"num_rows": 500}}, "its data_options"),
+    ],
+)
+def test_another_run_is_refused(config: TrainConfig, change: dict[str, Any], message: str) -> None:
+    train(replace(config, max_epochs=1))
+    with pytest.raises(ValueError, match=message):
+        train(replace(config, resume=True, **change))
+
+
+def test_a_checkpoint_of_another_tool_is_refused(config: TrainConfig) -> None:
+    folder = train(replace(config, max_epochs=1))
+    torch.save({"state_dict": {}}, folder / CHECKPOINTS / "last.ckpt")
+    with pytest.raises(ValueError, match=r"last.ckpt cannot be resumed from: it was not written by ch train"):
+        train(replace(config, resume=True))
+
+
+def run_python(code: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.run([sys.executable, "-c", code], cwd=cwd, env=environment, capture_output=True, text=True)
+
+
+KILLED = """
+import os, signal, sys
+from chop.cli import main
+from chop.training import checkpoint
+
+replace, calls = os.replace, 0
+def killing(source, target):
+    global calls
+    calls += str(target).endswith("{name}")
+    if calls == {call}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    replace(source, target)
+checkpoint.os.replace = killing
+sys.exit(main({arguments!r}))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "call"), [("last.ckpt", 3), ("best.ckpt", 2)])
+def test_kill_9_during_a_save_is_made_good(
+    config: TrainConfig, whole: Path, tmp_path: Path, name: str, call: int
+) -> None:
+    arguments = ["train", config.model, "toy_tiny", "--max-epochs", "4", "--batch-size", "64"]
+    arguments += ["--learning-rate", "0.01", "--lr-scheduler", "cosine", "--log-every-n-steps", "5"]
+    arguments += ["--accelerator", "cpu", "--project-dir", str(config.project_dir)]
+    done = run_python(KILLED.format(name=name, call=call, arguments=arguments), tmp_path)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    folder = only_run(config)
+    for file in (folder / CHECKPOINTS).glob("*.ckpt"):
+        read_checkpoint(file)
+    assert checkpoint.read_checkpoint(folder / CHECKPOINTS / "last.ckpt")["epoch"] in (1, 2, 3)
+    again = ["train", "--config", str(folder / "run.toml"), "--resume"]
+    command = f"from chop.cli import main; raise SystemExit(main({again!r}))"
+    done = run_python(command, tmp_path)
+    assert done.returncode == 0, done.stderr
+    check_same(folder, whole)

@@ -1,0 +1,40 @@
+"""`ch test`: the numbers of a checkpoint, kept like those of any run."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from chop.actions.test import test as run_test
+from chop.config import TestConfig, TrainConfig
+
+
+@pytest.fixture
+def config(train_config: TrainConfig) -> TestConfig:
+    return TestConfig(model="toy", dataset="toy_tiny", accelerator="cpu", project_dir=train_config.project_dir)
+
+
+def test_a_run_leaves_what_it_promises(config: TestConfig, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = run_test(config)
+    files = {file.name for file in folder.iterdir()}
+    assert files == {"run.toml", "metrics.jsonl", "summary.json", "confusion.png", "software"}
+    assert "data: toy_tiny (synthetic)" in capsys.readouterr().out
+    summary = json.loads((folder / "summary.json").read_text())
+    line = json.loads((folder / "metrics.jsonl").read_text())
+    assert line["test_accuracy"] == summary["test"]["accuracy"]
+
+
+def test_fresh_weights_are_a_warning(config: TestConfig, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, logger="chop"):
+        run_test(config)
+    assert "no checkpoint is loaded: 'toy' has untrained weights" in caplog.text
+
+
+def test_a_mistake_writes_nothing(config: TestConfig) -> None:
+    with pytest.raises(ValueError, match=r"checkpoint 'no.ckpt' does not exist"):
+        run_test(replace(config, load_name=Path("no.ckpt")))
+    assert not config.project_dir.exists()

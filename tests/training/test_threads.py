@@ -1,0 +1,36 @@
+"""Threads where they pay."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from chop.training.threads import MIN_PARALLEL_WORK, multiplications, threads_for
+
+
+@pytest.fixture(autouse=True)
+def _several(monkeypatch: pytest.MonkeyPatch, one_thread_and_no_drawing: None) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    torch.set_num_threads(3)
+
+
+def test_little_work_gets_one_thread_and_gives_it_back() -> None:
+    with threads_for(MIN_PARALLEL_WORK - 1):
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == 3
+    with threads_for(MIN_PARALLEL_WORK):
+        assert torch.get_num_threads() == 3
+
+
+def test_the_users_number_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    with threads_for(1):
+        assert torch.get_num_threads() == 3
+
+
+def test_multiplications_by_hand() -> None:
+    model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4 * 3 * 3, 5))
+    # 4 x 3 x 3 outputs of 2 x 3 x 3 weights each, and 5 outputs of 36 weights each
+    assert multiplications(model.eval(), torch.zeros(2, 2, 5, 5)) == 36 * 18 + 5 * 36
+    assert all(not layer._forward_hooks for layer in model.modules())

@@ -1,0 +1,267 @@
+"""`ch transform`: passes in order, one new folder a run, and nothing left behind by a mistake."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from chop.actions.test import test as run_test
+from chop.actions.train import train
+from chop.actions.transform import transform
+from chop.config import TestConfig, TrainConfig, TransformConfig, TransformTable
+from chop.models import get_model
+from chop.passes.graph import load_mase_graph_interface_pass
+from chop.registry import UnknownNameError
+
+INTEGER = {
+    "name": "integer",
+    "data_in_width": 8,
+    "data_in_frac_width": 4,
+    "weight_width": 8,
+    "weight_frac_width": 4,
+    "bias_width": 8,
+    "bias_frac_width": 4,
+}
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> TransformConfig:
+    quantize = {"by": "type", "linear": {"config": INTEGER}}
+    return TransformConfig(
+        model="toy", dataset="toy_tiny", batch_size=4, project_dir=tmp_path / "out", passes={"quantize": quantize}
+    )
+
+
+def test_each_run_gets_a_folder_of_its_own(config: TransformConfig) -> None:
+    folders = [transform(config) for _ in range(3)]
+    name = f"toy_classification_toy_tiny_{date.today().isoformat()}"
+    expected = [config.project_dir / each / "software/transform" for each in (name, f"{name}_2", f"{name}_3")]
+    assert folders == expected
+
+
+def test_the_change_is_printed_and_kept(config: TransformConfig, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = transform(config)
+    assert "LinearInteger" in capsys.readouterr().out
+    assert {file.name for file in folder.iterdir()} == {
+        "quantize_table.csv",
+        "quantize_histogram.csv",
+        "transformed_ckpt",
+    }
+
+
+def test_the_saved_graph_is_the_transformed_one(config: TransformConfig) -> None:
+    graph, _ = load_mase_graph_interface_pass(None, {"load_dir": transform(config) / "transformed_ckpt"})
+    assert type(graph.modules["seq_blocks.0"]).__name__ == "LinearInteger"
+
+
+def test_the_seed_decides_the_weights(config: TransformConfig) -> None:
+    first, again, other = (
+        load_mase_graph_interface_pass(None, {"load_dir": transform(each) / "transformed_ckpt"})[0].model
+        for each in (config, config, replace(config, seed=1))
+    )
+    key = "seq_blocks.0.weight"
+    assert first.state_dict()[key].equal(again.state_dict()[key])
+    assert not first.state_dict()[key].equal(other.state_dict()[key])
+
+
+def test_a_checkpoint_is_where_it_starts_from(config: TransformConfig, tmp_path: Path) -> None:
+    class Info:
+        num_features, num_classes, feature_shape = 4, 2, (4,)
+
+    trained = get_model("toy", dataset_info=Info())
+    torch.save(trained.state_dict(), tmp_path / "a.pt")
+    folder = transform(replace(config, load_name=tmp_path / "a.pt"))
+    graph, _ = load_mase_graph_interface_pass(None, {"load_dir": folder / "transformed_ckpt"})
+    assert graph.model.state_dict()["seq_blocks.0.weight"].equal(trained.state_dict()["seq_blocks.0.weight"])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"passes": {"quantise": {}}}, "unknown pass 'quantise', did you mean 'quantize'?"),
+        ({"model": "tooy"}, "unknown model 'tooy', did you mean 'toy'?"),
+        ({"dataset": "jcs"}, "unknown data set 'jcs', did you mean 'jsc'?"),
+        ({"load_name": Path("no.ckpt")}, "checkpoint 'no.ckpt' does not exist"),
+    ],
+)
+def test_a_mistake_is_named_and_writes_nothing(
+    config: TransformConfig, change: dict[str, object], message: str
+) -> None:
+    with pytest.raises((UnknownNameError, ValueError)) as caught:
+        transform(replace(config, **change))  # type: ignore[arg-type]
+    assert str(caught.value) == message
+    assert not config.project_dir.exists()
+
+
+def test_a_folder_that_is_a_file_is_named(config: TransformConfig) -> None:
+    config.project_dir.write_text("")
+    with pytest.raises(OSError, match=r"cannot write in .*out: Not a directory"):
+        transform(config)
+
+
+def test_asking_for_a_gpu_is_answered_with_a_warning(
+    config: TransformConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, logger="chop"):
+        transform(replace(config, accelerator="gpu"))
+    assert torch.cuda.is_available() or "accelerator 'gpu' is not on this machine" in caplog.text
+
+
+def test_both_graphs_are_tested_on_the_data(config: TransformConfig, capsys: pytest.CaptureFixture[str]) -> None:
+    run = transform(config).parents[1]
+    results = summary(run)["test"]
+    assert set(results) == {"before", "after"}
+    assert results["before"]["loss"] != results["after"]["loss"]
+    out = capsys.readouterr().out
+    assert "data: toy_tiny (synthetic), test part" in out
+    assert f"{results['after']['loss']:.4f}" in out
+    assert (run / "run.toml").is_file()
+    assert (run / "metrics.jsonl").is_file()
+
+
+def test_the_test_can_be_left_out(config: TransformConfig, capsys: pytest.CaptureFixture[str]) -> None:
+    run = transform(replace(config, transform=TransformTable(evaluate=False))).parents[1]
+    assert summary(run)["test"] == {}
+    assert "test part" not in capsys.readouterr().out
+
+
+def test_a_transformed_graph_is_tested_trained_further_and_tested_again(config: TransformConfig) -> None:
+    folder = transform(config)
+    common: dict[str, Any] = {"model": "toy", "dataset": "toy_tiny", "project_dir": config.project_dir}
+    after = summary(folder.parents[1])["test"]["after"]
+    tested = summary(run_test(TestConfig(load_name=folder / "transformed_ckpt", **common)))["test"]
+    assert tested["accuracy"] == after["accuracy"]
+    assert tested["loss"] == pytest.approx(after["loss"])
+    load = folder / "transformed_ckpt"
+    run = train(TrainConfig(load_name=load, max_epochs=4, learning_rate=0.01, batch_size=32, **common))
+    trained = summary(run)["test"]
+    assert trained["loss"] < after["loss"]
+    again = run / "software/transform/transformed_ckpt"
+    graph, _ = load_mase_graph_interface_pass(None, {"load_dir": again})
+    assert type(graph.modules["seq_blocks.0"]).__name__ == "LinearInteger"
+    assert summary(run_test(TestConfig(load_name=again, **common)))["test"] == trained
+
+
+def test_weights_without_their_formats_are_a_warning(
+    config: TransformConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    common: dict[str, Any] = {"model": "toy", "dataset": "toy_tiny", "project_dir": config.project_dir}
+    run = train(TrainConfig(load_name=transform(config) / "transformed_ckpt", max_epochs=1, **common))
+    with caplog.at_level(logging.WARNING, logger="chop"):
+        run_test(TestConfig(load_name=run / "software/training_ckpts/best.ckpt", **common))
+    assert "best.ckpt holds weights only; with their number formats they are in" in caplog.text
+
+
+def summary(run: Path) -> Any:
+    return json.loads((run / "summary.json").read_text())
+
+
+def test_layers_can_be_quantised_without_a_graph(
+    config: TransformConfig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    by_graph = summary(transform(config).parents[1])
+    capsys.readouterr()
+    folder = transform(replace(config, transform=TransformTable(style="module")))
+    assert "LinearInteger" in capsys.readouterr().out
+    assert summary(folder.parents[1])["test"] == by_graph["test"]
+    assert torch.load(folder / "transformed.pt", weights_only=True).keys()
+    with pytest.raises(ValueError, match="pass 'count_flops' needs a graph"):
+        transform(replace(config, passes={"count_flops": {}}, transform=TransformTable(style="module")))
+
+
+def test_passes_that_want_data_get_the_training_rows(config: TransformConfig) -> None:
+    calibrated = replace(config, passes={**config.passes, "calibrate": {"method": "mse", "num_batches": 3}})
+    graph, _ = load_mase_graph_interface_pass(None, transform(calibrated) / "transformed_ckpt")
+    plain, _ = load_mase_graph_interface_pass(None, transform(config) / "transformed_ckpt")
+    widths = [
+        [m.args["data_in_0"].format.precision for m in each.metas() if m.mase_op == "linear"]
+        for each in (graph, plain)
+    ]
+    assert widths[0] != widths[1] == [[8, 4]] * len(widths[1])
+
+
+def test_what_passes_measure_is_told_and_kept(config: TransformConfig, capsys: pytest.CaptureFixture[str]) -> None:
+    passes = {**config.passes, "count_bitops": {}, "calculate_avg_bits_mg": {}, "verify_quantization": {}}
+    folder = transform(replace(config, passes=passes))
+    printed = capsys.readouterr().out
+    measured = {each["what"]: each for each in summary(folder.parents[1])["measured"]}
+    assert measured["total_bitops"]["before"] > measured["total_bitops"]["after"] > 0
+    assert measured["w_avg_bit"]["before"] == 32
+    assert measured["w_avg_bit"]["after"] < 32
+    assert any(what.startswith("lowest SQNR in dB (") for what in measured)
+    assert "total_bitops" in printed
+    assert (
+        f"{measured['total_bitops']['after']:.6g}" in printed or str(measured["total_bitops"]["after"]) in printed
+    )
+
+
+def test_arguments_of_all_passes_are_read_before_the_first_runs(config: TransformConfig) -> None:
+    passes: dict[str, dict[str, Any]] = {
+        "report_graph": {"file_name": str(config.project_dir) + ".txt"},
+        "count_flops": {"convention": 3},
+    }
+    with pytest.raises(ValueError, match="'convention' must be str, got 3"):
+        transform(replace(config, passes=passes))
+    assert not Path(str(config.project_dir) + ".txt").exists()
+
+
+def test_fresh_weights_and_no_passes_are_warnings(
+    config: TransformConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, logger="chop"):
+        transform(replace(config, passes={}))
+    assert "there are no passes" in caplog.text
+    assert "these are fresh weights of 'toy'" in caplog.text
+
+
+def test_a_full_disk_leaves_nothing_half_written(config: TransformConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Path.write_bytes
+
+    def write(path: Path, content: bytes) -> int:
+        if "graph.json" in path.name:
+            raise OSError(28, "No space left on device")
+        return original(path, content)
+
+    monkeypatch.setattr(Path, "write_bytes", write)
+    with pytest.raises(OSError, match=r"No space left on device: '.*graph.json'"):
+        transform(config)
+    assert list(config.project_dir.iterdir()) == []
+
+
+def test_a_pass_that_wants_labels_is_given_those_of_the_data(
+    config: TransformConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, logger="chop"):
+        transform(replace(config, passes={"sensitivity": {"config": INTEGER}}))
+    assert re.search(r"most sensitive first: seq_blocks_\d \(loss [+-]\S+, \S+ dB\), ", caplog.text)
+
+
+def test_the_cost_before_and_after_is_kept_whichever_passes_are_run(config: TransformConfig) -> None:
+    cost = summary(transform(config).parents[1])["cost"]
+    assert (cost["samples"], cost["convention"], cost["unknown"]) == (4, "bops", [])
+    macs = 4 * (4 * 16 + 16 * 16 + 16 * 2)  # 4 rows of 4 features through layers of 16, 16 and 2
+    parameters = (4 * 16 + 16) + (16 * 16 + 16) + (16 * 2 + 2)
+    for when, bits in (("before", 32), ("after", 8)):
+        assert cost[when]["macs"] == macs
+        assert cost[when]["bitops"] == macs * bits * bits
+        assert cost[when]["weight_bits"] == parameters * bits
+        assert cost[when]["average_weight_bits"] == bits
+
+
+def test_a_page_about_the_run_is_written_at_its_end_if_asked_for(
+    config: TransformConfig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = transform(replace(config, report=True)).parent.parent / "report.html"
+    assert "<!doctype html>" in page.read_text().lower()
+    assert f"page: {page}" in capsys.readouterr().out
+    module = TransformTable(style="module")
+    with pytest.raises(ValueError, match='--report does not go with style = "module"'):
+        transform(replace(config, report=True, transform=module))
