@@ -1,13 +1,13 @@
-# Every target sets up what it needs, also on a fresh machine: scripts/setup.sh, which `ch` uses too.
+# Every target first installs what it needs with scripts/setup.sh, as `ch` does.
 python := .venv/bin/python
 
 .PHONY: help setup lint test check bench bench-formats docs format clean
 .DEFAULT_GOAL := help
 
-help: ## this list
+help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile
 
-setup: ## .venv with everything that development needs
+setup: ## install everything needed for development into .venv
 	@scripts/setup.sh dev
 
 lint: setup
@@ -16,23 +16,23 @@ lint: setup
 	$(python) -m mypy
 	.venv/bin/lint-imports
 
-test: lint ## all checks and the whole test suite, as CI runs them
+test: lint ## all checks and all tests, as in CI
 	$(python) -m pytest -n 2
 
-check: lint ## all checks and the quick tests: before each commit
+check: lint ## all checks and the quick tests, before each commit
 	$(python) -m pytest -n 2 -m "not slow" --hypothesis-profile=quick
 
-bench: setup ## benchmarks, against PyTorch and peers
+bench: setup ## all benchmarks, compared with PyTorch and other libraries
 	$(python) -m benchmarks
 
-bench-formats: setup ## number formats alone, beside other libraries
+bench-formats: setup ## the benchmark of number formats only
 	$(python) -m pip install --quiet --no-deps -c constraints.txt brevitas dependencies unfoldNd torchao
 	$(python) -m benchmarks formats
 
-docs: setup ## the tables in docs/, from what is registered
+docs: setup ## update the generated tables in docs/
 	$(python) -m chop.docs
 
-format: setup ## format the code, and mend what can be mended
+format: setup ## format the code and apply automatic fixes
 	$(python) -m ruff check --fix .
 	$(python) -m ruff format .
 

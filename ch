@@ -3,14 +3,14 @@
 set -eu
 
 self=$0
-while [ -L "$self" ]; do # by hand: not every readlink knows -f
+while [ -L "$self" ]; do # a loop, because not every readlink has -f
     link=$(readlink "$self")
     case $link in
         /*) self=$link ;;
         *) self=$(dirname "$self")/$link ;;
     esac
 done
-export CHOP_LAUNCHER="$0" # for commands that are printed to be copied
+export CHOP_LAUNCHER="$0" # shown in commands that the user can copy
 root=$(CDPATH='' cd -P -- "$(dirname -- "$self")" && pwd)
 
 exec "$root/scripts/setup.sh" core "$root/.venv/bin/python" -P -m chop "$@"

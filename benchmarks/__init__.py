@@ -1,1 +1,1 @@
-"""How fast it is: `python -m benchmarks` runs them all, `python -m benchmarks graph` runs one."""
+"""Benchmarks: `python -m benchmarks` runs all, `python -m benchmarks graph` runs one."""

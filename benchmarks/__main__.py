@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME ...]`: measure, print a table, and keep it under benchmarks/results."""
+"""Run benchmarks, print a table per benchmark, and write it to benchmarks/results."""
 
 from __future__ import annotations
 
@@ -23,10 +23,13 @@ NAMES = (
 
 
 def main(arguments: list[str] | None = None) -> None:
+    """Run the benchmarks that the command line names."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which ones (default: all of {', '.join(NAMES)})")
-    parser.add_argument("--quick", action="store_true", help="only see that they run; nothing is kept")
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="where the results go")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"benchmarks to run (default: all of {', '.join(NAMES)})"
+    )
+    parser.add_argument("--quick", action="store_true", help="only check that they run; write no results")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="folder of the results")
     options = parser.parse_args(arguments)
     for name in options.names or NAMES:
         if name not in NAMES:
@@ -35,7 +38,7 @@ def main(arguments: list[str] | None = None) -> None:
         results = benchmark.run(quick=options.quick)
         if options.quick:
             print(f"{name}: {len(results)} measurements ran")
-        elif results:  # none: it said why
+        elif results:  # if empty, the benchmark has printed the reason
             print(table(results))
             print(f"written to {write_page(name, results, benchmark.SUMMARY, options.folder)}")
 

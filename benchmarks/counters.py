@@ -1,4 +1,4 @@
-"""The same models through the counters that people use, and why their numbers differ."""
+"""Counters of operations on the same models, and why their numbers differ."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Mlp(nn.Module):
 
 
 class GroupedConvolutions(nn.Module):
-    """A depthwise convolution, and one with four groups."""
+    """A depthwise convolution, and a convolution with four groups."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class GroupedConvolutions(nn.Module):
 
 
 class FunctionalAttention(nn.Module):
-    """Four heads of 8, with `F.scaled_dot_product_attention` between two layers."""
+    """Four heads of width 8, with `F.scaled_dot_product_attention` between two layers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class FunctionalAttention(nn.Module):
 
 
 class LayerAttention(nn.Module):
-    """The same as one layer."""
+    """The same as a single layer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class LayerAttention(nn.Module):
 
 @dataclass(frozen=True)
 class Case:
-    """A model, an input, and its MACs by hand: those of layers, and those inside of attention."""
+    """A model, an input, and its MACs counted by hand: those of layers, and those of attention."""
 
     name: str
     make: Callable[[], nn.Module]
@@ -113,12 +113,12 @@ CASES = (
 
 
 def run(quick: bool = False) -> list[Result]:
-    """Every counter that is installed, on every model; `quick` leaves the large one out."""
+    """Run every installed counter on every model; `quick` leaves the large model out."""
     return compare_counters(CASES[:-1] if quick else CASES)
 
 
 def compare_counters(cases: tuple[Case, ...] = CASES) -> list[Result]:
-    """What each counter says of each model, over the MACs by hand, and why it says that."""
+    """Return the count of each counter for each model, relative to the MACs by hand, with the reason."""
     results = []
     for case in cases:
         model, x = case.make().eval(), torch.randn(case.shape)
@@ -126,23 +126,23 @@ def compare_counters(cases: tuple[Case, ...] = CASES) -> list[Result]:
             if all(find_spec(package) for package in needed):
                 with _silence():
                     counted = count(model, x)
-                what = f"{case.name}: {name} says {counted:,}"
+                what = f"{case.name}: {name} counts {counted:,}"
                 results.append(Result(what, counted / case.macs, math.inf, UNIT, why(counted, case, model)))
     return results
 
 
 def why(counted: int, case: Case, model: nn.Module) -> str:
-    """How a number comes about, read off what is left of it when units and parts are taken away."""
+    """Return the reason for a count: its unit, whether it includes attention, and what it adds to the MACs."""
     if counted == 0:
-        return "nothing: what happens inside of the layer is not seen"
+        return "nothing: the operations inside the layer are not seen"
     parameters = sum(parameter.numel() for parameter in model.parameters())
     if case.attention and counted == case.shape[0] * parameters:
-        return "parameters x batch: the length of sequences is ignored, attention dropped"
+        return "parameters x batch: the length of sequences is ignored, attention omitted"
     unit = 2 if counted > 1.5 * case.macs else 1
     inside = counted >= unit * case.macs
-    said = [f"{('one', 'two')[unit - 1]} a MAC"]
+    said = [f"{('one', 'two')[unit - 1]} per MAC"]
     if case.attention:
-        said.append("attention included" if inside else "attention dropped")
+        said.append("attention included" if inside else "attention omitted")
     left = counted - unit * (case.macs if inside else case.layers)
     if left:
         said.append(f"{left:,} more for biases, activations, norms or pools")
@@ -198,12 +198,12 @@ COUNTERS: dict[str, tuple[tuple[str, ...], Callable[[nn.Module, Tensor], int]]] 
     "torchinfo": (("torchinfo",), count_torchinfo),
     "calflops": (("calflops", "transformers", "accelerate"), count_calflops),
 }
-"""By name: the packages that it needs, and what it counts."""
+"""For each counter: the packages that it needs, and a function that counts."""
 
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Without what counters print, log and warn of: the numbers are what is wanted."""
+    """Suppress what counters print, log and warn about."""
     disabled = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
@@ -220,9 +220,9 @@ def _versions() -> str:
 
 
 SUMMARY = (
-    "What each counter calls the cost of one forward run in evaluation, over the MACs worked out by hand: products "
-    "of an activation with a weight, or of two activations in attention. Ours is the total of `macs`; conventions "
-    "that count more are in docs/cost.md. The reasons follow from the numbers: which unit, whether the products of "
-    "attention are in, and what is left then. calflops needs transformers and accelerate beside it. "
+    "The count of each counter for one forward run in evaluation mode, relative to the MACs counted by hand: "
+    "products of an activation and a weight, or of two activations in attention. Ours is the total of `macs`; "
+    "docs/cost.md has conventions that count more. The reasons are derived from the numbers: the unit, whether the "
+    "products of attention are included, and the remainder. calflops also needs transformers and accelerate. "
     f"Versions: {_versions()}."
 )

@@ -1,4 +1,4 @@
-"""How good the look-alike jets are: a network that has seen only them, tested on real ones."""
+"""How realistic the generated jets are: a network trained only on them, tested on real ones."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from torch import Tensor, nn
 from benchmarks.results import Result
 from benchmarks.timing import one_thread
 from chop.dataset import Rows
-from chop.dataset.jsc_generator import Figures, draw_rows, read_figures
+from chop.dataset.jsc_generator import JetStatistics, draw_rows, read_statistics
 from chop.dataset.jsc_published import CLASSES, read_jets
 from chop.dataset.splits import split_rows, standardise
 
 SUMMARY = (
-    "A 64-32-32 network is trained on 30,000 generated jets and tested on real ones (OpenML 42468), which it has "
-    "never seen; the share that it gets wrong, mean of three seeds. `refitted` is the stricter measure: figures "
-    "made from one half of the real jets, tested on the other half, and the other way round. One row of 1,000 is "
-    "0.1 %, the statistical error of the first line 1.4 %, of the others 2 %. Accuracy is 100 % less the number."
+    "A 64-32-32 network is trained on 30,000 generated jets and tested on real ones (OpenML 42468); the share that "
+    "it gets wrong, mean of three seeds. `refitted` is the stricter test: the generator is fitted to one half of "
+    "the real jets and tested on the other half, and vice versa. One row of 1,000 is 0.1 %; the statistical error "
+    "is 1.4 % in the first line and 2 % in the others."
 )
 REAL_JETS = Path(__file__).parents[2] / "shared" / "data" / "jsc" / "jsc_openml_1000.parquet"
 NUM_LEVELS = 33
-SHRINKAGE = 0.05  # of correlations to the identity, as in the figures that are shipped
+SHRINKAGE = 0.05  # of correlations towards the identity, as in the statistics that are shipped
 
 
 def run(quick: bool = False) -> list[Result]:
-    """All measurements; none, and a line why, where the real jets are not on this machine."""
+    """Return all measurements, or none if the real jets are not on this machine."""
     if not REAL_JETS.exists():
-        print(f"data: skipped, as the real jets are not on this machine ({REAL_JETS})")
+        print(f"data: skipped, because the real jets are not on this machine ({REAL_JETS})")
         return []
     real = Rows(*read_jets(REAL_JETS)[:2])
     seeds = range(1 if quick else 3)
     with one_thread(), torch.random.fork_rng():
-        shipped = fmean(wrong_share(read_figures(), real, seed, quick) for seed in seeds)
+        shipped = fmean(wrong_share(read_statistics(), real, seed, quick) for seed in seeds)
         refitted = fmean(wrong_after_refit(real, seed, quick) for seed in seeds)
     return [
         Result("wrong on 1,000 real jets", 100 * shipped, 30.0, "%"),
@@ -44,19 +44,19 @@ def run(quick: bool = False) -> list[Result]:
 
 
 def wrong_after_refit(real: Rows, seed: int, quick: bool) -> float:
-    """The mean over both halves, each tested with figures of the other."""
+    """Return the mean over both halves, each tested with statistics of the other."""
     order = torch.randperm(len(real.labels), generator=torch.Generator().manual_seed(seed))
     halves = [Rows(real.features[part], real.labels[part]) for part in order.tensor_split(2)]
     return fmean(
-        wrong_share(fit_figures(fitted), tested, seed, quick) for fitted, tested in (halves, reversed(halves))
+        wrong_share(fit_statistics(fitted), tested, seed, quick) for fitted, tested in (halves, reversed(halves))
     )
 
 
-def wrong_share(figures: Figures, real: Rows, seed: int, quick: bool = False) -> float:
-    """The share of real jets that a network trained on look-alikes with these figures gets wrong."""
-    splits = standardise(split_rows(*draw_rows(figures, 1_000 if quick else 30_000, seed), seed))
+def wrong_share(statistics: JetStatistics, real: Rows, seed: int, quick: bool = False) -> float:
+    """Return the share of real jets that a network trained on jets with these statistics gets wrong."""
+    splits = standardise(split_rows(*draw_rows(statistics, 1_000 if quick else 30_000, seed), seed))
     assert splits.scaling is not None
-    parts = (splits.train, splits.val, splits.test)  # all 30,000: the real jets are the test
+    parts = (splits.train, splits.val, splits.test)  # all 30,000 are for training: the test uses real jets
     rows = Rows(torch.cat([part.features for part in parts]), torch.cat([part.labels for part in parts]))
     torch.manual_seed(seed)
     model = train_network(rows, num_epochs=1 if quick else 10)
@@ -70,20 +70,20 @@ def train_network(rows: Rows, num_epochs: int) -> nn.Module:
     for num_in, num_out in pairwise((rows.features.shape[1], 64, 32, 32)):
         layers += [nn.Linear(num_in, num_out), nn.ReLU()]
     model = nn.Sequential(*layers, nn.Linear(32, len(CLASSES)))
-    optimiser = torch.optim.Adam(model.parameters(), lr=2e-3, fused=True)
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3, fused=True)
     for _ in range(num_epochs):
         for batch in torch.randperm(len(rows.labels)).split(256):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             nn.functional.cross_entropy(model(rows.features[batch]), rows.labels[batch]).backward()
-            optimiser.step()
+            optimizer.step()
     return model
 
 
-def fit_figures(rows: Rows) -> Figures:
-    """Figures of given jets, worked out as those that are shipped were."""
+def fit_statistics(rows: Rows) -> JetStatistics:
+    """Return the statistics of given jets, computed like those that are shipped."""
     kinds = [rows.features[rows.labels == kind].double() for kind in range(len(CLASSES))]
     levels = torch.linspace(0, 1, NUM_LEVELS, dtype=torch.float64)
-    return Figures(
+    return JetStatistics(
         counts=rows.labels.bincount(minlength=len(CLASSES)),
         quantiles=torch.stack([features.quantile(levels, dim=0) for features in kinds]).float(),
         mixing=torch.linalg.cholesky(torch.stack([_correlation(features) for features in kinds])).float(),
@@ -91,7 +91,7 @@ def fit_figures(rows: Rows) -> Figures:
 
 
 def _correlation(features: Tensor) -> Tensor:
-    """Correlations of the normal scores: what a normal number of the same rank would be; ties share a rank."""
+    """Return the correlations of the normal scores: normal quantiles of the same rank; ties share a rank."""
     below = (features.unsqueeze(1) > features).sum(dim=1)
     up_to = (features.unsqueeze(1) >= features).sum(dim=1)
     scores = torch.special.ndtri((below + up_to) / (2 * len(features)))

@@ -1,4 +1,4 @@
-"""How much number formats cost: in themselves, in a layer, in training, against plain PyTorch and peers."""
+"""The speed of number formats: alone, in layers and in training, compared with PyTorch and other libraries."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from chop.nn.quantized import QuantizedLayer, quantize_layer
 from chop.tools.allocator import keep_freed_memory
 
 SUMMARY = (
-    "CPU time, one thread, median of repeats that took turns, so that none finds its data in the nearest cache "
-    "(alone and warm, ratios to `copy_` are about twice as large). Quantising is measured against `copy_` of "
-    "the same tensor, which no format can beat; layers against `nn.Linear`. Blocks have 32 elements. Freed memory "
-    "is kept (`chop.tools.allocator`), for all sides alike."
+    "CPU time, one thread, median of repeats that alternate, so that no one finds its data in the cache (with data "
+    "in the cache, ratios to `copy_` are about twice as large). Quantising is compared with `copy_` of the same "
+    "tensor, which is a lower bound for every format; layers with `nn.Linear`. Blocks have 32 elements. Freed "
+    "memory is kept (`chop.tools.allocator`) in all measurements."
 )
 _BARS = {"integer": 5.0, "block_fp": 9.0, "mxint": 9.0, "mxfp": 15.0}
 _MINIFLOATS = ("fp8", "minifloat_ieee", "minifloat_denorm", "bfloat16", "float16")
 
 
 def run(quick: bool = False) -> list[Result]:
-    """All measurements; `quick` for tests, with too few repeats to say anything."""
+    """Return all measurements; `quick` is for tests, with too few repeats for meaningful numbers."""
     keep_freed_memory()
     repeats = 1 if quick else 60
     return [
@@ -44,7 +44,7 @@ def run(quick: bool = False) -> list[Result]:
 
 
 def format_of(name: str) -> Format:
-    """The format with its defaults, but blocks of 32."""
+    """Return a format with default parameters, except for blocks of 32."""
     has_blocks = "block_size" in {parameter.name for parameter in parameters(FORMATS[name])}
     return FORMATS[name](block_size=32) if has_blocks else FORMATS[name]()  # type: ignore[call-arg]
 
@@ -64,12 +64,12 @@ def measure_quantising(repeats: int) -> list[Result]:
 
 
 def linear(name: str, inputs: int, outputs: int) -> QuantizedLayer:
-    """A quantised linear layer, as the passes make it."""
+    """Return a quantised linear layer, as the passes create it."""
     number_format = format_of(name)
     formats = {
-        "data_in_0": number_format.placed(-1, None),
-        "weight": number_format.placed(-1, 0),
-        "bias": number_format.placed(-1, None),
+        "data_in_0": number_format.for_operand(-1, None),
+        "weight": number_format.for_operand(-1, 0),
+        "bias": number_format.for_operand(-1, None),
     }
     return quantize_layer(nn.Linear(inputs, outputs), formats, type(number_format).__name__)
 
@@ -85,7 +85,7 @@ def evaluation(layer: nn.Module, x: Tensor) -> Callable[[], object]:
 
 
 def training(layer: nn.Module, x: Tensor) -> Callable[[], object]:
-    """Forward, backward and one step of SGD."""
+    """Return a function that runs forward, backward and one step of SGD."""
     layer.train()
     optimiser = torch.optim.SGD(layer.parameters(), lr=1e-3)
 
@@ -126,7 +126,7 @@ def measure_layers(
 
 
 def measure_peers(repeats: int) -> list[Result]:
-    """The same layer in 8 bits by other libraries, where they are installed."""
+    """Measure the same layer in 8 bits with other libraries, if they are installed."""
     x, plain = torch.randn(256, 1024), nn.Linear(1024, 1024)
     results = []
     for name, make in (("Brevitas", _brevitas), ("torchao", _torchao)):
@@ -164,7 +164,7 @@ def _torchao(x: Tensor) -> nn.Module:
 
 
 def measure_cache() -> list[Result]:
-    """How often a weight that does not change is rounded in ten evaluations after the first."""
+    """Count how often an unchanged weight is rounded in ten evaluations after the first."""
     layer, x = linear("integer", 64, 64).eval(), torch.randn(4, 64)
     weight = layer.get_parameter("weight")
     counted = 0
@@ -184,7 +184,7 @@ def measure_cache() -> list[Result]:
 
 
 def measure_memory() -> list[Result]:
-    """Most memory of activations during a forward of a deep network, of what plain PyTorch needs."""
+    """Measure the peak memory of activations in a deep network, relative to plain PyTorch."""
 
     def peak(quantised: bool, training: bool, rows: int) -> float:
         layers: list[nn.Module] = []
@@ -211,7 +211,7 @@ def measure_memory() -> list[Result]:
 
 
 def _highest(profile: torch.profiler.profile) -> float:
-    """The largest sum of what was allocated and not yet freed, from the profiler's record."""
+    """Return the peak of allocated memory from the records of the profiler."""
     events: Any = profile.profiler.kineto_results.events()  # type: ignore[union-attr]
     changes = [(e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]"]
     total = highest = 0

@@ -1,4 +1,4 @@
-"""From a model to a quantised graph, and the time until one can start."""
+"""The time from a model to a quantised graph, and start-up times."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from chop.passes.graph import (
 
 SUMMARY = (
     "`flow` is tracing, the init, common and software metadata passes, and quantising. CPU time, one thread, "
-    "median of repeats; ratios are between runs that took turns. Starting includes the interpreter."
+    "median of repeats; ratios are between runs that alternate. Start-up includes the interpreter."
 )
 _ROOT = Path(__file__).parents[1]
 _CONFIG = {"config": {"name": "integer", "data_in_width": 8, "data_in_frac_width": 4}}
 
 
 def run(quick: bool = False) -> list[Result]:
-    """All measurements; `quick` for tests, with too few repeats to say anything."""
+    """Return all measurements; `quick` is for tests, with too few repeats for meaningful numbers."""
     return [*measure_flow(quick), *measure_start(1 if quick else 5)]
 
 
 def flow(model: nn.Module, x: Tensor) -> MaseGraph:
-    """What a user does with a model before anything else."""
+    """Return the quantised graph of a model: the first steps of every user."""
     graph = MaseGraph(model)
     graph, _ = init_metadata_analysis_pass(graph)
     graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": {"x": x}})
@@ -75,7 +75,7 @@ print(*cpu_times(lambda: flow(model, torch.ones(8, 16)), repeats=1, warm_up=0))
 
 
 def first_flow(repeats: int) -> float:
-    """CPU seconds of the first flow after the imports, which fills the caches of torch.fx and ours."""
+    """Return the CPU seconds of the first flow after the imports, which fills the caches of torch.fx and chop."""
     command = [sys.executable, "-c", _FIRST]
     return statistics.median(
         float(subprocess.run(command, check=True, capture_output=True, cwd=_ROOT).stdout) for _ in range(repeats)

@@ -1,4 +1,4 @@
-"""Models to measure with, in plain PyTorch with random weights."""
+"""Models for measurements, in plain PyTorch with random weights."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class Residual(nn.Module):
-    """Two 3 x 3 convolutions beside a shortcut, which is projected where the shape changes."""
+    """Two 3 x 3 convolutions and a shortcut, which is projected if the shape changes."""
 
     def __init__(self, num_in: int, num_out: int, stride: int) -> None:
         super().__init__()

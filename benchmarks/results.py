@@ -1,4 +1,4 @@
-"""What a benchmark found, as a table to print and a page to keep."""
+"""Results of a benchmark, as a table in the terminal and a Markdown page."""
 
 from __future__ import annotations
 
@@ -19,38 +19,40 @@ FOLDER = Path(__file__).parent / "results"
 
 @dataclass(frozen=True)
 class Result:
-    """A measurement, and the bar that it has to stay under; infinity: it is there to compare with."""
+    """A measurement and its upper limit; infinite for a measurement that is shown for comparison only."""
 
     what: str
     measured: float
-    bar: float
+    limit: float
     unit: str
-    """`ms`, or what one is measured in: `x import torch`."""
+    """`ms`, or for a ratio what it is relative to: `x import torch`."""
     why: str = ""
-    """What explains it, where that is not plain."""
+    """Explanation of a surprising result."""
 
     @property
     def ok(self) -> bool:
-        return self.measured < self.bar
+        """Whether the measurement is below its limit."""
+        return self.measured < self.limit
 
 
 def table(results: Sequence[Result], style: str = "simple") -> str:
+    """Return the results as a table in a style of tabulate."""
     rows = [
-        (r.what, f"{r.measured:.2f} {r.unit}", *(("", "") if r.bar == math.inf else _against_bar(r)), r.why)
+        (r.what, f"{r.measured:.2f} {r.unit}", *(("", "") if r.limit == math.inf else _limit_cells(r)), r.why)
         for r in results
     ]
-    head = ("what", "measured", "bar", "ok", "why")
+    head = ("what", "measured", "limit", "ok", "why")
     used = [i for i in range(len(head)) if any(row[i] for row in rows)]
     shown = [[row[i] for i in used] for row in rows]
     return tabulate.tabulate(shown, [head[i] for i in used], tablefmt=style, disable_numparse=True)
 
 
-def _against_bar(result: Result) -> tuple[str, str]:
-    return f"< {result.bar:g} {result.unit}", "yes" if result.ok else "NO"
+def _limit_cells(result: Result) -> tuple[str, str]:
+    return f"< {result.limit:g} {result.unit}", "yes" if result.ok else "NO"
 
 
 def write_page(name: str, results: Sequence[Result], summary: str, folder: Path = FOLDER) -> Path:
-    """The table as Markdown, with the machine and the versions that it was measured with."""
+    """Write the table as Markdown, with machine and versions, and return the path of the page."""
     folder.mkdir(parents=True, exist_ok=True)
     page = folder / f"{name}.md"
     lines = (f"# {name}", summary, table(results, "github"), "Machine and versions:", machine())
@@ -59,6 +61,7 @@ def write_page(name: str, results: Sequence[Result], summary: str, folder: Path 
 
 
 def machine() -> str:
+    """Return a Markdown list of the processor, the system and the versions."""
     entries = {
         "processor": f"{_processor()}, {os.cpu_count()} cores, one thread used",
         "system": f"{platform.system()} {platform.machine()}",

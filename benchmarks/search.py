@@ -1,4 +1,4 @@
-"""How fast configurations are tried: against copying and quantising the model for each of them."""
+"""Time per trial, compared with copying and quantising the model for each configuration."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from chop.searching.evaluation import COST_RUNNERS
 from chop.searching.evaluation.costs import Costs
 from chop.searching.evaluation.evaluator import Evaluator
 from chop.searching.evaluation.objectives import Objectives
-from chop.searching.evaluation.ptq import Problem
-from chop.searching.space import read_seeds
+from chop.searching.evaluation.ptq import PTQProblem
+from chop.searching.space import read_space
 from chop.searching.strategies import STRATEGIES
 from chop.searching.study.storage import open_journal, open_memory
 from chop.searching.study.study import Study
@@ -43,11 +43,12 @@ from chop.searching.study.worker import Worker
 from chop.tools.allocator import keep_freed_memory
 
 SUMMARY = (
-    "One trial of a search, one thread: jsc-s on 10,000 generated jets, linear layers in `integer` with 3 widths "
-    "of data and 4 of weights, points drawn at random; against deep copy, quantise pass and batches of 256 in the "
-    "same run. CPU time, but for the journal file, which waits for the disk, and for two workers, whose trials of "
-    "50 ms leave the processor idle. Below: the same number of rows through chains of 4, 16 and 64 layers of 32, "
-    "where a trial changes the first or the last layer only."
+    "One trial of a search, one thread: jsc-s on 10,000 generated jets, linear layers in `integer` with 3 data "
+    "widths and 4 weight widths, configurations drawn at random; compared with a deep copy, the quantise pass "
+    "and batches of 256 in the same run. The numbers are CPU time, except for the journal file, which waits for "
+    "the disk, and for two workers, whose trials of 50 ms leave the processor idle. Below: the same number of "
+    "rows through chains of 4, 16 and 64 layers of width 32, in which a trial changes only the first or the "
+    "last layer."
 )
 CONFIG = {
     "name": ["integer"],
@@ -74,24 +75,24 @@ def run(quick: bool = False) -> list[Result]:
     repeats = 1 if quick else 5
     with one_thread():
         ours = min(_trials(graph, rows, 3 if quick else 200) for _ in range(repeats))
-        plain = min(_plain_trials(graph, rows, 1 if quick else 20) for _ in range(repeats))
+        copying = min(_copying_trials(graph, rows, 1 if quick else 20) for _ in range(repeats))
         journal = min(_journal_trials(graph, rows, 3 if quick else 150) for _ in range(min(2, repeats)))
         return [
-            Result("a trial, in memory", 1e3 * ours, 5.0, "ms"),
-            Result("the same against the plain way", ours / plain, 0.25, "x"),
-            Result("the plain way", 1e3 * plain, math.inf, "ms"),
-            Result("a trial, journal file", 1e3 * journal, 20.0, "ms"),
+            Result("trial, study in memory", 1e3 * ours, 5.0, "ms"),
+            Result("the same, compared with copying the model", ours / copying, 0.25, "x"),
+            Result("copying the model", 1e3 * copying, math.inf, "ms"),
+            Result("trial, journal file", 1e3 * journal, 20.0, "ms"),
             *_workers(quick),
             *_by_depth(rows, 2 if quick else 40, (4,) if quick else (4, 16, 64)),
         ]
 
 
 def _workers(quick: bool) -> list[Result]:
-    """Real `ch search` commands; they are left out of a quick look."""
+    """Run real `ch search` commands, except in a quick run."""
     if quick:
         return []
     one, two = workers_speedup()
-    return [Result("a trial of 50 ms by two workers, against one", one / two, 1 / 1.6, "x")]
+    return [Result("trial of 50 ms, two workers compared with one", one / two, 1 / 1.6, "x")]
 
 
 def annotated(model: nn.Module, rows: torch.Tensor) -> MaseGraph:
@@ -100,15 +101,15 @@ def annotated(model: nn.Module, rows: torch.Tensor) -> MaseGraph:
     return graph
 
 
-def _problem(graph: MaseGraph, rows: Rows) -> Problem:
+def _problem(graph: MaseGraph, rows: Rows) -> PTQProblem:
     metas = graph.annotated_metas()
-    space = read_seeds(SpaceTable(setup=SpaceSetup("type"), seed={"linear": {"config": CONFIG}}), metas)
+    space = read_space(SpaceTable(setup=SpaceSetup("type"), seed={"linear": {"config": CONFIG}}), metas)
     costs = Costs(metas, [runner() for runner in COST_RUNNERS.values()], num_rows=256)
-    return Problem(space, Evaluator(graph, "x", rows), costs)
+    return PTQProblem(space, Evaluator(graph, "x", rows), costs)
 
 
 def _trials(graph: MaseGraph, rows: Rows, number: int) -> float:
-    """CPU seconds of a trial, all of Optuna included, with the study in memory."""
+    """Return the CPU seconds per trial, including Optuna, with the study in memory."""
     worker = _worker(_problem(graph, rows), number, None)
     start = time.process_time()
     count = worker.run()
@@ -118,29 +119,29 @@ def _trials(graph: MaseGraph, rows: Rows, number: int) -> float:
 def _journal_trials(graph: MaseGraph, rows: Rows, number: int) -> float:
     with tempfile.TemporaryDirectory() as folder:
         worker = _worker(_problem(graph, rows), number, RunFolder(Path(folder)))
-        with worker.study.presence:
+        with worker.study.heartbeat:
             start = time.perf_counter()
             count = worker.run()
             return (time.perf_counter() - start) / count
 
 
-def _worker(problem: Problem, number: int, folder: RunFolder | None) -> Worker:
+def _worker(problem: PTQProblem, number: int, folder: RunFolder | None) -> Worker:
     objectives = Objectives.read({})
-    place = open_memory() if folder is None else open_journal(folder)
-    study = Study.create(place, "speed", objectives.directions)
-    assert study is not None, "the place is empty"
+    storage = open_memory() if folder is None else open_journal(folder)
+    study = Study.create(storage, "speed", objectives.directions)
+    assert study is not None, "the storage is empty"
     setup: dict[str, Any] = {"n_trials": number, "sampler": "random"}
     study.plan(STRATEGIES["optuna"](**setup).plan(problem, objectives, 0), problem.space)
     return Worker(study, problem, objectives)
 
 
-def _plain_trials(graph: MaseGraph, rows: Rows, number: int) -> float:
-    """CPU seconds of a trial that copies the model, quantises it and runs it batch by batch."""
+def _copying_trials(graph: MaseGraph, rows: Rows, number: int) -> float:
+    """Return the CPU seconds per trial of copying the model, quantising it and running it batch by batch."""
     problem = _problem(graph, rows)
-    draw = random.Random(0)
+    generator = random.Random(0)
     start = time.process_time()
     for _ in range(number):
-        configs = problem.space.draw(lambda dimension: draw.choice(dimension.choices))
+        configs = problem.space.draw(lambda dimension: generator.choice(dimension.choices))
         by_name = {name: {"config": config} for name, config in configs.items()}
         changed, _ = quantize_transform_pass(deepcopy_mase_graph(graph), {"by": "name", **by_name})
         with torch.no_grad():
@@ -158,9 +159,9 @@ def _by_depth(rows: Rows, number: int, depths: tuple[int, ...]) -> list[Result]:
         model = nn.Sequential(*[nn.Linear(before, after) for before, after in pairwise(widths)])
         graph = annotated(_Chain(model), rows.features[:256])
         problem = _problem(graph, rows)
-        for which, place in (("first", 0), ("last", -1)):
-            taken = _one_changed(problem, problem.space.units[place].name, number)
-            results.append(Result(f"{depth} layers, the {which} changed", 1e3 * taken, math.inf, "ms"))
+        for which, index in (("first", 0), ("last", -1)):
+            seconds = _one_changed(problem, problem.space.units[index].name, number)
+            results.append(Result(f"{depth} layers, the {which} changed", 1e3 * seconds, math.inf, "ms"))
     return results
 
 
@@ -174,14 +175,14 @@ class _Chain(nn.Module):
         return y
 
 
-def _one_changed(problem: Problem, name: str, number: int) -> float:
-    """CPU seconds of a trial that differs in one layer from the one before, and from all others."""
+def _one_changed(problem: PTQProblem, name: str, number: int) -> float:
+    """Return the CPU seconds per trial if each trial changes one layer to a config that it did not have before."""
     configs = problem.space.draw(lambda dimension: dimension.choices[-1])
     widths = itertools.islice(itertools.product(range(2, 17), range(2, 17)), number + 2)
     changed = [{**configs[name], "weight_width": weight, "data_in_width": data} for weight, data in widths]
     unit = next(unit for unit in problem.space.units if unit.name == name)
     for config in changed:
-        problem.option(unit, config)  # what is made once for each configuration of a layer
+        problem.quantized_unit(unit, config)  # made once per config of a layer, so not measured
     for config in changed[:2]:
         problem.measure({**configs, name: config})
     start = time.process_time()

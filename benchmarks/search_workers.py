@@ -1,4 +1,4 @@
-"""How much faster two workers search than one, on trials of 50 ms that leave the processor idle."""
+"""Speed of two workers compared with one, with trials of 50 ms that leave the processor idle."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 import optuna
 from optuna.storages.journal import JournalFileBackend
 
-SECONDS = 0.05
+TRIAL_SECONDS = 0.05
 NUM_TRIALS = 200
 WARM_UP = NUM_TRIALS // 10
-"""Trials that are left out: the workers do not begin at the same moment."""
+"""Trials that are not measured, because the workers do not start at the same time."""
 
 PLUGIN = f'''
 import time
@@ -29,10 +29,10 @@ from chop.formats.integer import Integer
 @register_format("slow_integer")
 @dataclass(frozen=True)
 class SlowInteger(Integer):
-    """An integer that takes its time: as the format of the last layer, it makes each trial take so long."""
+    """A slow integer format: as the format of the last layer, it sets the duration of a trial."""
 
     def quantize(self, x: Tensor) -> Tensor:
-        time.sleep({SECONDS})
+        time.sleep({TRIAL_SECONDS})
         return super().quantize(x)
 '''
 
@@ -57,23 +57,23 @@ n_trials = {NUM_TRIALS}
 
 
 def workers_speedup(num_workers: int = 2) -> tuple[float, float]:
-    """Trials a second of one worker, and of so many, on the journal file; their start is left out."""
+    """Return the trials per second of one worker and of `num_workers`, with a journal file and without start-up."""
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-        (place / "slow_format.py").write_text(PLUGIN)
+        path = Path(folder)
+        (path / "slow_format.py").write_text(PLUGIN)
         layers = LAYER.format(name="seq_blocks_0", format="integer") + LAYER.format(
             name="seq_blocks_4", format="slow_integer"
         )
-        (place / "search.toml").write_text(SETUP + layers)
-        return _rate(place, 1), _rate(place, num_workers)
+        (path / "search.toml").write_text(SETUP + layers)
+        return _rate(path, 1), _rate(path, num_workers)
 
 
-def _rate(place: Path, num_workers: int) -> float:
-    out = place / f"out{num_workers}"
+def _rate(folder: Path, num_workers: int) -> float:
+    out = folder / f"out{num_workers}"
     command = [sys.executable, "-m", "chop", "search", "--config", "search.toml", "--project-dir", str(out)]
     environment = {**os.environ, "CHOP_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     subprocess.run(
-        [*command, "--workers", str(num_workers)], cwd=place, env=environment, check=True, capture_output=True
+        [*command, "--workers", str(num_workers)], cwd=folder, env=environment, check=True, capture_output=True
     )
     (journal,) = out.glob("*/search/study.journal")
     storage = optuna.storages.JournalStorage(JournalFileBackend(str(journal)))

@@ -1,4 +1,4 @@
-"""Statistics of every activation of a network, against a plain forward and against recording everything."""
+"""Time to compute statistics of every activation of a network, relative to a plain forward."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ from chop.statistics import make_statistic
 
 SUMMARY = (
     "`profile_statistics_analysis_pass` on all nodes of a ResNet-18, images of 3 x 224 x 224, one batch: the "
-    "inputs of all nodes, each tensor measured once. `recorder` is the plain way: keep what goes into every node "
-    "of a `torch.fx.Interpreter`, then take torch's min, max and var of each. The values of the state come in "
-    "batches of 4096. CPU time, one thread, median of repeats; ratios are between runs that took turns."
+    "inputs of all nodes, each tensor measured once. `recorder` is the simple alternative: keep the inputs of "
+    "every node of a `torch.fx.Interpreter`, then compute torch's min, max and var of each. The state is "
+    "measured after each batch of 4096 values. CPU time, one thread, median of repeats; compared runs "
+    "alternate."
 )
 MIN_MAX_VARIANCE: dict[str, Any] = {"range_min_max": {}, "variance_online": {}}
 
 
 def run(quick: bool = False) -> list[Result]:
-    """All measurements; `quick` for tests, with too few repeats to say anything."""
+    """Return all results; `quick` is for tests and repeats too rarely for reliable numbers."""
     results = []
     for rows in (1, 8):
         results += measure_network(rows, quick)
@@ -51,7 +52,7 @@ def measure_network(rows: int, quick: bool) -> list[Result]:
         "min, max and variance": (lambda: profile(graph, images, MIN_MAX_VARIANCE), 3.0),
         "the same by the recorder": (lambda: record(graph.model, images), math.inf),
         "summary: quantiles and histogram too": (lambda: profile(graph, images, {"summary": {}}), math.inf),
-        "min, max and variance, each channel": (lambda: profile(graph, images, per_channel()), math.inf),
+        "min, max and variance, per channel": (lambda: profile(graph, images, per_channel()), math.inf),
     }
     functions = [function for function, _ in compared.values()]
     plain, *times = cpu_times(forward, *functions, repeats=1 if quick else 7)
@@ -82,7 +83,7 @@ def profile(graph: MaseGraph, images: Tensor, statistics: Mapping[str, Any]) -> 
 
 
 class Recorder(fx.Interpreter):
-    """Keeps what goes into every node."""
+    """Keeps the inputs of every node."""
 
     def __init__(self, model: fx.GraphModule) -> None:
         super().__init__(model)
@@ -90,7 +91,7 @@ class Recorder(fx.Interpreter):
 
     def run_node(self, n: fx.Node) -> Any:
         args, _ = self.fetch_args_kwargs_from_env(n)
-        self.kept += [value.clone() for value in args if isinstance(value, Tensor)]  # others write into it
+        self.kept += [value.clone() for value in args if isinstance(value, Tensor)]  # later nodes may write into it
         return super().run_node(n)
 
 
@@ -102,7 +103,7 @@ def record(model: fx.GraphModule, images: Tensor) -> list[tuple[Tensor, Tensor, 
 
 
 def measure_size(quick: bool) -> list[Result]:
-    """How large the state of a summary gets."""
+    """Measure the largest size of the state of a summary."""
     statistic = make_statistic("summary", {}, "benchmark")
     largest = [0, 0]
     for half in range(2):

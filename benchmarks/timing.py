@@ -1,4 +1,4 @@
-"""CPU time on one thread: wall-clock time and several threads say little on a shared machine."""
+"""CPU time on one thread: wall-clock time and multi-threaded time vary too much on a shared machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """PyTorch on a single thread, within."""
+    """Limit PyTorch to one thread inside the `with` block."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -24,7 +24,7 @@ def one_thread() -> Iterator[None]:
 
 
 def cpu_times(*functions: Callable[[], object], repeats: int, warm_up: int = 2) -> list[float]:
-    """CPU seconds of each function, the median of `repeats`; they take turns, so that all see the same machine."""
+    """Return the median CPU seconds of each function; they alternate, so that all run under the same load."""
     samples: list[list[float]] = [[] for _ in functions]
     with one_thread():
         for turn in range(warm_up + repeats):
@@ -37,7 +37,7 @@ def cpu_times(*functions: Callable[[], object], repeats: int, warm_up: int = 2) 
 
 
 def process_times(*commands: Sequence[str], repeats: int, warm_up: int = 1) -> list[float]:
-    """CPU seconds of each command in a process of its own, the median of `repeats`, in turns."""
+    """Return the median CPU seconds of each command, each in a new process; they alternate."""
     samples: list[list[float]] = [[] for _ in commands]
     for turn in range(warm_up + repeats):
         for command, taken in zip(commands, samples, strict=True):

@@ -1,4 +1,4 @@
-"""Training a small network: ours, Lightning's Trainer, and a bare loop."""
+"""Training a small network: `ch train`, Lightning's Trainer, and a bare loop."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from benchmarks.timing import cpu_times
 from chop.config import TrainConfig
 from chop.runs import Experiment, RunFolder
 from chop.training.devices import make_fabric
-from chop.training.loop import Training
 from chop.training.metrics_log import open_log
 from chop.training.optimizer import make_optimizer
-from chop.training.progress import Progress
+from chop.training.progress import TrainingProgress
 from chop.training.resume import identity
+from chop.training.trainer import Trainer
 
 SUMMARY = (
-    "jsc-toy on generated jets (36,000 to train on, 4,000 to validate with), Adam, batches of 256, one thread. "
+    "jsc-toy on generated jets (36,000 training rows, 4,000 validation rows), Adam, batches of 256, one thread. "
     "Ours and Lightning's Trainer (with its DataLoader over a TensorDataset, torchmetrics' accuracy, "
-    "ModelCheckpoint and progress bar) log, validate each epoch and save the best and the last epoch; the bare "
-    "loop does nothing but train, with a fused Adam on slices of one shuffled tensor. CPU time, median of runs "
-    "that took turns, without imports and without loading the data; k/s: thousand samples a second."
+    "ModelCheckpoint and progress bar) log, validate after each epoch and save the best and the last epoch; the "
+    "bare loop only trains, with a fused Adam on slices of one shuffled tensor. CPU time, median of alternating "
+    "runs, without imports and without loading the data; k/s: thousand samples per second."
 )
 UNIT = "x its time"
 
 
 def run(quick: bool = False) -> list[Result]:
-    """Both ratios, or one where Lightning is not installed; `quick` for tests, with few rows."""
+    """Return both ratios, or one if Lightning is not installed; `quick` uses few rows, for tests."""
     epochs, rows, repeats = (1, 2_000, 1) if quick else (4, 50_000, 5)
     logging.getLogger("chop").setLevel(logging.ERROR)
     with tempfile.TemporaryDirectory() as name:
@@ -74,17 +74,17 @@ def run(quick: bool = False) -> list[Result]:
 
 def train_ours(config: TrainConfig, experiment: Experiment, folder: RunFolder) -> None:
     same = identity(config, experiment.data_hash)
-    model = _fresh(experiment)
+    model = _untrained_model(experiment)
     optimizer = make_optimizer(config, model)
     folder.checkpoints.mkdir(parents=True)
-    training = Training(config, make_fabric(config), model, optimizer, experiment.data.splits, 5, same)
+    trainer = Trainer(config, make_fabric(config), model, optimizer, experiment.data.splits, 5, same)
     log = open_log(config, folder, 0)
-    training.run(folder, log, Progress(config.max_epochs, training.num_batches, 0))
+    trainer.run(folder, log, TrainingProgress(config.max_epochs, trainer.loop.num_batches, 0))
     log.close()
 
 
 def train_bare(config: TrainConfig, experiment: Experiment) -> None:
-    model = _fresh(experiment).train()
+    model = _untrained_model(experiment).train()
     optimizer = torch.optim.Adam(model.parameters(), lr=config.learning_rate, fused=True)
     features, labels = experiment.data.splits.train
     for _ in range(config.max_epochs):
@@ -98,7 +98,7 @@ def train_bare(config: TrainConfig, experiment: Experiment) -> None:
 
 def train_with_lightning(config: TrainConfig, experiment: Experiment, folder: Path) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about workers that would make it slower
+        warnings.simplefilter("ignore")  # it recommends workers, which would make it slower
         from pytorch_lightning import Trainer
         from pytorch_lightning.callbacks import ModelCheckpoint
         from pytorch_lightning.loggers import CSVLogger
@@ -114,17 +114,17 @@ def train_with_lightning(config: TrainConfig, experiment: Experiment, folder: Pa
             num_sanity_val_steps=0,
             enable_model_summary=False,
         )
-        parts = experiment.data.splits
-        train = DataLoader(TensorDataset(*parts.train), batch_size=config.batch_size, shuffle=True)
-        val = DataLoader(TensorDataset(*parts.val), batch_size=config.batch_size)
-        trainer.fit(_lightning_module(_fresh(experiment), config.learning_rate), train, val)
+        splits = experiment.data.splits
+        train = DataLoader(TensorDataset(*splits.train), batch_size=config.batch_size, shuffle=True)
+        val = DataLoader(TensorDataset(*splits.val), batch_size=config.batch_size)
+        trainer.fit(_lightning_module(_untrained_model(experiment), config.learning_rate), train, val)
 
 
 def _lightning_module(model: nn.Module, learning_rate: float) -> Any:
     from pytorch_lightning import LightningModule
     from torchmetrics.classification import MulticlassAccuracy
 
-    class Classifier(LightningModule):  # type: ignore[misc, unused-ignore]  # not on every machine
+    class Classifier(LightningModule):  # type: ignore[misc, unused-ignore]  # an optional package
         def __init__(self) -> None:
             super().__init__()
             self.model = model
@@ -153,6 +153,6 @@ def _lightning_module(model: nn.Module, learning_rate: float) -> Any:
     return Classifier()
 
 
-def _fresh(experiment: Experiment) -> nn.Module:
+def _untrained_model(experiment: Experiment) -> nn.Module:
     torch.manual_seed(0)
     return experiment.model_info.build(experiment.data.dataset_info)

@@ -1,4 +1,4 @@
-"""What all tests share. `samples` beside this file can be imported by every test."""
+"""Fixtures of all tests. Every test can import `samples`, which is in this folder."""
 
 import logging
 from pathlib import Path
@@ -19,7 +19,7 @@ from torch import nn
 
 
 class Dropout(nn.Sequential):
-    """Random in training: resuming it shows whether random numbers go on where they were."""
+    """Uses random numbers in training: resuming must restore the random state."""
 
     def __init__(self, info):
         layers = nn.Linear(info.num_features, 16), nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, info.num_classes)
@@ -31,14 +31,14 @@ class Dropout(nn.Sequential):
 
 
 @pytest.fixture(autouse=True)
-def _same_random_numbers() -> None:
-    """Every test starts from the same random state, whichever ran before it."""
+def _same_random_state() -> None:
+    """Start every test from the same random state."""
     torch.manual_seed(0)
 
 
 @pytest.fixture(autouse=True)
 def _same_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command that turns the log down does so for itself only."""
+    """Restore the log level and handlers after a test that changes them."""
     logger = logging.getLogger("chop")
     monkeypatch.setattr(logger, "level", logger.level)
     monkeypatch.setattr(logger, "handlers", list(logger.handlers))
@@ -47,7 +47,7 @@ def _same_log(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_network_and_no_cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Data sets are generated, and nothing is left in the user's cache folder."""
+    """Generate data sets instead of downloading them, and do not write to the user's cache folder."""
     monkeypatch.setenv("CHOP_OFFLINE", "1")
     monkeypatch.setenv("CHOP_CACHE", str(Path(tmp_path_factory.getbasetemp()) / "cache"))
 
@@ -68,7 +68,7 @@ def train_config(tmp_path: Path) -> TrainConfig:
 
 @pytest.fixture
 def dropout_net(tmp_path: Path) -> str:
-    """A model in a user's file."""
+    """A model with dropout in a file of the user, as `file.py:Name`."""
     file = tmp_path / "net.py"
     file.write_text(NET)
     return f"{file}:Dropout"

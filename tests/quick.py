@@ -1,19 +1,23 @@
-"""A fixture that makes tests of small trainings quick; a conftest imports it for its folder."""
+"""A fixture that makes tests of small trainings quick; the `conftest.py` of a folder imports it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
-
-from chop.training import plots
+from matplotlib.figure import Figure
 
 
 @pytest.fixture(autouse=True)
 def one_thread_and_no_drawing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """One thread, and plots that are composed but not drawn, which takes longer than a small training."""
-    monkeypatch.setattr(plots, "save_figure", lambda figure, path: path.write_bytes(b"\x89PNG"))
+    """Use one thread, and do not draw plots, which takes longer than a small training."""
+
+    def write_header(self: Figure, path: Path, **options: object) -> None:
+        path.write_bytes(b"\x89PNG")
+
+    monkeypatch.setattr(Figure, "savefig", write_header)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

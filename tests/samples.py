@@ -1,4 +1,4 @@
-"""Small models and, for every op, every way to call it."""
+"""Small models, and calls of every op of the op table for the tests that run over it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LAB_PASS_ARGS: dict[str, Any] = {
 
 
 class Tiny(nn.Module):
-    """jsc-tiny as students write it, with `nn.ReLU(16)`, which is an in-place ReLU."""
+    """jsc-tiny as in the course notes, with `nn.ReLU(16)`, which is an in-place ReLU."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class Mixed(nn.Module):
 
 
 def annotated(model: nn.Module, **inputs: Any) -> MaseGraph:
-    """A graph with all of its metadata, from one run on `inputs`."""
+    """Return the graph of a model, annotated with `inputs`."""
     graph, _ = init_metadata_analysis_pass(MaseGraph(model), None)
     graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": inputs})
     graph, _ = add_software_metadata_analysis_pass(graph, None)
@@ -71,6 +71,7 @@ def annotated(model: nn.Module, **inputs: Any) -> MaseGraph:
 
 
 def tiny_graph() -> MaseGraph:
+    """Return the annotated graph of `Tiny`."""
     return annotated(Tiny(), x=torch.randn(8, 16))
 
 
@@ -87,7 +88,7 @@ class Calls(nn.Module):
 
 
 class Sample:
-    """One spelling of an op, and inputs for it."""
+    """A call of an op as a layer, a function or a tensor method, with its inputs."""
 
     def __init__(self, spelling: str, module: nn.Module | None, call: Callable[..., Any], *inputs: Tensor) -> None:
         self.spelling = spelling
@@ -99,123 +100,127 @@ class Sample:
         return Calls(self.call, self.module)
 
     def arguments(self) -> dict[str, Tensor]:
+        """Return copies of the inputs, which tests may change."""
         filled = [*self.inputs, torch.zeros(1), torch.zeros(1)][:3]
-        return dict(zip("abc", filled, strict=True))
+        return {name: tensor.clone() for name, tensor in zip("abc", filled, strict=True)}
 
 
-def _layer(module: nn.Module, x: Tensor) -> Sample:
+def layer(module: nn.Module, x: Tensor) -> Sample:
+    """Return a call of a layer."""
     return Sample(type(module).__name__, module, lambda layer, a, b, c: layer(a), x)
 
 
-def _one(function: Callable[..., Any], x: Tensor, *rest: Any) -> Sample:
-    return Sample(f"{function.__name__}()", None, lambda a, b, c: function(a, *rest), x)
+def function(target: Callable[..., Any], *inputs: Tensor, rest: tuple[Any, ...] = ()) -> Sample:
+    """Return a call of a function with up to three tensors, followed by the arguments `rest`."""
+    num_inputs = len(inputs)
+    return Sample(f"{target.__name__}()", None, lambda *tensors: target(*tensors[:num_inputs], *rest), *inputs)
 
 
-def _two(function: Callable[..., Any], x: Tensor, y: Tensor) -> Sample:
-    return Sample(f"{function.__name__}()", None, lambda a, b, c: function(a, b), x, y)
+def method(name: str, *inputs: Tensor, rest: tuple[Any, ...] = ()) -> Sample:
+    """Return a call of a tensor method of the first input."""
+    num_inputs = len(inputs)
+    return Sample(
+        f".{name}", None, lambda *tensors: getattr(tensors[0], name)(*tensors[1:num_inputs], *rest), *inputs
+    )
 
 
-def _three(function: Callable[..., Any], x: Tensor, y: Tensor, z: Tensor) -> Sample:
-    return Sample(f"{function.__name__}()", None, lambda a, b, c: function(a, b, c), x, y, z)
+def _batch_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return F.batch_norm(x, torch.zeros(3), torch.ones(3), weight=weight, bias=bias)
 
 
-def _method(name: str, x: Tensor, *rest: Any) -> Sample:
-    return Sample(f".{name}", None, lambda a, b, c: getattr(a, name)(*rest), x)
+def _layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return F.layer_norm(x, (8,), weight, bias)
 
 
-def _method_of_two(name: str, x: Tensor, y: Tensor) -> Sample:
-    return Sample(f".{name}", None, lambda a, b, c: getattr(a, name)(b), x, y)
+def _random(*shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)))
 
 
-def _norm_function(x: Tensor) -> Sample:
-    def call(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
-        return F.batch_norm(a, torch.zeros(3), torch.ones(3), weight=b, bias=c)
+FLAT, LINE, IMAGE = _random(5, 8), _random(2, 3, 9), _random(2, 3, 8, 8)
+"""Inputs for most ops: rows, sequences with 3 channels, images with 3 channels."""
 
-    return Sample("batch_norm()", None, call, x, torch.rand(3), torch.rand(3))
+SAMPLES: dict[str, Callable[[], list[Sample]]] = {
+    "linear": lambda: [layer(nn.Linear(8, 4), FLAT), function(F.linear, FLAT, _random(4, 8), _random(4))],
+    "conv1d": lambda: [layer(nn.Conv1d(3, 4, 3), LINE), function(F.conv1d, LINE, _random(4, 3, 3))],
+    "conv2d": lambda: [
+        layer(nn.Conv2d(3, 6, 3, groups=3, padding=1, padding_mode="reflect"), IMAGE),
+        function(F.conv2d, IMAGE, _random(4, 3, 3, 3), _random(4)),
+    ],
+    "batch_norm1d": lambda: [layer(nn.BatchNorm1d(8), FLAT), layer(nn.BatchNorm1d(8, affine=False), FLAT)],
+    "batch_norm2d": lambda: [layer(nn.BatchNorm2d(3, momentum=None), IMAGE)],
+    "batch_norm": lambda: [function(_batch_norm, IMAGE, torch.rand(3), torch.rand(3))],
+    "layer_norm": lambda: [
+        layer(nn.LayerNorm(8), FLAT),
+        function(_layer_norm, FLAT, torch.rand(8), torch.rand(8)),
+    ],
+    "softmax": lambda: [
+        layer(nn.Softmax(1), FLAT),
+        function(F.softmax, FLAT, rest=(1,)),
+        function(torch.softmax, FLAT, rest=(1,)),
+        method("softmax", FLAT, rest=(1,)),
+    ],
+    "relu": lambda: [
+        layer(nn.ReLU(), FLAT),
+        function(F.relu, FLAT),
+        function(torch.relu, FLAT),
+        method("relu", FLAT),
+    ],
+    "leaky_relu": lambda: [layer(nn.LeakyReLU(), FLAT), function(F.leaky_relu, FLAT)],
+    "gelu": lambda: [layer(nn.GELU("tanh"), FLAT), function(F.gelu, FLAT)],
+    "silu": lambda: [layer(nn.SiLU(), FLAT), function(F.silu, FLAT)],
+    "sigmoid": lambda: [layer(nn.Sigmoid(), FLAT), function(torch.sigmoid, FLAT), method("sigmoid", FLAT)],
+    "tanh": lambda: [layer(nn.Tanh(), FLAT), function(torch.tanh, FLAT), method("tanh", FLAT)],
+    "selu": lambda: [layer(nn.SELU(), FLAT), function(F.selu, FLAT), function(torch.selu, FLAT)],
+    "softplus": lambda: [layer(nn.Softplus(), FLAT), function(F.softplus, FLAT)],
+    "softsign": lambda: [layer(nn.Softsign(), FLAT), function(F.softsign, FLAT)],
+    "hardtanh": lambda: [layer(nn.Hardtanh(), FLAT), layer(nn.ReLU6(), FLAT), function(F.hardtanh, FLAT)],
+    "embedding": lambda: [
+        layer(nn.Embedding(7, 4, padding_idx=0), torch.tensor([[1, 2], [0, 6]])),
+        function(F.embedding, torch.tensor([3, 4]), _random(7, 4)),
+    ],
+    "dropout": lambda: [layer(nn.Dropout(0.5), FLAT)],
+    "matmul": lambda: [
+        function(torch.matmul, FLAT, _random(8, 3)),
+        function(operator.matmul, FLAT, _random(8)),
+        method("matmul", FLAT, _random(8, 3)),
+    ],
+    "bmm": lambda: [function(torch.bmm, LINE, _random(2, 9, 4)), method("bmm", LINE, _random(2, 9, 4))],
+    "scaled_dot_product_attention": lambda: [
+        function(F.scaled_dot_product_attention, _random(2, 2, 5, 4), _random(2, 2, 7, 4), 1 + _random(2, 2, 7, 4))
+    ],
+    "cat": lambda: [Sample("cat()", None, lambda a, b, c: torch.cat([a, b], dim=1), FLAT, FLAT + 1)],
+    "mean": lambda: [function(torch.mean, FLAT), method("mean", FLAT, rest=(1,))],
+    "add": lambda: _arithmetic("add", operator.add),
+    "sub": lambda: _arithmetic("sub", operator.sub),
+    "mul": lambda: _arithmetic("mul", operator.mul),
+    "div": lambda: _arithmetic("div", operator.truediv),
+    **{
+        f"{kind}{dims}d": lambda kind=kind, dims=dims: _pooling(kind, dims)  # type: ignore[misc]
+        for kind in ("max_pool", "avg_pool", "adaptive_max_pool", "adaptive_avg_pool")
+        for dims in (1, 2)
+    },
+}
+"""For each op, a function that makes its calls. A new op of the op table needs an entry."""
+
+
+def _arithmetic(name: str, operator_function: Callable[..., Any]) -> list[Sample]:
+    other = 1.5 * _random(5, 8).sign()  # one magnitude, which no format rounds to 0: a divisor must not be 0
+    return [
+        function(operator_function, FLAT, other),
+        function(getattr(torch, name), FLAT, other),
+        method(name, FLAT, other),
+    ]
+
+
+def _pooling(kind: str, dims: int) -> list[Sample]:
+    x, size = (LINE, IMAGE)[dims - 1], 4 if kind.startswith("adaptive") else 2
+    camel = "".join(word.capitalize() for word in kind.split("_"))
+    return [
+        layer(getattr(nn, f"{camel}{dims}d")(size), x),
+        function(getattr(F, f"{kind}{dims}d"), x, rest=(size,)),
+    ]
 
 
 def samples() -> dict[str, list[Sample]]:
-    """By op: its layers, functions and methods. Made anew each time, so that tests may change them."""
-    flat, image, line = torch.randn(5, 8), torch.randn(2, 3, 8, 8), torch.randn(2, 3, 9)
-    found = {
-        "linear": [_layer(nn.Linear(8, 4), flat), _three(F.linear, flat, torch.randn(4, 8), torch.randn(4))],
-        "conv1d": [_layer(nn.Conv1d(3, 4, 3), line), _two(F.conv1d, line, torch.randn(4, 3, 3))],
-        "conv2d": [
-            _layer(nn.Conv2d(3, 6, 3, groups=3, padding=1, padding_mode="reflect"), image),
-            _three(F.conv2d, image, torch.randn(4, 3, 3, 3), torch.randn(4)),
-        ],
-        "batch_norm1d": [_layer(nn.BatchNorm1d(8), flat), _layer(nn.BatchNorm1d(8, affine=False), flat)],
-        "batch_norm2d": [_layer(nn.BatchNorm2d(3, momentum=None), image)],
-        "batch_norm": [_norm_function(image)],
-        "layer_norm": [
-            _layer(nn.LayerNorm(8), flat),
-            Sample(
-                "layer_norm()",
-                None,
-                lambda a, b, c: F.layer_norm(a, (8,), b, c),
-                flat,
-                torch.rand(8),
-                torch.rand(8),
-            ),
-        ],
-        "softmax": [
-            _layer(nn.Softmax(1), flat),
-            _one(F.softmax, flat, 1),
-            _one(torch.softmax, flat, 1),
-            _method("softmax", flat, 1),
-        ],
-        "relu": [_layer(nn.ReLU(), flat), _one(F.relu, flat), _one(torch.relu, flat), _method("relu", flat)],
-        "leaky_relu": [_layer(nn.LeakyReLU(), flat), _one(F.leaky_relu, flat)],
-        "gelu": [_layer(nn.GELU("tanh"), flat), _one(F.gelu, flat)],
-        "silu": [_layer(nn.SiLU(), flat), _one(F.silu, flat)],
-        "sigmoid": [_layer(nn.Sigmoid(), flat), _one(torch.sigmoid, flat), _method("sigmoid", flat)],
-        "tanh": [_layer(nn.Tanh(), flat), _one(torch.tanh, flat), _method("tanh", flat)],
-        "selu": [_layer(nn.SELU(), flat), _one(F.selu, flat), _one(torch.selu, flat)],
-        "softplus": [_layer(nn.Softplus(), flat), _one(F.softplus, flat)],
-        "softsign": [_layer(nn.Softsign(), flat), _one(F.softsign, flat)],
-        "hardtanh": [_layer(nn.Hardtanh(), flat), _layer(nn.ReLU6(), flat), _one(F.hardtanh, flat)],
-        "embedding": [
-            _layer(nn.Embedding(7, 4, padding_idx=0), torch.tensor([[1, 2], [0, 6]])),
-            _two(F.embedding, torch.tensor([3, 4]), torch.randn(7, 4)),
-        ],
-        "dropout": [_layer(nn.Dropout(0.5), flat)],
-        "matmul": [
-            _two(torch.matmul, flat, torch.randn(8, 3)),
-            _two(operator.matmul, flat, torch.randn(8)),
-            _method_of_two("matmul", flat, torch.randn(8, 3)),
-        ],
-        "bmm": [_two(torch.bmm, line, torch.randn(2, 9, 4)), _method_of_two("bmm", line, torch.randn(2, 9, 4))],
-        "scaled_dot_product_attention": [
-            _three(
-                F.scaled_dot_product_attention,
-                torch.randn(2, 2, 5, 4),
-                torch.randn(2, 2, 7, 4),
-                torch.randn(2, 2, 7, 4),
-            )
-        ],
-        "cat": [Sample("cat()", None, lambda a, b, c: torch.cat([a, b], dim=1), flat, flat + 1)],
-        "mean": [_one(torch.mean, flat), _method("mean", flat, 1)],
-    }
-    for name, sign in (
-        ("add", operator.add),
-        ("sub", operator.sub),
-        ("mul", operator.mul),
-        ("div", operator.truediv),
-    ):
-        other = torch.rand(5, 8) + 1
-        found[name] = [
-            _two(sign, flat, other),
-            _two(getattr(torch, name), flat, other),
-            _method_of_two(name, flat, other),
-        ]
-    for kind, settings in (
-        ("max_pool", (2,)),
-        ("avg_pool", (2,)),
-        ("adaptive_max_pool", (4,)),
-        ("adaptive_avg_pool", (4,)),
-    ):
-        camel = "".join(word.capitalize() for word in kind.split("_"))
-        for dims, x in ((1, line), (2, image)):
-            layer = getattr(nn, f"{camel}{dims}d")(*settings)
-            found[f"{kind}{dims}d"] = [_layer(layer, x), _one(getattr(F, f"{kind}{dims}d"), x, *settings)]
-    return found
+    """Return the calls of every op."""
+    return {op: make() for op, make in SAMPLES.items()}

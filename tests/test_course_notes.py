@@ -1,4 +1,4 @@
-"""The course notes' own snippets, unchanged, wherever they use the system and do not list its source."""
+"""The code of the course notes runs unchanged, wherever it uses the system and does not list its source."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ pytestmark = pytest.mark.skipif(not NOTES.is_dir(), reason="the course notes are
 
 
 def snippet(note: str, begins: str) -> str:
-    """The one Python block of a note that begins with a line."""
+    """Return the Python block of a note that starts with a line."""
     (path,) = NOTES.glob(f"{note}_*.txt")
     blocks = re.findall(r"^[ ]*```python\n(.*?)^[ ]*```", path.read_text(), re.DOTALL | re.MULTILINE)
     found = [block for block in blocks if textwrap.dedent(block).lstrip().startswith(begins)]
-    assert found, f"note {note} has no block that begins with {begins!r}"
-    # The notes indent comments in their own way, which hides how far the code is indented.
+    assert found, f"note {note} has no block that starts with {begins!r}"
+    # The notes indent comments differently from code, which would confuse dedent.
     code = [line for line in found[0].splitlines() if not line.lstrip().startswith("#")]
     return textwrap.dedent("\n".join(code))
 
 
 @pytest.fixture
 def names() -> dict[str, Any]:
-    """What the notebook's cells have defined before: everything the notes take for granted."""
+    """The names that earlier cells of the notebook define."""
     namespace: dict[str, Any] = {}
     exec(SETUP, namespace)
     return namespace
@@ -94,12 +94,12 @@ def test_note_001_loads_the_toy_network(names: dict[str, Any], tmp_path: Path) -
     )
     checkpoint = tmp_path / "best.ckpt"
     torch.save({"state_dict": {f"model.{k}": v for k, v in toy.state_dict().items()}}, checkpoint)
-    exec(block.replace(path, str(checkpoint)), names)  # the student's own home folder
+    exec(block.replace(path, str(checkpoint)), names)  # a path in the student's home folder
     assert sum(p.numel() for p in names["model"].parameters()) == 327
 
 
 @pytest.mark.parametrize(("note", "parameters"), [("001", 11_015), ("004", 1_407)])
-def test_the_students_networks(note: str, parameters: int, names: dict[str, Any]) -> None:
+def test_networks_of_students_have_the_noted_size(note: str, parameters: int, names: dict[str, Any]) -> None:
     exec(snippet(note, "class Test" if note == "001" else "### test lab1"), names)
     exec(
         "from chop.models import register_model\nregister_model(NAME)(get_test)", {**names, "NAME": f"test-{note}"}

@@ -1,4 +1,4 @@
-"""The second lab from its first call to its last, as students type it, and what it prints."""
+"""The second lab from the first call to the last, and its output."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ PASS_ARGS = {
 
 
 class Lab:
-    """What a student has after the first cells of the notebook."""
+    """The objects that the first cells of the notebook create."""
 
     def __init__(self, model_name: str, folder: Path) -> None:
         self.data_module = MaseDataModule(name="jsc", batch_size=8, model_name=model_name, num_workers=0)
@@ -83,7 +83,7 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     return Lab("jsc-toy", tmp_path_factory.mktemp("toy"))
 
 
-def test_the_batch_goes_into_the_model_by_name(tiny: Lab) -> None:
+def test_batch_is_passed_to_the_model_by_name(tiny: Lab) -> None:
     assert list(tiny.dummy_in) == ["x"]
     assert tiny.model(**tiny.dummy_in).shape == (8, 5)
     assert next(tiny.input_generator)["x"].shape == (8, 16)
@@ -91,7 +91,7 @@ def test_the_batch_goes_into_the_model_by_name(tiny: Lab) -> None:
     assert DeepMaseGraph is MaseGraph
 
 
-def test_the_graph_report(tiny: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_graph_report(tiny: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     mg, _ = add_software_metadata_analysis_pass(tiny.graph(), None)
     report_graph_analysis_pass(mg)
     printed = capsys.readouterr().out
@@ -133,7 +133,7 @@ def test_statistics_of_weights_and_activations(tiny: Lab, capsys: pytest.Capture
     assert "Common Param" not in printed
 
 
-def test_the_summary_shows_one_changed_op(tiny: Lab, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_summary_shows_one_changed_op(tiny: Lab, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ori_mg, mg = tiny.graph(), tiny.graph()
     mg, _ = quantize_transform_pass(mg, PASS_ARGS)
     mg, info = summarize_quantization_analysis_pass(ori_mg, mg, save_dir=str(tmp_path / "quantize_summary"))
@@ -150,7 +150,7 @@ def test_the_summary_shows_one_changed_op(tiny: Lab, tmp_path: Path, capsys: pyt
     assert "LinearInteger" in capsys.readouterr().out
 
 
-def test_a_students_own_walk_over_both_graphs(tiny: Lab) -> None:
+def test_traversal_of_both_graphs(tiny: Lab) -> None:
     ori_mg, mg = tiny.graph(), tiny.graph()
     mg, _ = quantize_transform_pass(mg, PASS_ARGS)
     rows = [
@@ -175,7 +175,7 @@ def test_a_students_own_walk_over_both_graphs(tiny: Lab) -> None:
     ("lab", "operations", "after", "bitops", "bitops_after"),
     [("tiny", 1320, 680, 1205504, 575744), ("toy", 3336, 1480, 3181824, 1355520)],
 )
-def test_counts(
+def test_counts_match_the_notes(
     lab: str, operations: int, after: int, bitops: int, bitops_after: int, request: pytest.FixtureRequest
 ) -> None:
     found: Lab = request.getfixturevalue(lab)
@@ -197,7 +197,7 @@ def test_average_bits(tiny: Lab) -> None:
 
 
 class Test(nn.Module):
-    """The 11k network of the notes."""
+    """The network of the notes with 11,015 parameters."""
 
     __test__ = False
 
@@ -218,7 +218,7 @@ def get_test(info: Any) -> Test:
     return Test(info)
 
 
-def test_a_students_own_network(tiny: Lab) -> None:
+def test_network_of_a_student(tiny: Lab) -> None:
     register_model("test-of-the-lab")(get_test)
     model = get_model("test-of-the-lab", task="cls", dataset_info=tiny.data_module.dataset_info, pretrained=False)
     assert sum(p.numel() for p in model.parameters() if p.requires_grad) == 11_015

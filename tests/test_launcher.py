@@ -1,4 +1,4 @@
-"""`./ch` and its set-up, with a stand-in for Python: nothing is downloaded or installed."""
+"""`./ch` and its set-up, with a fake Python: nothing is downloaded or installed."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 TOOLS = "cat cmp cp dirname ls mkdir mv readlink rm rmdir sh sleep touch"
 
-# Behaves as python3, as the python in .venv, and as pip; what is asked of it is written to $LOG.
-STAND_IN = """#!/bin/sh
+# Acts as python3, as the python in .venv, and as pip; writes its arguments to $LOG.
+FAKE_PYTHON = """#!/bin/sh
 printf '%s\\n' "$*" >>"$LOG"
 case $* in
     "-c import sys, sys;"*) exit "${TOO_OLD:-0}" ;;
@@ -34,7 +34,7 @@ esac
 
 @dataclass(frozen=True)
 class Checkout:
-    """A copy of the launcher beside an empty PATH with the stand-in for python3 in it."""
+    """A copy of the launcher, and a PATH with a few tools and the fake python3."""
 
     folder: Path
     bin: Path
@@ -66,8 +66,8 @@ class Checkout:
             timeout=60,
         )
 
-    def asked(self) -> str:
-        """What was asked of the stand-in since the last time: one letter for each call that matters."""
+    def calls(self) -> str:
+        """Return the calls of the fake Python since the last time: v for venv, p for pip, c for chop."""
         lines = self.log.read_text().splitlines() if self.log.exists() else []
         self.log.unlink(missing_ok=True)
         letters = {"-m venv": "v", "-m pip": "p", "-P -m": "c"}
@@ -88,7 +88,7 @@ def checkout(tmp_path: Path) -> Checkout:
         found = shutil.which(tool)
         assert found, f"{tool} is missing on this machine"
         (bin / tool).symlink_to(found)
-    write_script(bin / "python3", STAND_IN)
+    write_script(bin / "python3", FAKE_PYTHON)
     folder.mkdir()
     for name in ("ch", "pyproject.toml", "constraints.txt"):
         shutil.copy(ROOT / name, folder)
@@ -102,29 +102,29 @@ def write_script(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-def test_the_first_start_sets_up_says_so_on_stderr_and_runs(checkout: Checkout) -> None:
+def test_first_start_sets_up_and_runs(checkout: Checkout) -> None:
     result = checkout.run("transform", "--x", "two words")
     assert result.returncode == 0
     assert result.stdout.startswith("<transform><--x><two words>")
     assert "setting up .venv (core)" in result.stderr
     assert "pip's progress" in result.stderr
-    assert checkout.asked() == "vpc"
+    assert checkout.calls() == "vpc"
 
 
-def test_the_locked_versions_are_installed(checkout: Checkout) -> None:
+def test_locked_versions_are_installed(checkout: Checkout) -> None:
     checkout.run()
     assert "-c constraints.txt -e .[search]\n" in checkout.log.read_text()
 
 
-def test_a_later_start_only_runs(checkout: Checkout) -> None:
+def test_later_start_only_runs(checkout: Checkout) -> None:
     checkout.run()
-    checkout.asked()
+    checkout.calls()
     result = checkout.run("--help")
     assert (result.returncode, result.stderr) == (0, "")
     assert checkout.log.read_text() == "-P -m chop --help\n"
 
 
-def test_the_exit_code_is_that_of_the_command(checkout: Checkout) -> None:
+def test_exit_code_is_that_of_the_command(checkout: Checkout) -> None:
     assert checkout.run(CH_EXIT=2).returncode == 2
 
 
@@ -134,69 +134,69 @@ def test_changed_dependencies_are_installed_into_the_same_venv(checkout: Checkou
     with (checkout.folder / name).open("a") as file:
         file.write("# changed\n")
     assert checkout.run().returncode == 0
-    assert checkout.asked() == "vpc" + "pc"
+    assert checkout.calls() == "vpc" + "pc"
     checkout.run()
-    assert checkout.asked() == "c"
+    assert checkout.calls() == "c"
 
 
-def test_a_moved_checkout_is_set_up_again(checkout: Checkout, tmp_path: Path) -> None:
+def test_moved_checkout_is_set_up_again(checkout: Checkout, tmp_path: Path) -> None:
     checkout.run()
-    checkout.asked()
+    checkout.calls()
     moved = checkout.folder.rename(tmp_path / "moved")
     assert checkout.run(command=moved / "ch").returncode == 0
-    assert checkout.asked() == "pc"
+    assert checkout.calls() == "pc"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_an_interrupted_set_up_is_begun_again(checkout: Checkout, number: signal.Signals) -> None:
+def test_interrupted_set_up_starts_again(checkout: Checkout, number: signal.Signals) -> None:
     process = checkout.start(PIP_DOES="sleep 30")
     checkout.wait_for_pip()
     os.killpg(process.pid, number)
     out, err = process.communicate(timeout=30)
     assert (process.returncode, out) == (-number if number == signal.SIGKILL else 130, "")
     if number != signal.SIGKILL:
-        assert "set-up interrupted: the next start begins it again" in err
+        assert "set-up interrupted: the next command starts it again" in err
         assert not (checkout.folder / ".venv.lock").exists()
-    checkout.asked()
+    checkout.calls()
 
     result = checkout.run()
     assert result.returncode == 0
-    assert "the last set-up did not finish: beginning again" in result.stderr
-    assert checkout.asked() == "vpc"
+    assert "the last set-up did not finish: starting again" in result.stderr
+    assert checkout.calls() == "vpc"
     assert checkout.run().stderr == ""
 
 
-def test_a_failed_installation_is_explained_and_tried_again(checkout: Checkout) -> None:
+def test_failed_installation_is_reported_and_retried(checkout: Checkout) -> None:
     result = checkout.run(PIP_DOES="false")
     assert (result.returncode, result.stdout) == (1, "")
-    assert "the dependencies could not be installed (see above): check the network" in result.stderr
+    assert "cannot install the dependencies (see above): check the network" in result.stderr
     assert result.stderr.endswith(", and run this again.\n")
-    assert checkout.asked() == "vp"
+    assert checkout.calls() == "vp"
     assert checkout.run().returncode == 0
-    assert checkout.asked() == "vpc"
+    assert checkout.calls() == "vpc"
 
 
-def test_a_venv_that_lost_its_python_is_made_again(checkout: Checkout) -> None:
+def test_venv_without_python_is_created_again(checkout: Checkout) -> None:
     checkout.run()
-    checkout.asked()
+    checkout.calls()
     python = checkout.folder / ".venv/bin/python"
     python.unlink()
     python.symlink_to("/no/such/python")
     assert checkout.run().returncode == 0
-    assert checkout.asked() == "vpc"
+    assert checkout.calls() == "vpc"
 
 
 @pytest.mark.slow
 def test_two_first_starts_install_once_and_both_run(checkout: Checkout) -> None:
     first, second = (checkout.start(PIP_DOES="sleep 1.5") for _ in range(2))
-    told = first.communicate(timeout=60)[1] + second.communicate(timeout=60)[1]
+    messages = first.communicate(timeout=60)[1] + second.communicate(timeout=60)[1]
     assert (first.returncode, second.returncode) == (0, 0)
-    assert told.count("waiting for another set-up (process ") == 1
-    assert sorted(checkout.asked()) == sorted("vpcc")
+    assert messages.count("waiting for another set-up (process ") == 1
+    assert sorted(checkout.calls()) == sorted("vpcc")
     assert not (checkout.folder / ".venv.lock").exists()
 
 
-def test_the_lock_of_a_dead_process_is_taken_over(checkout: Checkout) -> None:
+def test_lock_of_a_dead_process_is_taken_over(checkout: Checkout) -> None:
     dead = subprocess.Popen(["true"])
     dead.wait()
     lock = checkout.folder / ".venv.lock"
@@ -206,13 +206,13 @@ def test_the_lock_of_a_dead_process_is_taken_over(checkout: Checkout) -> None:
     assert not lock.exists()
 
 
-def test_a_lock_without_a_holder_is_removed(checkout: Checkout) -> None:
+def test_lock_without_a_holder_is_removed(checkout: Checkout) -> None:
     (checkout.folder / ".venv.lock").mkdir()
     assert checkout.run().returncode == 0
     assert not (checkout.folder / ".venv.lock").exists()
 
 
-def test_an_interrupted_wait_leaves_the_lock_to_its_holder(checkout: Checkout) -> None:
+def test_interrupted_wait_leaves_the_lock_alone(checkout: Checkout) -> None:
     lock = checkout.folder / ".venv.lock"
     lock.mkdir()
     (lock / str(os.getpid())).touch()
@@ -224,7 +224,7 @@ def test_an_interrupted_wait_leaves_the_lock_to_its_holder(checkout: Checkout) -
     assert [file.name for file in lock.iterdir()] == [str(os.getpid())]
 
 
-def test_it_runs_from_any_folder_and_stays_there(checkout: Checkout, tmp_path: Path) -> None:
+def test_launcher_runs_in_the_current_folder(checkout: Checkout, tmp_path: Path) -> None:
     elsewhere = tmp_path / "else where"
     elsewhere.mkdir()
     for _ in ("with set-up", "without"):
@@ -232,7 +232,7 @@ def test_it_runs_from_any_folder_and_stays_there(checkout: Checkout, tmp_path: P
     assert list(elsewhere.iterdir()) == []
 
 
-def test_it_runs_through_symlinks_of_every_kind(checkout: Checkout, tmp_path: Path) -> None:
+def test_launcher_runs_through_symlinks(checkout: Checkout, tmp_path: Path) -> None:
     links = tmp_path / "links"
     links.mkdir()
     (links / "absolute").symlink_to(checkout.folder / "ch")
@@ -242,75 +242,75 @@ def test_it_runs_through_symlinks_of_every_kind(checkout: Checkout, tmp_path: Pa
     commands = [links / "absolute", links / "relative", links / "chained", tmp_path / "linked" / "ch"]
     for command in commands:
         assert checkout.run(command=command, cwd=tmp_path).returncode == 0
-    assert checkout.asked() == "vp" + "c" * len(commands)
+    assert checkout.calls() == "vp" + "c" * len(commands)
 
 
-def test_it_runs_by_its_bare_name(checkout: Checkout) -> None:
+def test_launcher_runs_by_its_bare_name(checkout: Checkout) -> None:
     result = checkout.run("ch", command=checkout.bin / "sh", cwd=checkout.folder)
     assert result.returncode == 0
 
 
-def test_a_machine_without_python_is_told_so(checkout: Checkout) -> None:
+def test_missing_python_is_reported(checkout: Checkout) -> None:
     (checkout.bin / "python3").unlink()
     result = checkout.run()
     assert (result.returncode, result.stdout) == (1, "")
-    assert "no Python 3.11 or newer was found: install one, or name it in CHOP_PYTHON" in result.stderr
+    assert "Python 3.11 or newer was not found: install it, or set CHOP_PYTHON to its path" in result.stderr
 
 
-def test_an_old_python_is_not_taken(checkout: Checkout) -> None:
+def test_old_python_is_not_used(checkout: Checkout) -> None:
     result = checkout.run(TOO_OLD=1)
     assert result.returncode == 1
-    assert "no Python 3.11 or newer was found" in result.stderr
+    assert "Python 3.11 or newer was not found" in result.stderr
 
 
-def test_a_newer_python_beside_an_old_one_is_found(checkout: Checkout) -> None:
-    write_script(checkout.bin / "python3.12", STAND_IN)
+def test_newer_python_is_found_next_to_an_old_one(checkout: Checkout) -> None:
+    write_script(checkout.bin / "python3.12", FAKE_PYTHON)
     write_script(checkout.bin / "python3", "#!/bin/sh\nexit 1\n")
     assert checkout.run().returncode == 0
 
 
-def test_a_python_without_venv_is_told_how_to_get_it(checkout: Checkout) -> None:
+def test_missing_venv_module_is_reported(checkout: Checkout) -> None:
     result = checkout.run(NO_VENV=1)
     assert result.returncode == 1
     assert "python3 has no venv module: install it (Debian and Ubuntu: apt install" in result.stderr
 
 
-def test_a_python_of_the_users_choice_is_taken(checkout: Checkout) -> None:
+def test_chop_python_selects_the_python(checkout: Checkout) -> None:
     (checkout.bin / "python3").rename(checkout.bin / "my python")
     assert checkout.run(CHOP_PYTHON=checkout.bin / "my python").returncode == 0
 
 
-def test_a_wrong_choice_is_named_and_not_replaced_by_another(checkout: Checkout) -> None:
+def test_wrong_chop_python_is_reported(checkout: Checkout) -> None:
     result = checkout.run(CHOP_PYTHON="/no/such/python")
     assert result.returncode == 1
-    assert "CHOP_PYTHON=/no/such/python is no Python 3.11 or newer" in result.stderr
+    assert "CHOP_PYTHON=/no/such/python is not Python 3.11 or newer" in result.stderr
 
 
-def test_a_folder_that_cannot_be_written_is_named(checkout: Checkout) -> None:
-    # Not by chmod: root may write there all the same.
+def test_folder_without_write_access_is_reported(checkout: Checkout) -> None:
+    # chmod would not stop root from writing.
     write_script(checkout.bin / "mkdir", "#!/bin/sh\necho no entry >&2\nexit 1\n")
     result = checkout.run()
     assert result.returncode == 1
-    assert f"cannot write in {checkout.folder} (no entry): check its owner" in result.stderr
+    assert f"cannot write to {checkout.folder} (no entry): check its owner" in result.stderr
 
 
-def test_a_full_disk_at_the_last_step_leaves_nothing_that_looks_ready(checkout: Checkout) -> None:
-    result = checkout.run(PIP_DOES="mkdir .venv/ready-core")  # stands where the mark is to be written
+def test_full_disk_at_the_last_step_is_reported(checkout: Checkout) -> None:
+    result = checkout.run(PIP_DOES="mkdir .venv/ready-core")  # in the way of the record
     assert result.returncode != 0
-    assert "could not be written: check the free disk space" in result.stderr
-    assert checkout.asked() == "vp"
+    assert "cannot write " in result.stderr
+    assert checkout.calls() == "vp"
 
 
-def test_development_tools_have_a_mark_of_their_own(checkout: Checkout) -> None:
+def test_development_set_up_has_its_own_record(checkout: Checkout) -> None:
     set_up = checkout.folder / "scripts/setup.sh"
     assert checkout.run("dev", command=set_up).returncode == 0
     assert "-c constraints.txt -e .[dev]\n" in checkout.log.read_text()
     checkout.run("dev", command=set_up)
     checkout.run()
-    assert checkout.asked() == "vp" + "c"
+    assert checkout.calls() == "vp" + "c"
 
 
-def test_a_plain_set_up_is_extended_for_development(checkout: Checkout) -> None:
+def test_core_set_up_is_extended_for_development(checkout: Checkout) -> None:
     checkout.run()
     checkout.run("dev", command=checkout.folder / "scripts/setup.sh")
-    assert checkout.asked() == "vpc" + "p"
+    assert checkout.calls() == "vpc" + "p"

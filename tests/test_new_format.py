@@ -1,4 +1,4 @@
-"""A format in one short file works everywhere at once: TOML, command line, every op, cost, docs."""
+"""A format in one short file works everywhere: TOML, command line, every op, cost, docs."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from chop.formats import Format, param, register_format
 @register_format("parts")
 @dataclass(frozen=True)
 class Parts(Format):
-    """Multiples of one part of a whole."""
-    width: int = param(6, help="bits that are counted for an element")
-    parts: int = param(2, search=(2, 4), help="parts of a whole")
+    """Multiples of a unit fraction, such as 1/4."""
+    width: int = param(6, help="bits per element")
+    parts: int = param(2, search=(2, 4), help="denominator of the fraction")
     def quantize(self, x):
         return (x * self.parts).round() / self.parts
 '''
@@ -48,7 +48,7 @@ for name, op in OPS.items():
         assert 6.0 in bits, (name, bits)
         assert count_bitops_analysis_pass(graph)[1]["not_counted"] == []
 (row,) = [row for row in format_table().rows if row[0] == "parts"]
-assert row[3] == "Multiples of one part of a whole.", row
+assert row[3] == "Multiples of a unit fraction, such as 1/4.", row
 print("everywhere")
 """
 
@@ -86,14 +86,14 @@ def run(*command: str, cwd: Path) -> str:
 
 
 @pytest.mark.slow
-def test_every_op_cost_and_the_docs_table(plugin: Path, tmp_path: Path) -> None:
+def test_new_format_works_in_every_op_in_cost_and_in_the_docs_table(plugin: Path, tmp_path: Path) -> None:
     assert run("-c", EVERYWHERE, str(plugin), str(Path(__file__).parent), cwd=tmp_path).strip() == "everywhere"
 
 
 @pytest.mark.slow
-def test_toml_and_command_line(plugin: Path, tmp_path: Path) -> None:
+def test_new_format_works_in_toml_and_on_the_command_line(plugin: Path, tmp_path: Path) -> None:
     (tmp_path / "parts.toml").write_text(TOML)
     printed = run("-m", "chop", "transform", "--config", "parts.toml", cwd=tmp_path)
     assert "LinearParts" in printed
     page = run("-m", "chop", "info", "formats", "parts", "--plugin", str(plugin), cwd=tmp_path)
-    assert "parts of a whole" in page
+    assert "denominator of the fraction" in page

@@ -1,4 +1,4 @@
-"""Reading what a user wrote into a dataclass: what is accepted, and each error by its message."""
+"""Reading a dict into a dataclass: accepted values, and the message of each error."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ PROBE = Probe()
         ("kind", Probe, Probe),
     ],
 )
-def test_a_value_of_the_right_type_is_taken(key: str, given: object, expected: object) -> None:
+def test_value_of_the_right_type_is_accepted(key: str, given: object, expected: object) -> None:
     value = getattr(read(**{key: given}), key)
     assert value == expected
     assert type(value) is type(expected)
@@ -123,41 +123,41 @@ def test_a_value_of_the_right_type_is_taken(key: str, given: object, expected: o
         ("kind", PROBE, "'kind' must be type or None, got <"),
     ],
 )
-def test_a_wrong_key_or_value_is_named(key: str, given: object, message: str) -> None:
+def test_wrong_key_or_value_is_reported(key: str, given: object, message: str) -> None:
     with pytest.raises(ValueError, match=r"^train: ") as caught:
         read(**{key: given})
     assert message in str(caught.value)
 
 
-def test_a_missing_key_is_named() -> None:
-    with pytest.raises(ValueError, match=r"^train: needs 'needed'$"):
+def test_missing_key_is_reported() -> None:
+    with pytest.raises(ValueError, match=r"^train: 'needed' is required$"):
         read_options(Everything, {}, "train")
 
 
-def test_none_is_no_options() -> None:
+def test_none_means_no_options() -> None:
     assert read_options(Inner, None, "train") == Inner()
 
 
-def test_an_instance_is_taken_as_it_is() -> None:
+def test_instance_is_returned_unchanged() -> None:
     inner = Inner("module")
     assert read_options(Inner, inner, "train") is inner
 
 
-def test_what_is_no_dict_is_named() -> None:
+def test_value_that_is_not_a_dict_is_reported() -> None:
     with pytest.raises(ValueError, match=r"^train: must be a dict of options, got 'x' \(str\)$"):
         read_options(Inner, "x", "train")
 
 
-def test_an_alias_stands_for_its_field() -> None:
+def test_alias_is_accepted() -> None:
     assert read(bs=3).batch_size == 3
 
 
-def test_a_field_given_under_two_names_is_an_error() -> None:
+def test_field_given_under_two_names_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"^train: 'batch_size' is given twice, as 'batch_size' and 'bs'$"):
         read(batch_size=3, bs=4)
 
 
-def test_the_mapping_is_not_changed_and_not_kept() -> None:
+def test_mapping_is_neither_changed_nor_shared() -> None:
     given = {"needed": 1, "table": {"a": 1}, "names": ["a"]}
     options = read_options(Everything, given, "train")
     options.table["b"] = 2
@@ -165,7 +165,7 @@ def test_the_mapping_is_not_changed_and_not_kept() -> None:
     assert given == {"needed": 1, "table": {"a": 1}, "names": ["a"]}
 
 
-def test_an_error_of_the_dataclass_itself_says_where() -> None:
+def test_error_of_the_dataclass_itself_says_where() -> None:
     @dataclass(frozen=True)
     class Even:
         width: int = 2
@@ -178,11 +178,11 @@ def test_an_error_of_the_dataclass_itself_says_where() -> None:
         read_options(Even, {"width": 3}, "quantize")
 
 
-def test_a_long_value_is_cut_short() -> None:
+def test_long_value_is_abbreviated() -> None:
     with pytest.raises(ValueError, match=r"got 'aaaa") as caught:
         read(batch_size="a" * 1000)
     assert len(str(caught.value)) < 150
 
 
-def test_checking_asks_for_nothing() -> None:
+def test_checking_requires_no_field() -> None:
     assert check_options(Everything, {"rate": 1}, "file.toml") == {"rate": 1.0}

@@ -1,4 +1,4 @@
-"""Users' own files: networks by path, plug-ins, and what is said of the mistakes in them."""
+"""Files of users: networks by path, plug-ins, and errors in them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from chop import cli
+from chop.cli import entry
 from chop.dataset import DatasetInfo
 from chop.formats import FORMATS
 from chop.models import MODELS, get_model, get_model_info
@@ -54,8 +55,8 @@ WIDTH = 3
 
 
 @pytest.fixture(autouse=True)
-def _forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forgets what a test registers and loads."""
+def _restored_registries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Undo what a test registers and loads."""
     for registry in (MODELS, FORMATS, PASSES, ANALYSIS_PASSES):
         monkeypatch.setattr(registry, "_entries", dict(registry._entries))
     monkeypatch.setattr("chop.plugins._loaded", {})
@@ -63,7 +64,7 @@ def _forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, with a file of networks."""
+    """A current folder with a file of networks."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "net.py").write_text(NETWORKS)
     (tmp_path / "nets_of_mine").mkdir()
@@ -71,30 +72,30 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("place", ["net.py", "./net.py", "nets_of_mine/net.py", "nets_of_mine.net"])
+@pytest.mark.parametrize("source", ["net.py", "./net.py", "nets_of_mine/net.py", "nets_of_mine.net"])
 @pytest.mark.parametrize("name", ["Net", "Fixed", "get_net", "get_fixed"])
-def test_a_network_is_named_by_its_file_or_module(folder: Path, place: str, name: str) -> None:
-    model = get_model(f"{place}:{name}", dataset_info=JETS)
+def test_network_is_found_by_file_or_module(folder: Path, source: str, name: str) -> None:
+    model = get_model(f"{source}:{name}", dataset_info=JETS)
     assert sum(p.numel() for p in model.parameters()) == 85
     assert model(x=torch.ones(2, 16)).shape == (2, 5)
 
 
-def test_a_file_is_imported_once(folder: Path) -> None:
+def test_file_is_imported_once(folder: Path) -> None:
     assert load_object("net.py:Net") is load_object(f"{folder}/net.py:Net")
     assert get_model_info("net.py:Net").summary == "A net of a user."
 
 
-def test_two_files_of_one_name_are_two_modules(folder: Path) -> None:
+def test_two_files_with_the_same_name_are_two_modules(folder: Path) -> None:
     assert load_object("net.py:Net") is not load_object("nets_of_mine/net.py:Net")
 
 
-def test_a_file_imports_those_beside_it(folder: Path) -> None:
+def test_file_can_import_files_next_to_it(folder: Path) -> None:
     (folder / "widths_of_mine.py").write_text("WIDTH = 7\n")
     (folder / "a.py").write_text("from widths_of_mine import WIDTH\n")
     assert load_object("a.py:WIDTH") == 7
 
 
-def test_a_plug_in_registers_what_can_be_used_by_name() -> None:
+def test_models_of_a_plug_in_are_found_by_name() -> None:
     load_plugin(EXAMPLE)
     sizes = {
         name: sum(p.numel() for p in get_model(name, dataset_info=JETS).parameters())
@@ -103,11 +104,11 @@ def test_a_plug_in_registers_what_can_be_used_by_name() -> None:
     assert sizes == {"test-hhy": 1_407, "test": 11_015}
 
 
-def test_a_plug_in_may_be_loaded_again() -> None:
+def test_plug_in_can_be_loaded_again() -> None:
     assert load_plugin(EXAMPLE) is load_plugin(EXAMPLE)
 
 
-def test_a_plug_in_may_register_a_format_and_a_pass(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plug_in_can_register_a_format_and_a_pass(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     guide = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
     blocks = [block.split("```")[0] for block in guide.split("```python\n")[1:]]
     code = next(each for each in blocks if "register_format" in each)
@@ -119,7 +120,7 @@ def test_a_plug_in_may_register_a_format_and_a_pass(folder: Path, capsys: pytest
     assert "tolerance" in capsys.readouterr().out
 
 
-def mistake(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+def error_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     assert cli.main(words) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -136,61 +137,61 @@ def mistake(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         ("def f():\n    return 1 / 0\n\nf()\n", "{file}, line 2: ZeroDivisionError: division by zero"),
         (
             "from chop.models import register_model\nregister_model('toy')(lambda: None)\n",
-            "{file}, line 2: ValueError: model 'toy' is registered already, as ",
+            "{file}, line 2: ValueError: model 'toy' is already registered, as ",
         ),
     ],
 )
-def test_a_mistake_in_a_plug_in_is_named_with_its_line(
+def test_error_in_a_plug_in_is_reported_with_its_line(
     folder: Path, capsys: pytest.CaptureFixture[str], code: str, message: str
 ) -> None:
     (folder / "mine.py").write_text(code)
     words = ["transform", "toy", "toy_tiny", "--plugin", "mine.py", "--project-dir", "out"]
-    assert mistake(capsys, *words).startswith(message.format(file=folder / "mine.py"))
+    assert error_of(capsys, *words).startswith(message.format(file=folder / "mine.py"))
     assert not (folder / "out").exists()
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("no.py:Net", "there is no Python file 'no.py'"),
-        ("net.py:Ned", "'net.py' defines no 'Ned', did you mean 'Net'?"),
-        ("net.py:WIDTH", "'net.py:WIDTH' is a int, not a class or a function that gives a model"),
-        ("net.py:get_number", "model 'net.py:get_number' gave a int, not an nn.Module"),
-        ("no_such.module:Net", "'no_such.module': ImportError: there is no module 'no_such.module'; "),
+        ("no.py:Net", "Python file 'no.py' does not exist"),
+        ("net.py:Ned", "'net.py' does not define 'Ned', did you mean 'Net'?"),
+        ("net.py:WIDTH", "'net.py:WIDTH' is a int, not a class or a function that returns a model"),
+        ("net.py:get_number", "model 'net.py:get_number' returned a int, not an nn.Module"),
+        ("no_such.module:Net", "'no_such.module': ImportError: module 'no_such.module' does not exist; "),
         (":Net", "'': "),
     ],
 )
-def test_a_network_that_is_not_there_is_named(
+def test_missing_network_is_reported(
     folder: Path, capsys: pytest.CaptureFixture[str], name: str, message: str
 ) -> None:
-    assert mistake(capsys, "transform", name, "toy_tiny", "--project-dir", "out").startswith(message)
+    assert error_of(capsys, "transform", name, "toy_tiny", "--project-dir", "out").startswith(message)
     assert not (folder / "out").exists()
 
 
 @pytest.mark.parametrize("plugin", ["no.py", "net.txt"])
-def test_a_plug_in_that_is_no_python_file_is_named(
+def test_plug_in_that_is_not_a_python_file_is_reported(
     folder: Path, capsys: pytest.CaptureFixture[str], plugin: str
 ) -> None:
     (folder / "net.txt").write_text("")
-    assert f"'{plugin}'" in mistake(capsys, "info", "models", "--plugin", plugin)
+    assert f"'{plugin}'" in error_of(capsys, "info", "models", "--plugin", plugin)
 
 
-def test_an_error_inside_a_network_names_the_users_line(
+def test_error_inside_a_network_is_reported_with_its_line(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run_action(settings: Any) -> Path:
         get_model("net.py:Wrong", dataset_info=JETS)(None)
         return folder
 
-    monkeypatch.setattr(cli, "run_action", run_action)
-    assert mistake(capsys, "train", "net.py:Wrong", "jsc").startswith(f"{folder / 'net.py'}, line 21: TypeError: ")
+    monkeypatch.setattr(entry, "run_action", run_action)
+    assert error_of(capsys, "train", "net.py:Wrong", "jsc").startswith(f"{folder / 'net.py'}, line 21: TypeError: ")
 
 
 FEW_JETS = ("--data-option", "num_rows=100", "--data-option", "version=generated", "--no-warnings")
 
 
 @pytest.mark.parametrize("name", ["Net", "get_fixed"])
-def test_a_network_by_its_file_can_be_transformed(folder: Path, name: str) -> None:
+def test_network_in_a_file_can_be_transformed(folder: Path, name: str) -> None:
     config = "[passes.quantize]\nby = 'type'\n[passes.quantize.linear.config]\nname = 'integer'\n"
     (folder / "a.toml").write_text(config)
     assert cli.main(["transform", f"net.py:{name}", "jsc", "--config", "a.toml", *FEW_JETS]) == 0
@@ -199,7 +200,7 @@ def test_a_network_by_its_file_can_be_transformed(folder: Path, name: str) -> No
 
 
 @pytest.mark.slow
-def test_a_network_of_a_plug_in_is_trained_from_toml_and_tested(folder: Path) -> None:
+def test_network_of_a_plug_in_is_trained_from_toml_and_tested(folder: Path) -> None:
     (folder / "mine.py").write_text(EXAMPLE.read_text())
     (folder / "a.toml").write_text("plugins = ['mine.py']\nmodel = 'test-hhy'\ndataset = 'jsc'\nmax_epochs = 1\n")
     assert cli.main(["train", "--config", "a.toml", *FEW_JETS]) == 0

@@ -41,13 +41,13 @@ def test_a_name_near_to_none_lists_all() -> None:
 
 def test_an_empty_registry_says_so() -> None:
     empty: Registry[int] = Registry("fruit")
-    with pytest.raises(UnknownNameError, match=r"^unknown fruit 'apple', nothing is known here yet$"):
+    with pytest.raises(UnknownNameError, match=r"^unknown fruit 'apple', none are registered$"):
         empty["apple"]
 
 
 def test_a_repeated_name_raises_and_keeps_the_first() -> None:
     registry = fruits()
-    with pytest.raises(ValueError, match=r"^fruit 'pear' is registered already, as 'a pear'$"):
+    with pytest.raises(ValueError, match=r"^fruit 'pear' is already registered, as 'a pear'$"):
         registry.add("pear", "another")
     assert registry["pear"] == "a pear"
 

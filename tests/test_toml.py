@@ -9,7 +9,7 @@ from chop.config import TransformConfig
 from chop.toml import to_table, write_toml
 
 
-def test_a_configuration_becomes_a_table_that_reads_back() -> None:
+def test_configuration_reads_back_from_toml() -> None:
     config = TransformConfig(model="a", dataset="b", plugins=(Path("x.py"),), passes={"quantize": {"by": "type"}})
     table = to_table(config)
     assert tomllib.loads(write_toml(table)) == table

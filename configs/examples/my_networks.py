@@ -1,4 +1,4 @@
-"""Networks of your own: copy this file, change it, and train one of them.
+"""Your own networks: copy this file, change it, and train one of them.
 
 ./ch train test-hhy jsc --plugin configs/examples/my_networks.py --max-epochs 5
 """
@@ -11,12 +11,12 @@ from chop.models import DataInfo, register_model
 
 
 def block(inputs: int, outputs: int) -> list[nn.Module]:
-    """A linear layer, its output normalised and cut at zero."""
+    """Return a linear layer, batch normalisation and a ReLU."""
     return [nn.Linear(inputs, outputs), nn.BatchNorm1d(outputs), nn.ReLU()]
 
 
 class Tagger(nn.Module):
-    """Normalised features through blocks of the given widths, down to a score for each class."""
+    """Batch normalisation, then blocks of the given widths, with one output per class."""
 
     def __init__(self, info: DataInfo, hidden: tuple[int, ...]) -> None:
         super().__init__()

@@ -9,28 +9,56 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from chop import passes
+    from chop.api import Evaluation, Run, evaluate, open_run, report, search, train, transform
     from chop.dataset import MaseDataModule, get_dataset_info
     from chop.ir import MaseGraph
     from chop.models import get_model, get_model_info
 
 __version__ = "0.1.0"
 
-__all__ = ["MaseDataModule", "MaseGraph", "__version__", "get_dataset_info", "get_model", "get_model_info"]
+__all__ = [
+    "Evaluation",
+    "MaseDataModule",
+    "MaseGraph",
+    "Run",
+    "__version__",
+    "evaluate",
+    "get_dataset_info",
+    "get_model",
+    "get_model_info",
+    "open_run",
+    "passes",
+    "report",
+    "search",
+    "train",
+    "transform",
+]
 
-_HOMES = {
+_MODULES = {
+    "Evaluation": "chop.api",
     "MaseDataModule": "chop.dataset",
     "MaseGraph": "chop.ir",
+    "Run": "chop.api",
+    "evaluate": "chop.api",
     "get_dataset_info": "chop.dataset",
     "get_model": "chop.models",
     "get_model_info": "chop.models",
+    "open_run": "chop.api",
+    "report": "chop.api",
+    "search": "chop.api",
+    "train": "chop.api",
+    "transform": "chop.api",
 }
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    if name == "passes":
+        return import_module("chop.passes")
+    if name not in _MODULES:
         raise AttributeError(f"module 'chop' has no attribute '{name}'")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *__all__})

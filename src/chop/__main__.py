@@ -1,4 +1,4 @@
-"""`python -m chop` is `ch`."""
+"""Runs `ch` as `python -m chop`."""
 
 import sys
 

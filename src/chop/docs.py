@@ -1,4 +1,4 @@
-"""`python -m chop.docs`: writes the tables in docs/ anew, from what is registered."""
+"""`python -m chop.docs`: updates the generated tables in docs/ from the registries."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from chop.formats import FORMATS
 from chop.info import KINDS
 from chop.info.page import escape
 from chop.passes import PASSES
+from chop.source_map import file_list, room_graph, room_table
 
-PAGES = ("formats.md", "passes.md", "ops.md")
-# A table stands between `<!-- table: formats -->` and `<!-- end -->`; everything else is written by hand.
+PAGES = ("formats.md", "passes.md", "ops.md", "architecture.md", "source-map.md")
+# A table is between `<!-- table: formats -->` and `<!-- end -->`; the rest of a page is written by hand.
 _MARKED = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def fill(text: str) -> str:
-    """The text of a page with all its tables up to date."""
+    """Return the text of a page with its tables brought up to date."""
     return _MARKED.sub(lambda found: f"{found[1]}\n{TABLES[found[2]]()}\n\n{found[3]}", text)
 
 
@@ -27,7 +28,7 @@ def _overview(kind: str) -> str:
 
 
 def _each(kind: str, names: list[str]) -> str:
-    """For every thing of a kind its docstring and its parameters."""
+    """Return a section per name with its docstring and its parameters."""
     parts = []
     for name in names:
         page = KINDS[kind].page(name)
@@ -44,17 +45,20 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "ops": lambda: _overview("ops"),
     "models": lambda: _overview("models"),
     "datasets": lambda: _overview("datasets"),
+    "rooms": room_table,
+    "room-graph": room_graph,
+    "files": file_list,
 }
 
 
 def main(folder: Path) -> None:
-    """Brings the pages in `folder` up to date."""
+    """Bring the tables of the pages in `folder` up to date."""
     for name in PAGES:
         page = folder / name
         text = page.read_text(encoding="utf-8")
         if fill(text) != text:
             page.write_text(fill(text), encoding="utf-8")
-            print(f"{page} is new")
+            print(f"updated {page}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Files that are written completely or not at all, and read with one sentence where they are corrupt."""
+"""Writes files atomically, and reads JSON and TOML files with a one-line error if they are corrupt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a dict that a user wrote to a frozen dataclass, with every mistake named."""
+"""Reads a dict written by a user into a frozen dataclass and reports every error in it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _hints: dict[type[object], dict[str, Any]] = {}
 
 
 def read_options(cls: type[T], mapping: Mapping[str, object] | T | None, where: str) -> T:
-    """The dataclass `cls` filled from `mapping`, which is not changed; `where` begins each error message."""
+    """Return a `cls` with the values of `mapping`, which is not changed; error messages start with `where`."""
     if isinstance(mapping, cls):
         return mapping
     values = check_options(cls, cast("Mapping[str, object] | None", mapping), where)
     for field in _options(cls):
         if field.name not in values and field.default is MISSING and field.default_factory is MISSING:
-            raise ValueError(f"{where}: needs '{field.name}'")
+            raise ValueError(f"{where}: '{field.name}' is required")
     try:
         return cls(**values)
     except ValueError as error:
@@ -29,9 +29,9 @@ def read_options(cls: type[T], mapping: Mapping[str, object] | T | None, where: 
 
 
 def check_options(cls: type[object], mapping: Mapping[str, object] | None, where: str) -> dict[str, Any]:
-    """The entries of `mapping` under the names and with the types of the fields of `cls`; none is required.
+    """Return the entries of `mapping`, checked against the names and types of the fields of `cls`.
 
-    An alias of a field (`metadata["aliases"]`) is accepted for its name.
+    No field is required. An alias of a field (`metadata["aliases"]`) is accepted instead of its name.
     """
     if mapping is None:
         return {}
@@ -50,13 +50,14 @@ def check_options(cls: type[object], mapping: Mapping[str, object] | None, where
 
 
 def type_hints(cls: type[object]) -> dict[str, Any]:
-    """The types of the fields of `cls`, worked out once."""
+    """Return the types of the fields of `cls`, from a cache after the first call."""
     if cls not in _hints:
         _hints[cls] = get_type_hints(cls)
     return _hints[cls]
 
 
 def aliases(field: Field[Any]) -> tuple[str, ...]:
+    """Return the other names under which a field can be given."""
     return tuple(field.metadata.get("aliases", ()))
 
 
@@ -69,7 +70,7 @@ def _spellings(mapping: Mapping[str, object], names: dict[str, str], name: str) 
 
 
 def _read(value: object, hint: object, where: str, name: str) -> object:
-    """`value` as `hint` wants it: lists become tuples, ints floats, tables dataclasses."""
+    """Convert `value` to the type `hint`: lists to tuples, ints to floats, dicts to dataclasses."""
     origin, arguments = get_origin(hint), get_args(hint)
     if hint is Any:
         return value
@@ -96,7 +97,7 @@ def _read(value: object, hint: object, where: str, name: str) -> object:
 
 
 def _fits(value: object, kind: object) -> bool:
-    """Whether `value` is a `kind`; True and False are no numbers, and a string is no sequence."""
+    """Whether `value` is a `kind`; a bool does not count as a number, nor a string as a sequence."""
     if kind is Callable:
         return callable(value)
     if isinstance(value, bool):
@@ -118,7 +119,7 @@ def _read_union(value: object, hint: object, where: str, name: str) -> object:
             failures.append(error)
     others = [option for option in get_args(hint) if option is not type(None)]
     if len(others) == 1 and isinstance(value, list | tuple | Mapping):
-        raise failures[get_args(hint).index(others[0])]  # it says which item is wrong
+        raise failures[get_args(hint).index(others[0])]  # it names the wrong item
     raise _mismatch(value, hint, where, name)
 
 
@@ -148,7 +149,7 @@ def _mismatch(value: object, hint: object, where: str, name: str) -> ValueError:
 
 
 def _words(hint: object) -> list[str]:
-    """The strings that a hint allows by name."""
+    """Return the strings that a type allows, for example `["pt", "pl"]` for `Literal["pt", "pl"] | None`."""
     if get_origin(hint) is Literal:
         return [choice for choice in get_args(hint) if isinstance(choice, str)]
     return [word for option in get_args(hint) for word in _words(option)]

@@ -1,45 +1,57 @@
-"""Names and what they stand for: the only plug-in mechanism of the package."""
+"""Named entries: the only plug-in mechanism of the package."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 T = TypeVar("T")
+D = TypeVar("D")
 
 
 class UnknownNameError(LookupError):
-    """A name that nothing is registered under; the message names the nearest one."""
+    """A name under which nothing is registered; the message suggests the nearest one."""
 
 
 def closest(name: object, known: Iterable[str]) -> str:
-    """The end of an error message: the known name nearest to `name`, or all known ones."""
+    """Return the end of an error message: the known name nearest to `name`, or all known names."""
     options = sorted(set(known))
     near = difflib.get_close_matches(str(name), options, n=1)
     if near:
         return f"did you mean '{near[0]}'?"
-    return f"known: {', '.join(options)}" if options else "nothing is known here yet"
+    return f"known: {', '.join(options)}" if options else "none are registered"
+
+
+class Decorator(Protocol):
+    """A decorator that returns what it decorates, so that its type is kept."""
+
+    def __call__(self, decorated: D, /) -> D: ...
 
 
 class Registry(Mapping[str, T]):
-    """What is registered under which name, in the order of registration."""
+    """A read-only mapping from names to entries, in the order of registration; `kind` names it in errors."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self._entries: dict[str, T] = {}
 
     def add(self, name: str, entry: T) -> None:
+        """Add an entry; a name can be used once."""
         if name in self._entries:
-            raise ValueError(f"{self.kind} '{name}' is registered already, as {self._entries[name]!r}")
+            raise ValueError(f"{self.kind} '{name}' is already registered, as {self._entries[name]!r}")
         self._entries[name] = entry
 
-    def register(self, name: str) -> Callable[[T], T]:
-        """A decorator that files what it decorates under `name`."""
+    def register(self, name: str, make_entry: Callable[[Any], T] | None = None) -> Decorator:
+        """Return a decorator that adds a class or function under `name` and returns it unchanged.
 
-        def decorate(entry: T) -> T:
-            self.add(name, entry)
-            return entry
+        The entry is the decorated object itself, or `make_entry(decorated)` if that is given. The decorators
+        `register_format`, `register_model`, ... are built on it; their signatures say what they accept.
+        """
+
+        def decorate(decorated: D, /) -> D:
+            self.add(name, make_entry(decorated) if make_entry is not None else cast("T", decorated))
+            return decorated
 
         return decorate
 

@@ -1,4 +1,4 @@
-"""Options as the text of a TOML file, which reads back to the same options."""
+"""Options as the text of a TOML file."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from typing import Any
 
 
 def to_table(config: object) -> dict[str, Any]:
-    """The fields of a dataclass as TOML values; what is None is left out, as TOML has no word for it."""
+    """Return the fields of a dataclass as TOML values, without those that are None: TOML has no null."""
     assert is_dataclass(config)
     values = {field.name: getattr(config, field.name) for field in fields(config)}
-    return {name: plain(value) for name, value in values.items() if value is not None}
+    return {name: to_toml_value(value) for name, value in values.items() if value is not None}
 
 
-def plain(value: object) -> Any:
-    """A value in the types that TOML has."""
+def to_toml_value(value: object) -> Any:
+    """Convert a value to the types of TOML: dataclasses to tables, tuples to lists, paths to strings."""
     if is_dataclass(value):
         return to_table(value)
     if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items() if each is not None}
+        return {str(key): to_toml_value(each) for key, each in value.items() if each is not None}
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        return [to_toml_value(each) for each in value]
     return str(value) if isinstance(value, Path) else value
 
 
 def write_toml(table: Mapping[str, Any], comments: Mapping[str, str] | None = None) -> str:
-    """The text of a TOML file with a comment for each key of `comments`: values first, then the tables."""
-    import tomli_w  # when something is written only: `ch --help` needs none of it
+    """Return the text of a TOML file: values first, then tables, with `comments` on the keys they name."""
+    import tomli_w  # imported when something is written: `ch --help` stays fast
 
     notes = comments or {}
     tables = {key: value for key, value in table.items() if isinstance(value, Mapping)}
-    lines = {key: f"{key} = {_inline(value)}" for key, value in table.items() if key not in tables}
+    lines = {key: f"{key} = {_on_one_line(value)}" for key, value in table.items() if key not in tables}
     width = max((len(line) for line in lines.values()), default=0)
     text = "".join(
         f"{line:<{width}}  # {notes[key]}\n" if key in notes else f"{line}\n" for key, line in lines.items()
@@ -43,10 +43,10 @@ def write_toml(table: Mapping[str, Any], comments: Mapping[str, str] | None = No
     return text
 
 
-def _inline(value: object) -> str:
-    """A value on one line, where tomli-w gives every item of a list its own."""
+def _on_one_line(value: object) -> str:
+    """Return a value as TOML on one line; tomli-w puts every item of a list on its own line."""
     import tomli_w
 
     if isinstance(value, list):
-        return f"[{', '.join(_inline(each) for each in value)}]"
+        return f"[{', '.join(_on_one_line(each) for each in value)}]"
     return tomli_w.dumps({"x": value}).removeprefix("x = ").rstrip("\n")

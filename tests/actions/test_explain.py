@@ -1,4 +1,4 @@
-"""`ch explain`: one node of a run, or the list of all."""
+"""`ch explain`: one node of a run, or the list of all nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def trained(train_config: TrainConfig) -> Path:
     return train(train_config)
 
 
-def test_a_node_is_explained_on_test_rows(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_node_is_explained_on_test_rows(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     words = ["explain", trained.name, "seq_blocks_0", "--project-dir", str(trained.parent), "--samples", "70"]
     assert cli.main([*words, "--sqnr", "20"]) == 0
@@ -26,11 +26,11 @@ def test_a_node_is_explained_on_test_rows(trained: Path, capsys: pytest.CaptureF
     run = open_run(trained)
     assert out == f"{explain_node(run.graph, 'seq_blocks_0', run.batches(70), sqnr_db=20.0)}\n"
     assert out.startswith("seq_blocks_0: linear (Linear)\n")
-    assert "20 dB need" in out
-    assert "Activations are those of 70 rows." in out
+    assert "20 dB" in out
+    assert "Activations were measured on 70 rows." in out
 
 
-def test_without_a_node_all_are_listed(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nodes_are_listed_if_none_is_given(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert cli.main(["explain", str(trained)]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -38,7 +38,7 @@ def test_without_a_node_all_are_listed(trained: Path, capsys: pytest.CaptureFixt
     assert names == [node.name for node in open_run(trained).graph.fx_graph.nodes]
 
 
-def test_an_unknown_node_is_one_line(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_node_is_reported_in_one_line(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert cli.main(["explain", str(trained), "seq_block_0"]) == 2
     assert "there is no node 'seq_block_0' in the graph, did you mean 'seq_blocks_0'?" in capsys.readouterr().err

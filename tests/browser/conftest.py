@@ -1,4 +1,4 @@
-"""Debian's chromium, driven by Playwright; without either, what is here is skipped with the reason."""
+"""Debian's Chromium, driven by Playwright; without either, the tests of this folder are skipped."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def errors() -> list[str]:
-    """What the browser complained of; at the end of a test there must be nothing left."""
+    """The errors in the browser's console; at the end of a test there must be none."""
     return []
 
 
 @pytest.fixture
 def page(browser: Browser, errors: list[str]) -> Iterator[Page]:
-    """An empty page in a window of its own, without anything that others kept."""
+    """An empty page in a separate browser context, without stored data."""
     context = browser.new_context(viewport={"width": 1440, "height": 900}, color_scheme="light")
     made = context.new_page()
     made.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
@@ -49,7 +49,7 @@ def page(browser: Browser, errors: list[str]) -> Iterator[Page]:
 
 @pytest.fixture(scope="session")
 def screenshots() -> Path:
-    """Where pictures of pages are kept, to be looked at."""
+    """The folder for screenshots of the pages."""
     folder = Path(__file__).parents[2] / "build" / "screenshots"
     folder.mkdir(parents=True, exist_ok=True)
     return folder

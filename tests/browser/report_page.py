@@ -1,4 +1,4 @@
-"""What tests do on a page of a report."""
+"""Actions of tests on a report page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Block(nn.Module):
-    """A linear layer beside a shortcut, and a function that no layer holds."""
+    """A linear layer with a shortcut, and functions outside of any layer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,11 +36,11 @@ def choose(page: Page, name: str) -> None:
     page.wait_for_selector("#panel:not([hidden])")
 
 
-def number(place: Locator) -> float:
-    """The exact value of a number on the page."""
-    return float((place.get_attribute("value") or "").replace("Infinity", "inf"))
+def number(element: Locator) -> float:
+    """Return the exact value of a number on the page."""
+    return float((element.get_attribute("value") or "").replace("Infinity", "inf"))
 
 
 def names(page: Page) -> list[str]:
-    """The rows of the table that are seen, in order."""
+    """Return the nodes of the visible table rows, in order."""
     return [row.get_attribute("data-node") or "" for row in page.locator("#table tbody tr:visible").all()]

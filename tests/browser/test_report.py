@@ -1,4 +1,4 @@
-"""The report in a browser: what it shows is what the passes found, and all of it can be reached."""
+"""The report in a browser: it shows the results of the passes, and all of them can be reached."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ CURVES = [
 
 
 class Report:
-    """A page, and what the passes said that it shows."""
+    """A page, and the results of the passes that it shows."""
 
     def __init__(self, folder: Path) -> None:
         torch.manual_seed(0)
@@ -103,20 +103,20 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
 
 @pytest.fixture
 def shown(page: Page, report: Report) -> Page:
-    """The report, open from disk."""
+    """The report, opened from disk."""
     return opened(page, report.path)
 
 
-def test_the_page_asks_nothing_of_any_network(browser: Browser, page: Page, report: Report) -> None:
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+def test_the_page_makes_no_requests(browser: Browser, page: Page, report: Report) -> None:
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
     opened(page, report.path)
     choose(page, "blocks_0_fc")
     page.locator("[data-trial='1']").click()
-    assert [url for url in asked if not url.startswith("data:")] == [report.path.as_uri()]
+    assert [url for url in requests if not url.startswith("data:")] == [report.path.as_uri()]
 
 
-def test_the_panel_shows_what_the_passes_found(shown: Page, report: Report) -> None:
+def test_the_panel_shows_the_results_of_the_passes(shown: Page, report: Report) -> None:
     name = "blocks_1_fc"
     choose(shown, name)
     panel = shown.locator("#panel")
@@ -137,13 +137,13 @@ def test_the_panel_shows_what_the_passes_found(shown: Page, report: Report) -> N
     assert number(tensor.locator("data[data-key=min]")) == weight.min().item()
     assert number(tensor.locator("data[data-key=max]")) == weight.max().item()
     assert tensor.locator(".chip").all_inner_texts() == ["float", "integer(8, 4)"]
-    assert "8 bit an element" in tensor.inner_text()
+    assert "8 bits per element" in tensor.inner_text()
     bars = tensor.locator(".histogram .bars rect title").all_text_contents()
     assert sum(int(re.sub(r"\D", "", text.split(" values")[0])) for text in bars) == weight.numel()
 
 
-def test_the_page_tells_of_how_many_values_and_rows_its_numbers_are(shown: Page) -> None:
-    assert shown.inner_text("#cost-note") == "Costs are for one run on inputs of [16, 8]."
+def test_the_page_shows_the_number_of_values_and_rows_measured(shown: Page) -> None:
+    assert shown.inner_text("#cost-note") == "Costs are for one forward run, with inputs of shape [16, 8]."
     choose(shown, "blocks_1_fc")
     assert number(shown.locator("[data-tensor=data_in_0] data[data-key=values]")) == 32 * 8
     assert number(shown.locator("[data-tensor=weight] data[data-key=values]")) == 8 * 8
@@ -160,7 +160,7 @@ def test_the_key_figures_are_the_totals(shown: Page, report: Report) -> None:
     assert shown.locator("[data-figure=Accuracy]").inner_text().split("\n") == ["Accuracy", "50 %", "was 75 %"]
 
 
-def test_a_click_on_a_box_opens_the_panel_and_a_click_on_its_cross_closes_it(shown: Page) -> None:
+def test_clicking_a_box_opens_the_panel_and_clicking_its_cross_closes_it(shown: Page) -> None:
     shown.locator("[data-node=blocks_0_fc]").first.click()
     assert shown.locator("#panel h2").inner_text() == "blocks_0_fc"
     shown.locator("#panel .facts button", has_text="blocks_0_norm").click()
@@ -169,7 +169,7 @@ def test_a_click_on_a_box_opens_the_panel_and_a_click_on_its_cross_closes_it(sho
     assert not shown.locator("#panel").is_visible()
 
 
-def test_search_marks_what_it_finds_and_goes_from_one_to_the_next(shown: Page) -> None:
+def test_search_marks_matches_and_enter_moves_to_the_next(shown: Page) -> None:
     shown.fill("#search", "linear")
     assert shown.locator("#search-count").inner_text() == "3 found"
     assert shown.locator(".box.match").count() == 3
@@ -200,9 +200,9 @@ def test_modules_close_and_open_and_a_search_opens_them(shown: Page) -> None:
     assert boxes.count() == before
 
 
-def test_there_is_an_arrow_for_every_edge_on_each_level(shown: Page) -> None:
-    # x -> blocks -> the last layer -> output; within blocks in, from one to the other, and out; within each of
-    # these in to fc and add, from fc over norm and relu to add, and out.
+def test_every_edge_has_an_arrow_on_each_level(shown: Page) -> None:
+    # 3 around blocks: x -> blocks -> last layer -> output. 3 within blocks: in, between the two, out. 6 within each
+    # block: in to fc and to add, fc -> norm -> relu -> add, out.
     assert shown.locator("#canvas .edges path").count() == 3 + 3 + 2 * 6
 
 
@@ -220,7 +220,7 @@ def test_the_table_sorts(shown: Page, report: Report) -> None:
     assert names(shown) == sorted(names(shown))
 
 
-def test_the_table_filters_and_has_what_was_before(shown: Page, report: Report) -> None:
+def test_the_table_filters_and_shows_the_original(shown: Page, report: Report) -> None:
     shown.check("#all-nodes")
     assert sorted(names(shown)) == sorted(node.name for node in report.graph.fx_graph.nodes)
     shown.fill("#filter", "blocks mxint")
@@ -235,7 +235,7 @@ def test_the_table_filters_and_has_what_was_before(shown: Page, report: Report) 
     assert shown.locator("#panel h2").inner_text() == "blocks_0_norm"
 
 
-def test_bars_follow_the_measure_that_is_chosen(shown: Page, report: Report) -> None:
+def test_bars_show_the_selected_measure(shown: Page, report: Report) -> None:
     shown.select_option("#cost-measure", "cost_macs")
     rows = shown.locator("#cost-bars li")
     found = {row.locator("button").inner_text(): number(row.locator("data")) for row in rows.all()}
@@ -244,7 +244,7 @@ def test_bars_follow_the_measure_that_is_chosen(shown: Page, report: Report) -> 
     assert widths[0] == pytest.approx(2 * widths[2], rel=0.02)  # 8 x 8 and 8 x 4 weights
 
 
-def test_colours_follow_the_measure_that_is_chosen(shown: Page) -> None:
+def test_colours_show_the_selected_measure(shown: Page) -> None:
     assert "linear (3)" in shown.locator("#legend").inner_text()
     shown.select_option("#colour-by", "weight_bits")
     assert shown.locator("#legend li").all_inner_texts() == ["6.25", "8", "none"]
@@ -252,9 +252,9 @@ def test_colours_follow_the_measure_that_is_chosen(shown: Page) -> None:
     assert "step6" in (linear.get_attribute("class") or "")
 
 
-def test_a_point_of_the_search_opens_its_configuration(shown: Page) -> None:
-    assert shown.locator("#search-section .lead").inner_text() == "mixed: 3 trials, 2 on the front."
-    assert shown.locator(".plain-line").get_attribute("aria-label") == "accuracy without formats: 0.8"
+def test_clicking_a_trial_shows_its_configuration(shown: Page) -> None:
+    assert shown.locator("#search-section .lead").inner_text() == "mixed: 3 trials, 2 Pareto-optimal."
+    assert shown.locator(".plain-line").get_attribute("aria-label") == "accuracy without formats: 80 %"
     shown.locator("[data-trial='1']").click()
     assert shown.locator("#toml").inner_text() == TOML + "weight_width = 6\n"
     shown.locator("[data-trial='3']").click()
@@ -276,14 +276,27 @@ def test_a_configuration_is_copied(browser: Browser, report: Report) -> None:
     context.close()
 
 
-def test_curves_are_drawn_and_can_be_read(shown: Page) -> None:
+def test_curves_are_drawn_and_listed_as_numbers(shown: Page) -> None:
     assert shown.locator("#training canvas").count() == 2
     shown.locator("#training summary").first.click()
     cells = shown.locator("#training details").first.locator("tbody tr").first.locator("data")
     assert [number(cell) for cell in cells.all()] == [10, 0.1, 0.15]
 
 
-def test_names_stay_text(shown: Page) -> None:
+def test_curves_fit_when_the_panel_opens_and_closes(shown: Page) -> None:
+    fits = """() => [...document.querySelectorAll("#training .curves")]
+        .every((each) => each.querySelector(".uplot").offsetWidth === each.clientWidth)"""
+    width = "document.querySelector('#training .curves').clientWidth"
+    wide = shown.evaluate(width)
+    choose(shown, "blocks_0_fc")
+    shown.wait_for_function(fits)
+    assert shown.evaluate(width) < wide
+    shown.click("#panel-close")
+    shown.wait_for_function(fits)
+    assert shown.evaluate(width) == wide
+
+
+def test_names_are_escaped(shown: Page) -> None:
     assert shown.evaluate("window.hacked") is None
     assert shown.locator("h1").inner_text() == f"a report {EVIL}"
     assert shown.title() == f"a report {EVIL}"
@@ -293,7 +306,7 @@ def test_names_stay_text(shown: Page) -> None:
     assert shown.locator("#panel .facts").inner_text().split("\n")[1] == EVIL
 
 
-def test_all_of_it_can_be_done_by_keyboard(shown: Page) -> None:
+def test_the_graph_can_be_used_by_keyboard(shown: Page) -> None:
     def focused(attribute: str) -> Any:
         return shown.evaluate(f"document.activeElement.getAttribute('{attribute}')")
 
@@ -332,10 +345,10 @@ def test_all_of_it_can_be_done_by_keyboard(shown: Page) -> None:
 
 
 @pytest.mark.parametrize(
-    "place", ["#table tbody tr[data-node=blocks_1_fc] button", "#cost-bars li >> nth=1 >> button"]
+    "selector", ["#table tbody tr[data-node=blocks_1_fc] button", "#cost-bars li >> nth=1 >> button"]
 )
-def test_from_below_focus_goes_to_the_details_and_back(place: str, shown: Page) -> None:
-    opener = shown.locator(place)
+def test_focus_moves_to_the_details_and_back(selector: str, shown: Page) -> None:
+    opener = shown.locator(selector)
     opener.focus()
     shown.keyboard.press("Enter")
     focused = "document.activeElement.textContent"
@@ -350,7 +363,7 @@ def test_from_below_focus_goes_to_the_details_and_back(place: str, shown: Page) 
     assert opener.evaluate("element => element === document.activeElement")
 
 
-def test_points_of_the_search_are_reached_by_keyboard(shown: Page) -> None:
+def test_trials_can_be_selected_by_keyboard(shown: Page) -> None:
     shown.focus("#pareto-y")
     shown.keyboard.press("Tab")
     assert shown.evaluate("document.activeElement.dataset.trial") == "0"
@@ -359,7 +372,7 @@ def test_points_of_the_search_are_reached_by_keyboard(shown: Page) -> None:
     assert "weight_width = 6" in shown.locator("#toml").inner_text()
 
 
-def test_everything_that_can_be_pressed_has_a_name_and_there_are_landmarks(shown: Page) -> None:
+def test_controls_have_accessible_names_and_the_page_has_landmarks(shown: Page) -> None:
     choose(shown, "blocks_0_fc")
     unnamed = """() => [...document.querySelectorAll("button, select, input, [role=button], [role=img], svg[role]")]
         .filter((e) => ![e, ...(e.labels || [])].some((each) => each.ariaLabel || each.textContent.trim()))
@@ -372,26 +385,26 @@ def test_everything_that_can_be_pressed_has_a_name_and_there_are_landmarks(shown
     assert headings == ["Graph", "Cost and error by layer", "Layers", "Training", "Search"]
 
 
-def test_zooming_by_wheel_and_dragging_move_the_graph(shown: Page) -> None:
+def test_wheel_and_drag_zoom_and_move_the_graph(shown: Page) -> None:
     layer = shown.locator("#canvas > g")
 
-    def place() -> list[float]:
+    def transform() -> list[float]:
         return [float(number) for number in re.findall(r"-?[\d.]+", layer.get_attribute("transform") or "")]
 
     box = shown.locator("#canvas").bounding_box()
     assert box is not None
-    x, y, scale = place()
+    x, y, scale = transform()
     shown.mouse.move(box["x"] + 30, box["y"] + 30)
     shown.mouse.down()
     shown.mouse.move(box["x"] + 90, box["y"] + 70)
     shown.mouse.up()
-    assert place() == pytest.approx([x + 60, y + 40, scale])
+    assert transform() == pytest.approx([x + 60, y + 40, scale])
     shown.keyboard.down("Control")
     shown.mouse.wheel(0, -100)
     bigger = "old => !document.querySelector('#canvas > g').getAttribute('transform').endsWith(old)"
     shown.wait_for_function(bigger, arg=f"scale({scale})")
     shown.keyboard.up("Control")
-    assert place()[2] > scale
+    assert transform()[2] > scale
     shown.click("#fit")
     shown.click("#zoom-out")
     assert not shown.locator("#panel").is_visible()
@@ -402,7 +415,7 @@ def background(page: Page) -> str:
     return found
 
 
-def test_dark_and_light_follow_the_system_and_the_button(shown: Page) -> None:
+def test_the_theme_follows_the_system_and_the_button(shown: Page) -> None:
     light = background(shown)
     shown.emulate_media(color_scheme="dark")
     dark = background(shown)
@@ -415,7 +428,7 @@ def test_dark_and_light_follow_the_system_and_the_button(shown: Page) -> None:
 
 
 def colours(page: Page) -> list[str]:
-    """Those of text, boxes, marks and arrows, as they are now."""
+    """Return the current colours of text, boxes, marks and arrows."""
     names = ["ink", "muted", "raised", "surface", "accent", "accent-soft", "second", "edge", "hue0", "step0"]
     style = "getComputedStyle(document.documentElement)"
     found: list[str] = page.evaluate(
@@ -424,7 +437,7 @@ def colours(page: Page) -> list[str]:
     return found
 
 
-def test_paper_is_light_whatever_the_screen_is(shown: Page) -> None:
+def test_printing_is_always_light(shown: Page) -> None:
     shown.emulate_media(media="print")
     light = colours(shown)
     shown.emulate_media(media="print", color_scheme="dark")
@@ -460,7 +473,7 @@ CONTRAST = """() => {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_on_boxes_of_every_colour_can_be_read(scheme: Literal["light", "dark"], shown: Page) -> None:
+def test_text_has_enough_contrast_on_boxes_of_every_colour(scheme: Literal["light", "dark"], shown: Page) -> None:
     shown.emulate_media(color_scheme=scheme)
     for key in shown.locator("#colour-by option").evaluate_all("options => options.map((each) => each.value)"):
         shown.select_option("#colour-by", key)
@@ -469,7 +482,7 @@ def test_text_on_boxes_of_every_colour_can_be_read(scheme: Literal["light", "dar
         assert min(contrasts) >= 4.5, key  # WCAG 2.2, 1.4.3
 
 
-def test_paper_has_the_numbers_and_not_the_buttons(shown: Page) -> None:
+def test_printing_hides_the_controls(shown: Page) -> None:
     shown.emulate_media(media="print")
     assert not shown.locator("#search").is_visible()
     assert not shown.locator("#theme").is_visible()
@@ -477,7 +490,7 @@ def test_paper_has_the_numbers_and_not_the_buttons(shown: Page) -> None:
     assert shown.locator("#canvas").is_visible()
 
 
-def test_pictures_are_kept(browser: Browser, report: Report, screenshots: Path) -> None:
+def test_screenshots_are_saved(browser: Browser, report: Report, screenshots: Path) -> None:
     for scheme in ("light", "dark"):
         context = browser.new_context(viewport={"width": 1440, "height": 900}, color_scheme=scheme)
         page = opened(context.new_page(), report.path)
@@ -497,29 +510,29 @@ def test_pictures_are_kept(browser: Browser, report: Report, screenshots: Path) 
     assert len(list(screenshots.glob("report-*.png"))) >= 7
 
 
-def test_what_is_embedded_is_the_document(shown: Page, report: Report) -> None:
+def test_the_document_is_embedded(shown: Page, report: Report) -> None:
     embedded = json.loads(shown.locator("#document").text_content() or "")
     assert [node["name"] for node in embedded["nodes"]] == [node.name for node in report.graph.fx_graph.nodes]
 
 
-# What is hard to show
+# Unusual content
 
 
 NASTY = "</script><!--<script>\u2028'\"`${hacked = 1}<img src=x onerror='hacked=1'>&lt;\\u003c"
 
 
 def written(path: Path, graph: MaseGraph | None = None, **args: Any) -> Path:
-    """A small report."""
+    """Write a small report."""
     graph = graph or annotated(nn.Sequential(nn.Linear(8, 4)).eval(), input=torch.randn(1, 8))
     report_html_analysis_pass(graph, {"path": path, **args})
     return path
 
 
-LAYER = "</script><!--<script>hacked = 1&lt;"  # torch.fx writes names into code, and takes no quotes
+LAYER = "</script><!--<script>hacked = 1&lt;"  # torch.fx writes names into code, so quotes are not possible
 
 
 class Named(nn.Module):
-    """A layer that is called as badly as can be."""
+    """A model whose layer has a hostile name."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -530,7 +543,7 @@ class Named(nn.Module):
         return y
 
 
-def test_no_text_from_outside_becomes_more_than_text(page: Page, tmp_path: Path) -> None:
+def test_hostile_text_is_escaped_everywhere(page: Page, tmp_path: Path) -> None:
     trials = [trial(0, 0.5, 4.0, front=True, toml=NASTY), trial(1, 0.7, 8.0, baseline=NASTY, toml=None)]
     for each in trials:
         each["metrics"][NASTY] = 1.0
@@ -569,7 +582,7 @@ def test_no_text_from_outside_becomes_more_than_text(page: Page, tmp_path: Path)
         [2**60, 2**60 + 256],
     ],
 )
-def test_searches_that_are_hard_to_draw(bits: list[float], page: Page, tmp_path: Path) -> None:
+def test_unusual_metrics_can_be_drawn(bits: list[float], page: Page, tmp_path: Path) -> None:
     search = {**SEARCH, "trials": [trial(i, 0.5, each, front=True) for i, each in enumerate(bits)]}
     opened(page, written(tmp_path / "page.html", search=search))
     drawn = [each for each in bits if not math.isnan(each)]
@@ -579,7 +592,7 @@ def test_searches_that_are_hard_to_draw(bits: list[float], page: Page, tmp_path:
     assert all(0 <= each <= 640 for each in across)
 
 
-def test_ticks_are_told_apart(page: Page, tmp_path: Path) -> None:
+def test_ticks_have_distinct_labels(page: Page, tmp_path: Path) -> None:
     search = {**SEARCH, "trials": [trial(i, 0.7412 + i / 2000, 4.0 + i) for i in range(4)], "plain": {}}
     opened(page, written(tmp_path / "page.html", search=search))
     ticks = page.locator("#pareto-plot .axes text[text-anchor=end]").all_text_contents()
@@ -587,7 +600,7 @@ def test_ticks_are_told_apart(page: Page, tmp_path: Path) -> None:
     assert len(set(ticks)) == len(ticks)
 
 
-def test_a_loss_that_was_no_number_leaves_a_gap(page: Page, tmp_path: Path) -> None:
+def test_a_loss_that_is_not_finite_leaves_a_gap(page: Page, tmp_path: Path) -> None:
     values = [3.0, math.inf, math.nan, 1.0]
     curves = [{"step": i, "train_loss": value} for i, value in enumerate(values)]
     opened(page, written(tmp_path / "page.html", curves=curves))
@@ -596,7 +609,7 @@ def test_a_loss_that_was_no_number_leaves_a_gap(page: Page, tmp_path: Path) -> N
     assert page.locator("#training canvas").count() == 1
 
 
-def test_numbers_next_to_a_thousand_get_the_next_prefix(page: Page, tmp_path: Path) -> None:
+def test_numbers_just_below_a_thousand_get_the_next_prefix(page: Page, tmp_path: Path) -> None:
     cost = {"by_node": {}, "total": {"macs": 999_700, "bitops": 2**60, "energy_pj": 999.9}}
     opened(page, written(tmp_path / "page.html", cost=cost))
     shown_as = {title: page.locator(f"[data-figure='{title}'] data").inner_text() for title in ("MACs", "Energy")}

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 
 class Flat(nn.Module):
-    """A thousand times two functions, and no module around any of them."""
+    """A thousand pairs of functions outside of any module."""
 
     def forward(self, input: Tensor) -> Tensor:
         for _ in range(1000):
@@ -31,7 +31,7 @@ class Flat(nn.Module):
 
 
 @pytest.mark.parametrize("kind", ["modules", "flat"])
-def test_two_thousand_nodes_stay_usable(kind: str, page: Page, tmp_path: Path) -> None:
+def test_a_graph_of_two_thousand_nodes_is_usable(kind: str, page: Page, tmp_path: Path) -> None:
     blocks = nn.Sequential(*[nn.Sequential(*[Block() for _ in range(25)]) for _ in range(20)])
     graph = annotated((blocks if kind == "modules" else Flat()).eval(), input=torch.randn(2, 8))
     assert len(graph.fx_graph.nodes) == 2002
@@ -52,7 +52,7 @@ def test_two_thousand_nodes_stay_usable(kind: str, page: Page, tmp_path: Path) -
     assert names(page) == ["relu_444"]
 
 
-def test_a_resnet_18_takes_less_than_three_megabytes(page: Page, tmp_path: Path) -> None:
+def test_report_of_resnet_18_is_smaller_than_three_megabytes(page: Page, tmp_path: Path) -> None:
     original = annotated(ResNet18().eval(), x=torch.randn(1, 3, 64, 64))
     args = {"by": "type", "conv2d": {"config": {"name": "mxint"}}, "linear": {"config": {"name": "mxfp"}}}
     graph, _ = quantize_transform_pass(deepcopy_mase_graph(original), args)

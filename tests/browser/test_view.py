@@ -1,4 +1,4 @@
-"""`ch view` in a browser: the table sorts and filters, and two runs are compared."""
+"""`ch view` in a browser: sorting, filtering and comparing runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def quantized(width: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A training, two ways to quantise it, one damaged run, and a report that is up to no good."""
+    """A training, two transforms of it, a corrupt run, and a malicious report."""
     root = tmp_path_factory.mktemp("runs") / "out"
     common: dict[str, Any] = {"model": "toy", "dataset": "toy_tiny", "batch_size": 64, "project_dir": root}
     first = train(TrainConfig(max_epochs=2, learning_rate=0.01, accelerator="cpu", **common)).rename(
@@ -45,8 +45,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for width, name in ((8, "eight"), (2, "two")):
         run = transform(TransformConfig(load_name=best, passes=quantized(width), accelerator="cpu", **common))
         run.parents[1].rename(root / name)
-    (root / "<script>damaged").mkdir()
-    (root / "<script>damaged/summary.json").write_text('{"action": ')
+    (root / "<script>corrupt").mkdir()
+    (root / "<script>corrupt/summary.json").write_text('{"action": ')
     (first / "report.html").write_text(SPY)
     return root
 
@@ -72,31 +72,31 @@ def names(page: Page) -> list[str]:
 
 def test_the_overview_sorts_and_filters(page: Page, address: str, project: Path, screenshots: Path) -> None:
     page.goto(address)
-    assert names(page) == ["<script>damaged", "two", "eight", "trained"]
+    assert names(page) == ["<script>corrupt", "two", "eight", "trained"]
     page.screenshot(path=screenshots / "view-overview.png", full_page=True)
     page.get_by_role("button", name="accuracy").click()
     by_accuracy = sorted(("two", "eight", "trained"), key=lambda name: -accuracy(project, name))
     shown = names(page)
     assert [accuracy(project, name) for name in shown[:3]] == [accuracy(project, name) for name in by_accuracy]
-    assert shown[3] == "<script>damaged"
+    assert shown[3] == "<script>corrupt"
     header = page.locator("th", has=page.get_by_role("button", name="accuracy"))
     assert header.get_attribute("aria-sort") == "descending"
     page.get_by_role("button", name="accuracy").press("Enter")
     assert header.get_attribute("aria-sort") == "ascending"
-    assert names(page)[3] == "<script>damaged"
+    assert names(page)[3] == "<script>corrupt"
     page.keyboard.press("/")
     page.keyboard.type("transform two")
     assert names(page) == ["two"]
     assert page.locator("#filter-count").inner_text() == "1 of 4"
 
 
-def test_two_runs_are_chosen_and_compared(page: Page, address: str, project: Path, screenshots: Path) -> None:
+def test_two_runs_are_selected_and_compared(page: Page, address: str, project: Path, screenshots: Path) -> None:
     page.goto(address)
     button = page.get_by_role("button", name="Compare")
     page.get_by_label("compare two").check()
     assert button.is_disabled()
     page.get_by_label("compare eight").press("Space")
-    assert page.locator("#chosen").inner_text() == "2 chosen"
+    assert page.locator("#chosen").inner_text() == "2 selected"
     button.press("Enter")
     page.wait_for_url("**/compare?run=two&run=eight")
     figures = page.locator("#key-figures tr", has=page.get_by_role("rowheader", name="accuracy", exact=True))
@@ -114,7 +114,7 @@ def test_two_runs_are_chosen_and_compared(page: Page, address: str, project: Pat
     assert len(names(page)) == 4
 
 
-def test_the_colours_are_remembered(page: Page, address: str) -> None:
+def test_the_theme_is_remembered(page: Page, address: str) -> None:
     page.goto(address)
     page.locator("#theme").click()
     page.locator("#theme").click()
@@ -122,15 +122,15 @@ def test_the_colours_are_remembered(page: Page, address: str) -> None:
     assert page.locator("html").get_attribute("data-theme") == "dark"
 
 
-def test_pages_of_a_run_cannot_read_the_others(page: Page, address: str, errors: list[str]) -> None:
+def test_reports_cannot_read_other_pages(page: Page, address: str, errors: list[str]) -> None:
     page.goto(address)
     page.get_by_role("link", name="report").click()
     page.wait_for_function("document.title !== 'spy'")
     assert page.title() == "null blocked"
-    errors.clear()  # the browser tells of what it blocked
+    errors.clear()  # the browser logs what it blocked
 
 
-def test_on_a_narrow_screen_only_tables_scroll_sideways(page: Page, address: str, screenshots: Path) -> None:
+def test_on_a_narrow_screen_only_tables_scroll_horizontally(page: Page, address: str, screenshots: Path) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     for target in ("", "run/two", "compare?run=eight&run=two"):
         page.goto(address + target)

@@ -1,4 +1,4 @@
-"""Bad input: each mistake is one clear sentence and exit code 2, and nothing is written."""
+"""Bad input: every error is one line and exit code 2, and nothing is written."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ FEW_ROWS = ("--data-option", "num_rows=100")
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, empty."""
+    """An empty folder as the current one."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def mistake(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """The one line that is said to a mistake."""
+def error_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """Run `ch` with wrong input and return its error message."""
     before = sorted(Path.cwd().rglob("*"))
     assert cli.main(words) == 2
     out, err = capsys.readouterr()
@@ -53,10 +53,10 @@ def mistake(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         (["toy", "toy_tiny", "--task", "lm"], "command line: 'task' must be 'cls' or 'classification', got 'lm'"),
     ],
 )
-def test_a_mistake_on_the_command_line(
+def test_error_on_the_command_line_is_reported(
     capsys: pytest.CaptureFixture[str], action: str, words: list[str], message: str
 ) -> None:
-    assert mistake(capsys, action, *words).startswith(message)
+    assert error_of(capsys, action, *words).startswith(message)
 
 
 @pytest.mark.parametrize("action", ACTIONS)
@@ -68,11 +68,11 @@ def test_a_mistake_on_the_command_line(
         ("seed = 1\nbatch_size = = 3\n", "not valid TOML: Invalid value (at line 2, column 14)"),
     ],
 )
-def test_a_mistake_in_a_file(
+def test_error_in_a_config_file_is_reported(
     folder: Path, capsys: pytest.CaptureFixture[str], action: str, text: str, message: str
 ) -> None:
     (folder / "a.toml").write_text(text)
-    assert mistake(capsys, action, "toy", "toy_tiny", "--config", "a.toml") == f"a.toml: {message}"
+    assert error_of(capsys, action, "toy", "toy_tiny", "--config", "a.toml") == f"a.toml: {message}"
 
 
 @pytest.mark.parametrize(
@@ -93,45 +93,49 @@ def test_a_mistake_in_a_file(
         ),
     ],
 )
-def test_a_mistake_in_a_pass(folder: Path, capsys: pytest.CaptureFixture[str], text: str, message: str) -> None:
+def test_error_in_pass_arguments_is_reported(
+    folder: Path, capsys: pytest.CaptureFixture[str], text: str, message: str
+) -> None:
     (folder / "a.toml").write_text(text)
-    assert message in mistake(capsys, "transform", "toy", "toy_tiny", "--config", "a.toml", *FEW_ROWS)
+    assert message in error_of(capsys, "transform", "toy", "toy_tiny", "--config", "a.toml", *FEW_ROWS)
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_a_damaged_checkpoint(folder: Path, capsys: pytest.CaptureFixture[str], action: str) -> None:
+def test_corrupt_checkpoint_is_reported(folder: Path, capsys: pytest.CaptureFixture[str], action: str) -> None:
     torch.save(get_model("toy", dataset_info=get_dataset_info("toy_tiny")).state_dict(), "a.ckpt")
     os.truncate("a.ckpt", (folder / "a.ckpt").stat().st_size // 2)
-    assert mistake(capsys, action, "toy", "toy_tiny", "--load", "a.ckpt").startswith(
-        "checkpoint 'a.ckpt' is damaged"
+    assert error_of(capsys, action, "toy", "toy_tiny", "--load", "a.ckpt").startswith(
+        "checkpoint 'a.ckpt' is corrupt"
     )
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_a_checkpoint_of_another_model(capsys: pytest.CaptureFixture[str], action: str) -> None:
+def test_checkpoint_of_another_model_is_reported(capsys: pytest.CaptureFixture[str], action: str) -> None:
     torch.save(get_model("jsc-tiny", dataset_info=get_dataset_info("toy_tiny")).state_dict(), "a.ckpt")
-    message = mistake(capsys, action, "toy", "toy_tiny", "--load", "a.ckpt")
-    assert message.startswith("checkpoint 'a.ckpt' is not of this Toy; ")
+    message = error_of(capsys, action, "toy", "toy_tiny", "--load", "a.ckpt")
+    assert message.startswith("checkpoint 'a.ckpt' does not fit this Toy; ")
     assert "seq_blocks." in message
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_a_label_column_that_is_missing(folder: Path, capsys: pytest.CaptureFixture[str], action: str) -> None:
+def test_missing_label_column_is_reported(folder: Path, capsys: pytest.CaptureFixture[str], action: str) -> None:
     (folder / "a.csv").write_text("a,b,kind\n" + "".join(f"{i},{i * i},{i % 2}\n" for i in range(20)))
-    message = mistake(capsys, action, "toy", "a.csv", "--data-option", "label=kin")
+    message = error_of(capsys, action, "toy", "a.csv", "--data-option", "label=kin")
     assert "'kin'" in message
     assert "did you mean 'kind'?" in message
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_a_project_folder_that_is_a_file(folder: Path, capsys: pytest.CaptureFixture[str], action: str) -> None:
+def test_project_folder_that_is_a_file_is_reported(
+    folder: Path, capsys: pytest.CaptureFixture[str], action: str
+) -> None:
     (folder / "out").write_text("")
-    message = mistake(capsys, action, "toy", "toy_tiny", "--project-dir", "out", "--no-warnings", *FEW_ROWS)
+    message = error_of(capsys, action, "toy", "toy_tiny", "--project-dir", "out", "--no-warnings", *FEW_ROWS)
     assert "out" in message
 
 
-@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="this machine has no folder that nobody can write in")
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs /proc, where nobody can create a folder")
 @pytest.mark.parametrize("action", ACTIONS)
-def test_a_project_folder_that_cannot_be_written(capsys: pytest.CaptureFixture[str], action: str) -> None:
+def test_project_folder_without_write_access_is_reported(capsys: pytest.CaptureFixture[str], action: str) -> None:
     words = ["toy", "toy_tiny", "--project-dir", "/proc/self/out", "--no-warnings", *FEW_ROWS]
-    assert mistake(capsys, action, *words).startswith("cannot write in /proc/self/out: ")
+    assert error_of(capsys, action, *words).startswith("cannot write in /proc/self/out: ")

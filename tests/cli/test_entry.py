@@ -1,4 +1,4 @@
-"""The command line: what it reads, what it says to a mistake, and what it does not import."""
+"""The command line: help, error messages, exit codes, and what it does not import."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ import pytest
 import chop
 from chop.cli import entry as cli
 from chop.cli.settings import Settings
+from chop.config import ACTIONS
 from chop.registry import UnknownNameError
+from chop.runs import RunFolder
 
 HEAVY = {"torch", "numpy", "pandas", "safetensors", "tabulate"}
 
@@ -22,8 +24,8 @@ def run_python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
 
 
-def mistake(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The one line that `ch` answers a mistake with."""
+def error_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Run `ch` with wrong arguments and return its error message."""
     assert cli.main(arguments) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -40,14 +42,11 @@ def write(path: Path, text: str) -> str:
 @pytest.mark.parametrize(
     "arguments",
     [
-        *([], ["--help"], ["--version"], ["train", "--help"], ["info", "--help"]),
-        *(
-            ["report", "--help"],
-            ["explain", "--help"],
-            ["view", "--help"],
-            ["search", "--help"],
-            ["train", "a", "b", "--show-config"],
-        ),
+        [],
+        ["--help"],
+        ["--version"],
+        *([action, "--help"] for action in ACTIONS),
+        ["train", "a", "b", "--show-config"],
     ],
 )
 def test_help_and_version_import_nothing_heavy(arguments: list[str]) -> None:
@@ -67,18 +66,18 @@ def test_importing_chop_imports_nothing_else() -> None:
     assert run_python(code, f"chop,{','.join(HEAVY)}").stdout == "chop\n"
 
 
-def test_the_package_offers_its_main_names_lazily() -> None:
+def test_public_names_of_the_package_are_imported_on_first_use() -> None:
     for name in chop.__all__:
         assert name in dir(chop)
         assert getattr(chop, name) is not None
 
 
-def test_a_name_that_the_package_has_not_is_an_attribute_error() -> None:
+def test_unknown_name_of_the_package_raises_attribute_error() -> None:
     with pytest.raises(AttributeError, match=r"^module 'chop' has no attribute 'MaseGrph'$"):
         _ = chop.MaseGrph
 
 
-def test_the_module_runs_as_a_command() -> None:
+def test_package_runs_as_a_command() -> None:
     result = subprocess.run([sys.executable, "-m", "chop", "--version"], capture_output=True, text=True)
     assert (result.returncode, result.stdout) == (0, f"ch {chop.__version__}\n")
 
@@ -92,7 +91,7 @@ def help_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 def test_help_lists_the_actions(capsys: pytest.CaptureFixture[str]) -> None:
     text = help_of(capsys)
-    for line in ("train  ", "test  ", "transform\n", "report  ", "explain  ", "view  ", "info  "):
+    for line in ("train  ", "test  ", "transform  ", "report  ", "explain  ", "view  ", "info  "):
         assert f"    {line}" in text
 
 
@@ -100,16 +99,16 @@ def test_help_is_grouped_with_aliases_and_defaults(capsys: pytest.CaptureFixture
     text = help_of(capsys, "train")
     for line in ("--config PATH", "--load, --load-name PATH", "--cpu, --num-workers N", "--plugin, --plugins PATH"):
         assert f"  {line} " in text
-    assert "samples in a batch (or several: 1,2,3; default: 128)" in text
-    assert "processes that load data besides the main one (default: 0)" in text
-    for group in ("training:", "this run:", "data:", "machine:", "output:", "examples:"):
+    assert "samples per batch (or a list: 1,2,3; default: 128)" in text
+    assert "worker processes that load data; 0: the main process (default: 0)" in text
+    for group in ("training:", "general:", "data:", "machine:", "output:", "examples:"):
         assert f"\n{group}\n" in text
 
 
-def test_an_option_of_no_action_is_missing_from_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_only_options_of_the_action(capsys: pytest.CaptureFixture[str]) -> None:
     text = help_of(capsys, "transform")
     assert "--max-epochs" not in text
-    assert "or several" not in text
+    assert "or a list" not in text
     assert "passes" not in text.split("options:")[1].split("examples:")[0].replace("or passes;", "")
 
 
@@ -118,18 +117,18 @@ def test_an_option_of_no_action_is_missing_from_the_help(capsys: pytest.CaptureF
     [
         (["trasnform"], "unknown action 'trasnform', did you mean 'transform'?"),
         (["transform", "a", "b", "c"], "unexpected argument 'c'"),
-        (["transform", "--max-epochs", "8"], "'--max-epochs' is no option of ch transform, but of ch train"),
-        (["transform", "a", "b", "--seed", "1,2"], "'seed' takes one value: lists of them are for ch train"),
+        (["transform", "--max-epochs", "8"], "'--max-epochs' is an option of ch train, not of ch transform"),
+        (["transform", "a", "b", "--seed", "1,2"], "'seed' takes a single value: only ch train accepts a list"),
         (["train", "a", "b", "--seed", "1,x"], "command line: 'seed' must be int, got 'x' (str)"),
         (["train", "a", "b", "--seed", "1,"], "command line: 'seed' must be int, got '' (str)"),
         (["train", "a", "b", "--seed", "1,-2"], "train: 'seed' must be at least 0, got -2"),
         (
             ["train", "a", "b", "--data-option", "x"],
-            "command line: a data option is written as name=value, got 'x'",
+            "command line: a data option must have the form name=value, got 'x'",
         ),
-        (["info"], "the following arguments are required: KIND"),
+        (["info"], "info: 'kind' is required"),
         (["info", "foramts"], "unknown kind 'foramts', did you mean 'formats'?"),
-        (["info", "formats", "--plugni", "a"], "unknown option '--plugni' of ch info, did you mean '--plugin'?"),
+        (["info", "formats", "--plugni", "a"], "unknown option '--plugni', did you mean '--plugin'?"),
         (["info", "formats", "integr"], "unknown format 'integr', did you mean 'integer'?"),
         (["info", "ops", "liner"], "unknown op 'liner', did you mean 'linear'?"),
         (["info", "passes", "quantise"], "unknown pass 'quantise', did you mean 'quantize'?"),
@@ -142,12 +141,12 @@ def test_an_option_of_no_action_is_missing_from_the_help(capsys: pytest.CaptureF
         (["transform", "--batch-size", "0", "a", "b"], "transform: 'batch_size' must be at least 1, got 0"),
         (["transform", "--cpu", "-1", "a", "b"], "transform: 'num_workers' must be at least 0, got -1"),
         (["train", "--learning-rate", "x"], "command line: 'learning_rate' must be float, got 'x' (str)"),
-        (["transform", "jsc-toy"], "transform: needs 'dataset'"),
-        (["transform"], "transform: needs 'model'"),
+        (["transform", "jsc-toy"], "transform: 'dataset' is required"),
+        (["transform"], "transform: 'model' is required"),
         (["report", "a", "b"], "unexpected argument 'b'"),
-        (["report", "--seed", "1"], "'--seed' is no option of ch report, but of ch train"),
+        (["report", "--seed", "1"], "'--seed' is an option of ch train, not of ch report"),
         (["report", "--smaples", "1"], "unknown option '--smaples', did you mean '--samples'?"),
-        (["report", "--show-config"], "'--show-config' is no option of ch report, but of ch train"),
+        (["report", "--show-config"], "'--show-config' is an option of ch train, not of ch report"),
         (["report", "--samples", "0"], "report: 'samples' must be at least 1, got 0"),
         (["view", "--port", "65536"], "view: 'port' must be at most 65535, got 65536"),
         (["view", "--port", "x"], "command line: 'port' must be int, got 'x' (str)"),
@@ -159,23 +158,24 @@ def test_an_option_of_no_action_is_missing_from_the_help(capsys: pytest.CaptureF
         (["transform", "--config", "."], "cannot read .: Is a directory"),
     ],
 )
-def test_a_mistake_is_answered_in_one_line(
+def test_errors_on_the_command_line_are_one_line(
     capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
-    assert mistake(capsys, *arguments) == message
+    assert error_of(capsys, *arguments) == message
 
 
-def test_the_usage_names_what_stands_without_a_flag(capsys: pytest.CaptureFixture[str]) -> None:
+def test_usage_lists_the_positional_arguments(capsys: pytest.CaptureFixture[str]) -> None:
     assert help_of(capsys, "train").startswith("usage: ch train [MODEL DATASET] [--config FILE] [options]\n")
     assert help_of(capsys, "report").startswith("usage: ch report [RUN] [options]\n")
     assert help_of(capsys, "explain").startswith("usage: ch explain [RUN] [NODE] [options]\n")
     text = help_of(capsys, "view")
     assert text.startswith("usage: ch view [FOLDER] [options]\n")
-    assert "folder that holds the runs (default: mase_output)" in text
+    assert "folder with the runs (default: mase_output)" in text
     assert "--show-config" not in text
+    assert help_of(capsys, "info").startswith("usage: ch info KIND [NAME] [options]\n")
 
 
-def test_an_action_without_results_says_nothing_of_a_place(
+def test_no_output_path_is_printed_for_an_action_without_results(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("chop.actions.explain.explain", lambda config: None)
@@ -183,8 +183,8 @@ def test_an_action_without_results_says_nothing_of_a_place(
     assert capsys.readouterr().out == ""
 
 
-def test_a_wrong_choice_names_all_and_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
-    message = mistake(capsys, "transform", "--accelerator", "gup")
+def test_wrong_choice_lists_all_choices_and_suggests_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    message = error_of(capsys, "transform", "--accelerator", "gup")
     assert message == (
         "command line: 'accelerator' must be 'auto' or 'cpu' or 'gpu' or 'mps', got 'gup' (str), "
         "did you mean 'gpu'?"
@@ -203,7 +203,7 @@ def test_a_wrong_choice_names_all_and_the_nearest(capsys: pytest.CaptureFixture[
         ("seed = [1, 'x']\n", "'seed' must be int, got 'x' (str)"),
         ("data = 3\n", "'data' must be Path or None, got 3 (int)"),
         ("data_path = 'a'\n[data]\npath = 'b'\n", "'data_path' is given twice, as 'data_path' and 'data'"),
-        ("config = 'b.toml'\n", "'config' belongs on the command line: a file cannot name another"),
+        ("config = 'b.toml'\n", "'config' can only be given on the command line"),
         ("[pases.quantize]\n", "unknown key 'pases', did you mean 'passes'?"),
         (
             "[transform]\nstyle = 'grph'\n",
@@ -211,17 +211,17 @@ def test_a_wrong_choice_names_all_and_the_nearest(capsys: pytest.CaptureFixture[
         ),
     ],
 )
-def test_a_mistake_in_a_file_names_the_file(
+def test_errors_in_a_config_file_name_the_file(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, message: str
 ) -> None:
     file = write(tmp_path / "a.toml", text)
-    assert mistake(capsys, "transform", "--config", file).startswith(f"{file}: {message}")
+    assert error_of(capsys, "transform", "--config", file).startswith(f"{file}: {message}")
 
 
-def test_a_file_that_is_no_text_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_config_file_that_is_not_text_is_reported(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "a.toml"
     file.write_bytes(b"\xff\xfe")
-    assert f"{file}: not valid TOML: " in mistake(capsys, "transform", "--config", str(file))
+    assert f"{file}: not valid TOML: " in error_of(capsys, "transform", "--config", str(file))
 
 
 def raising(error: BaseException) -> Any:
@@ -234,28 +234,30 @@ def raising(error: BaseException) -> Any:
 @pytest.mark.parametrize(
     "error", [ValueError("it\nbroke"), UnknownNameError("it broke"), FileNotFoundError("it broke")]
 )
-def test_a_users_mistake_in_an_action_is_one_line(
+def test_user_error_in_an_action_is_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     monkeypatch.setattr(cli, "run_action", raising(error))
-    assert mistake(capsys, "transform", "a", "b") == "it broke"
+    assert error_of(capsys, "transform", "a", "b") == "it broke"
 
 
-def test_our_own_mistake_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_internal_error_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli, "run_action", raising(KeyError("it broke")))
     with pytest.raises(KeyError):
         cli.main(["transform", "a", "b"])
 
 
-def test_ctrl_c_passes_on_what_an_action_has_to_say(
+def test_ctrl_c_prints_the_message_of_the_action(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli, "run_action", raising(KeyboardInterrupt("go on with --resume")))
+    monkeypatch.setattr(cli, "run_action", raising(KeyboardInterrupt("resume with --resume")))
     assert cli.main(["train", "a", "b"]) == 130
-    assert capsys.readouterr().err == "ch: interrupted: go on with --resume\n"
+    assert capsys.readouterr().err == "ch: interrupted: resume with --resume\n"
 
 
-def test_ctrl_c_is_one_line_and_130(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_is_one_line_and_exit_code_130(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cli, "run_action", raising(KeyboardInterrupt()))
     assert cli.main(["transform", "a", "b"]) == 130
     assert capsys.readouterr().err == "ch: interrupted\n"
@@ -265,7 +267,7 @@ def test_ctrl_c_is_one_line_and_130(capsys: pytest.CaptureFixture[str], monkeypa
     ("options", "level"),
     [({}, "INFO"), ({"log_level": "error"}, "ERROR"), ({"debug": True}, "DEBUG"), ({"no_warnings": True}, "ERROR")],
 )
-def test_the_log_is_as_loud_as_asked_for(
+def test_log_level_follows_the_options(
     monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], level: str
 ) -> None:
     monkeypatch.setattr("chop.actions.transform.transform", lambda config: Path("out"))
@@ -274,26 +276,26 @@ def test_the_log_is_as_loud_as_asked_for(
     assert logging.getLevelName(logging.getLogger("chop").level) == level
 
 
-def test_a_list_runs_the_grid(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def run_grid(action: Any, configs: list[Any], varied: tuple[str, ...]) -> Path:
-        assert (action.__name__, varied) == ("train", ("batch_size", "seed"))
+def test_list_of_values_runs_a_grid(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def run_grid(configs: list[Any], varied: tuple[str, ...]) -> RunFolder:
+        assert varied == ("batch_size", "seed")
         assert [(each.batch_size, each.seed) for each in configs] == [(4, 0), (4, 1), (8, 0), (8, 1)]
-        return Path("out")
+        return RunFolder(Path("out"))
 
-    monkeypatch.setattr("chop.training.grid.run_grid", run_grid)
+    monkeypatch.setattr("chop.actions.train.run_grid", run_grid)
     assert cli.main(["train", "a", "b", "--batch-size", "4,8", "--seed", "0,1"]) == 0
     assert capsys.readouterr().out == "saved in out\n"
 
 
 @pytest.mark.parametrize("how", [["--debug"], ["--log-level", "debug"], ["--log-level=debug"]])
-def test_the_debug_level_shows_where_it_went_wrong(capsys: pytest.CaptureFixture[str], how: list[str]) -> None:
+def test_debug_level_prints_the_traceback(capsys: pytest.CaptureFixture[str], how: list[str]) -> None:
     assert cli.main(["train", "jsc-toy", *how]) == 2
     err = capsys.readouterr().err
     assert "Traceback" in err
-    assert err.splitlines()[-1] == "ch: error: train: needs 'dataset'"
+    assert err.splitlines()[-1] == "ch: error: train: 'dataset' is required"
 
 
-def test_a_file_asks_for_the_traceback_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_debug_in_a_config_file_prints_the_traceback(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = write(tmp_path / "a.toml", "debug = true\nmodel = 'no-such-model'\ndataset = 'jsc'\n")
     assert cli.main(["transform", "--config", file]) == 2
     err = capsys.readouterr().err
@@ -302,7 +304,7 @@ def test_a_file_asks_for_the_traceback_too(capsys: pytest.CaptureFixture[str], t
 
 
 @pytest.mark.slow
-def test_a_missing_package_names_the_extra_that_brings_it() -> None:
+def test_missing_package_error_names_the_extra_to_install() -> None:
     code = "import sys; sys.modules['optuna'] = None; from chop.cli import main; sys.exit(main(sys.argv[1:]))"
     result = run_python(code, "search", "jsc-tiny", "jsc")
     assert result.returncode == 2

@@ -1,4 +1,4 @@
-"""Options from defaults, a TOML file and the command line: which one counts, and lists of values."""
+"""Options from defaults, a TOML file and the command line: precedence, and lists of values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chop.cli.parser import ActionRequest, parse
+from chop.cli.parser import parse
 from chop.cli.settings import Settings, read_settings
 from chop.config import (
     ActionConfig,
@@ -23,7 +23,6 @@ from chop.config import (
 
 def settings(*words: str) -> Settings:
     request = parse(words)
-    assert isinstance(request, ActionRequest)
     return read_settings(request.action, request.texts)
 
 
@@ -49,20 +48,20 @@ def write(path: Path, text: str) -> str:
     return str(path)
 
 
-def test_defaults_are_below_the_file_and_the_file_below_the_command_line(tmp_path: Path) -> None:
+def test_command_line_overrides_file_and_file_overrides_defaults(tmp_path: Path) -> None:
     file = write(tmp_path / "a.toml", 'model = "jsc-toy"\ndataset = "jsc"\nbatch_size = 4\nseed = 5\n')
     read = train("--config", file, "--batch-size", "16", "jsc-tiny")
     assert (read.model, read.dataset) == ("jsc-tiny", "jsc")
     assert (read.batch_size, read.seed, read.learning_rate) == (16, 5, 1e-3)
 
 
-def test_options_have_the_names_that_users_know() -> None:
+def test_options_have_aliases() -> None:
     read = train("a", "b", "--task=classification", "--load=a.ckpt", "--load-type=pl", "--cpu=3", "--gpu=2")
     assert (read.task, read.num_workers, read.num_devices) == ("cls", 3, 2)
     assert (read.load_name, read.load_type) == (Path("a.ckpt"), "pl")
 
 
-def test_the_commands_of_the_notes_are_read() -> None:
+def test_commands_of_the_course_notes_are_accepted() -> None:
     read = train("jsc-tiny", "jsc", "--max-epochs", "10", "--batch-size", "256", "--learning-rate", "0.0001")
     assert (read.max_epochs, read.batch_size, read.learning_rate) == (10, 256, 1e-4)
     test = config("test", "jsc-tiny", "jsc", "--load", "../mase_output/x/best.ckpt")
@@ -74,7 +73,7 @@ def test_the_commands_of_the_notes_are_read() -> None:
     assert (transform.model, list(transform.passes)) == ("jsc-toy", ["quantize"])
 
 
-def test_every_option_of_the_notes_and_of_the_course_is_there() -> None:
+def test_all_options_of_the_course_notes_are_accepted() -> None:
     names = (
         "config task load load-type batch-size max-epochs max-steps learning-rate weight-decay training-optimizer "
         "lr-scheduler trainer-precision accumulate-grad-batches seed cpu num-workers gpu num-devices nodes "
@@ -103,7 +102,7 @@ def test_one_file_serves_all_actions(tmp_path: Path, action: str) -> None:
     assert config(action, "--config", write(tmp_path / "a.toml", text)).model == "a"
 
 
-def test_a_list_makes_a_configuration_for_every_combination() -> None:
+def test_lists_give_one_configuration_per_combination() -> None:
     read = settings("train", "a", "b", "--batch-size", "64,128", "--learning-rate", "0.1, 1e-2", "--seed", "7")
     assert read.varied == ("batch_size", "learning_rate")
     pairs = [
@@ -112,30 +111,30 @@ def test_a_list_makes_a_configuration_for_every_combination() -> None:
     assert pairs == [(64, 0.1, 7), (64, 0.01, 7), (128, 0.1, 7), (128, 0.01, 7)]
 
 
-def test_a_file_may_hold_a_list(tmp_path: Path) -> None:
+def test_config_file_accepts_lists(tmp_path: Path) -> None:
     read = settings("train", "a", "b", "--config", write(tmp_path / "a.toml", "seed = [0, 1, 2]\n"))
     assert [each.seed for each in read.configs() if isinstance(each, TrainConfig)] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("text", ["data = 'x.csv'\n", "data_path = 'x.csv'\n", "[data]\npath = 'x.csv'\n"])
-def test_the_file_of_the_data_is_named_in_any_of_three_ways(tmp_path: Path, text: str) -> None:
+def test_data_path_is_accepted_in_three_forms(tmp_path: Path, text: str) -> None:
     assert train("a", "b", "--config", write(tmp_path / "a.toml", text)).data_path == Path("x.csv")
 
 
-def test_settings_of_the_data_set_are_put_together(tmp_path: Path) -> None:
+def test_data_options_of_file_and_command_line_are_combined(tmp_path: Path) -> None:
     file = write(tmp_path / "a.toml", "[data]\npath = 'x.csv'\nlabel = 'kind'\nnum_rows = 3\n")
     read = train("a", "b", "--config", file, "--data-option", "num_rows=5", "--data-option", "name=jets")
     assert read.data_options == {"label": "kind", "num_rows": 5, "name": "jets"}
 
 
-def test_plug_ins_of_file_and_command_line_are_put_together(tmp_path: Path) -> None:
+def test_plug_ins_of_file_and_command_line_are_combined(tmp_path: Path) -> None:
     write(tmp_path / "near.py", "")
     file = write(tmp_path / "a.toml", "plugins = ['near.py', 'far.py']\n")
     read = train("a", "b", "--config", file, "--plugin", "x.py", "--plugin", "y.py")
     assert read.plugins == (tmp_path / "near.py", Path("far.py"), Path("x.py"), Path("y.py"))
 
 
-def test_the_shown_configuration_names_the_origin_of_each_value(tmp_path: Path) -> None:
+def test_show_config_names_the_origin_of_each_value(tmp_path: Path) -> None:
     file = write(tmp_path / "a.toml", "model = 'a'\nbatch_size = 4\n[passes.quantize]\nby = 'type'\n")
     text = settings("transform", "--config", file, "--batch-size", "8").show()
     shown = {
@@ -148,7 +147,7 @@ def test_the_shown_configuration_names_the_origin_of_each_value(tmp_path: Path) 
     assert "dataset" not in shown
 
 
-def test_the_shown_configuration_reads_back_to_the_same(tmp_path: Path) -> None:
+def test_show_config_reads_back_to_the_same_options(tmp_path: Path) -> None:
     words = ["train", "a", "b", "--seed", "1,2", "--data", "x.csv", "--data-option", "label=k", "--plugin", "p.py"]
     first = settings(*words)
     file = write(tmp_path / "a.toml", first.show())
@@ -157,7 +156,7 @@ def test_the_shown_configuration_reads_back_to_the_same(tmp_path: Path) -> None:
     assert again.varied == ("seed",)
 
 
-def test_a_run_is_named_or_left_out() -> None:
+def test_run_argument_is_optional() -> None:
     assert command("report") == ReportConfig()
     read = command("report", "out/x", "--open", "--samples", "9", "--output=a.html", "--plugin", "p.py", "--debug")
     assert read == ReportConfig(
@@ -166,12 +165,12 @@ def test_a_run_is_named_or_left_out() -> None:
     assert command("report", "--project-dir", "elsewhere") == ReportConfig(project_dir=Path("elsewhere"))
 
 
-def test_a_run_and_a_node_are_read_in_their_order() -> None:
+def test_run_and_node_are_positional() -> None:
     assert command("explain", "out/x", "fc1") == ExplainConfig(run=Path("out/x"), node="fc1")
     assert command("explain", "out/x", "--sqnr", "20") == ExplainConfig(run=Path("out/x"), sqnr=20.0)
 
 
-def test_a_folder_is_shown_at_this_machine_only_unless_told_otherwise() -> None:
+def test_view_listens_on_this_machine_by_default() -> None:
     assert command("view") == ViewConfig(folder=Path("mase_output"), host="127.0.0.1")
     assert command("view", "out", "--port", "0", "--host", "0.0.0.0", "--open") == ViewConfig(
         folder=Path("out"), port=0, host="0.0.0.0", open=True

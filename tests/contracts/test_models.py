@@ -9,7 +9,7 @@ from torch import Tensor, fx, nn
 from chop.dataset import DatasetInfo
 from chop.models import MODELS, get_model, get_model_info
 
-SHAPES = {None: (16,), 1: (16,), 3: (3, 16, 16)}  # of a sample, by its number of dimensions
+SHAPES = {None: (16,), 1: (16,), 3: (3, 16, 16)}  # of a row, by `sample_dims` of the model
 
 
 def matching_info(name: str) -> DatasetInfo:
@@ -26,7 +26,7 @@ def batch(name: str, size: int = 4) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_every_model_gives_a_score_for_each_class(name: str) -> None:
+def test_every_model_returns_a_score_per_class(name: str) -> None:
     scores = build(name)(**batch(name))
     assert scores.shape == (4, 5)
     assert scores.isfinite().all()
@@ -49,7 +49,7 @@ def test_every_model_can_be_trained(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_every_model_says_what_it_is(name: str) -> None:
+def test_every_model_has_a_name_and_a_summary(name: str) -> None:
     assert name == name.lower()
     assert "_" not in name
     assert get_model_info(name).summary.endswith(".")

@@ -1,4 +1,4 @@
-"""Bit operations of single nodes, worked out by hand."""
+"""Bit operations of single nodes, computed by hand."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_linear_layer_multiplies_data_and_weight_and_adds_the_bias() -> None:
     assert bitops(of_layer(layer, (3, 4), **widths, bias=integer(2))) == 60 * (8 * 4 + 8)
 
 
-def test_without_a_bias_the_sum_is_as_wide_as_the_data() -> None:
+def test_without_a_bias_the_sum_has_the_width_of_the_data() -> None:
     meta = of_layer(nn.Linear(4, 5, bias=False), (3, 4), data_in_0=integer(8), weight=integer(4))
     assert bitops(meta) == 60 * (8 * 4 + 8)
 
@@ -90,7 +90,7 @@ def test_a_product_of_two_tensors_has_the_bits_of_both() -> None:
     assert bitops(of_function(lambda a, b, c: a + b, shapes, **widths)) == 12 * 8
 
 
-def test_a_product_with_a_number_counts_as_one_with_itself() -> None:
+def test_a_product_with_a_number_counts_as_a_square() -> None:
     shapes = [(3, 4), (1,), (1,)]
     assert bitops(of_function(lambda a, b, c: a * 2.0, shapes, data_in_0=integer(8))) == 12 * 64
     assert bitops(of_function(lambda a, b, c: 2.0 * a, shapes, data_in_1=integer(8))) == 12 * 64
@@ -123,7 +123,7 @@ def test_attention_multiplies_query_with_key_and_probabilities_with_value() -> N
     assert bitops(meta) == macs + 360 * 64 + 108 * 8
 
 
-def test_counts_are_whole_where_they_can_be() -> None:
+def test_counts_are_integers_if_possible() -> None:
     found = bitops(of_layer(nn.Linear(4, 5), (3, 4)))
     assert isinstance(found, int)
     # 8 bits and a sixteenth of 8 more: 8.5.
@@ -134,12 +134,12 @@ def test_counts_are_whole_where_they_can_be() -> None:
     assert isinstance(whole, int)
 
 
-def test_what_is_not_known_is_none_and_what_is_no_op_is_free() -> None:
+def test_unknown_ops_are_none_and_other_nodes_are_free() -> None:
     metas = annotated(Apply(lambda a, b, c: torch.cumsum(a, 0)), a=torch.ones(2), b=torch.ones(1), c=torch.ones(1))
     assert [bitops(meta) for meta in metas] == [0, 0, 0, None, 0]
 
 
-def test_uniq_adds_sums_as_wide_as_they_can_become() -> None:
+def test_uniq_counts_additions_at_the_width_of_the_sum() -> None:
     widths = {"data_in_0": integer(8), "weight": integer(4)}
     # 60 MACs, 4 in each sum: 8 x 4 + 8 + 4 + 2.
     assert bitops(of_layer(nn.Linear(4, 5), (3, 4), **widths), "uniq") == 60 * 46

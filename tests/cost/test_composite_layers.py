@@ -1,4 +1,4 @@
-"""Layers that are several ops: counted by hand and against torch's own counter."""
+"""Composite layers: counted by hand, and compared with torch's counter."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Attention(nn.Module):
 
 
 def attention(model: nn.Module, batch_first: bool = True) -> NodeMeta:
-    """Two sequences, 3 queries and 5 keys in each."""
+    """Return two sequences with 3 queries and 5 keys each."""
     shapes = [(2, 3, 8), (2, 5, 6), (2, 5, 4)]
     q, k, v = (torch.randn(s) if batch_first else torch.randn(s).transpose(0, 1) for s in shapes)
     return annotated(model, q=q, k=k, v=v).annotated_metas()[3]
@@ -61,7 +61,7 @@ def test_added_keys_are_attended_to_but_not_projected() -> None:
     assert found.macs == PROJECTIONS + 2 * 2 * 3 * 7 * 8
 
 
-def test_two_a_mac_agrees_with_the_counter_of_torch() -> None:
+def test_two_per_mac_agrees_with_the_counter_of_torch() -> None:
     model = Attention(batch_first=True)
     with FlopCounterMode(display=False) as reference:
         model(torch.randn(2, 3, 8), torch.randn(2, 5, 6), torch.randn(2, 5, 4))
@@ -97,11 +97,11 @@ def test_its_parameters_are_counted() -> None:
     assert (parameters(meta), weight_bits(meta)) == (expected, 32 * expected)
 
 
-def test_arguments_by_name_are_not_known_in_any_order() -> None:
+def test_operations_with_keyword_arguments_are_unknown() -> None:
     assert count(attention(Attention(batch_first=True, by_name=True))) is None
 
 
-def test_a_layer_with_a_forward_of_its_own_is_not_known() -> None:
+def test_a_subclass_that_overrides_forward_is_unknown() -> None:
     class Own(nn.MultiheadAttention):
         def forward(self, *args: Any, **kwargs: Any) -> Any:
             return super().forward(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""Conventions: known ones, unknown ones, ones that do not fit; and every op of the table under them."""
+"""Conventions, and every op of the table under them."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def first_layer(*layers: nn.Module) -> NodeMeta:
 
 
 @pytest.mark.parametrize(
-    ("layer", "mase", "macs", "two_a_mac"),
+    ("layer", "mase", "macs", "two_per_mac"),
     [(nn.Linear(4, 5), 60, 60, 120), (nn.ReLU(), 12, 0, 12), (nn.BatchNorm1d(4), 48, 0, 48)],
 )
-def test_conventions_of_operations(layer: nn.Module, mase: int, macs: int, two_a_mac: int) -> None:
+def test_conventions_of_operations(layer: nn.Module, mase: int, macs: int, two_per_mac: int) -> None:
     meta = first_layer(layer)
-    assert [operations(meta, name) for name in ("mase", "macs", "flops")] == [mase, macs, two_a_mac]
+    assert [operations(meta, name) for name in ("mase", "macs", "flops")] == [mase, macs, two_per_mac]
     assert operations(meta) == flops(meta) == mase
 
 
-def test_an_unknown_convention_names_the_nearest() -> None:
+def test_an_unknown_convention_suggests_the_nearest() -> None:
     meta = first_layer(nn.ReLU())
     with pytest.raises(UnknownNameError, match="unknown convention 'mac', did you mean 'macs'"):
         flops(meta, "mac")
@@ -37,15 +37,15 @@ def test_an_unknown_convention_names_the_nearest() -> None:
         bitops(meta, "bop")
 
 
-def test_a_convention_of_the_other_kind_is_refused() -> None:
+def test_a_convention_of_the_other_kind_is_rejected() -> None:
     meta = first_layer(nn.ReLU())
     with pytest.raises(ValueError, match="convention 'bops' counts bit operations only"):
         flops(meta, "bops")
-    with pytest.raises(ValueError, match="convention 'macs' counts no bit operations"):
+    with pytest.raises(ValueError, match="convention 'macs' does not count bit operations"):
         bitops(meta, "macs")
 
 
-def test_every_convention_counts_something_and_says_what() -> None:
+def test_every_convention_counts_something_and_has_a_summary() -> None:
     for convention in CONVENTIONS.values():
         assert convention.summary
         assert convention.operations or convention.bitops

@@ -1,4 +1,4 @@
-"""Picojoules, worked out by hand from the figures of Horowitz, ISSCC 2014."""
+"""Picojoules, computed by hand from the figures of Horowitz, ISSCC 2014."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_integers_between_the_widths_of_the_table(width: int, add: float, multip
     assert table.multiply(width, width, floating_point=False) == pytest.approx(multiply)
 
 
-def test_floats_have_a_table_of_their_own() -> None:
+def test_floats_have_a_separate_table() -> None:
     table = Energy()
     assert [table.add(w, floating_point=True) for w in (16, 32, 8)] == pytest.approx([0.4, 0.9, 0.2])
     found = [table.multiply(w, w, floating_point=True) for w in (16, 32, 8)]
@@ -72,12 +72,12 @@ def test_sums_of_integers_are_as_wide_as_a_product() -> None:
     assert energy(meta, arithmetic()) == pytest.approx(60 * (0.1 + 0.03 + 0.07 * 4 / 24))
 
 
-def test_one_float_makes_the_product_one() -> None:
+def test_a_product_with_one_float_is_floating_point() -> None:
     meta = linear(weight=FP8())
     assert energy(meta, arithmetic()) == pytest.approx(60 * (1.1 + 0.9))  # 32 x 8 = 16 x 16; added in 32 bits
 
 
-def test_operations_that_are_no_macs() -> None:
+def test_operations_that_are_not_macs() -> None:
     relu = annotated(nn.ReLU(), input=torch.randn(3, 4)).annotated_metas()[1]
     assert energy(relu, arithmetic()) == pytest.approx(12 * 0.9)
     assert energy(in_formats(relu, {"data_in_0": Integer(8, 4)}), arithmetic()) == pytest.approx(12 * 0.03)
@@ -85,7 +85,7 @@ def test_operations_that_are_no_macs() -> None:
     assert energy(softmax, arithmetic()) == pytest.approx(80 * 3.7 + 30 * 0.9)
 
 
-def test_integers_of_torch_are_no_floats() -> None:
+def test_tensors_of_integers_are_not_floating_point() -> None:
     class Add(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             return x + x
@@ -94,7 +94,7 @@ def test_integers_of_torch_are_no_floats() -> None:
     assert energy(add, arithmetic()) == pytest.approx(3 * 0.1)
 
 
-def test_weights_and_activations_lie_where_the_table_says() -> None:
+def test_weights_and_activations_are_in_the_memories_of_the_table() -> None:
     class Functional(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -109,7 +109,7 @@ def test_weights_and_activations_lie_where_the_table_says() -> None:
     assert [energy(meta, table) for meta in (*metas[:2], metas[3])] == [0.0, 0.0, 0.0]
 
 
-def test_a_users_own_table() -> None:
+def test_a_users_table() -> None:
     table = read_options(Energy, {"integer_multiply": {"4": 1.0}, "integer_add": {"8": 2}}, "energy")
     meta = linear(data_in_0=Integer(4, 2), weight=Integer(4, 2))
     own = arithmetic(integer_multiply=table.integer_multiply, integer_add=table.integer_add)
@@ -121,18 +121,18 @@ def test_a_users_own_table() -> None:
     ("table", "said"),
     [
         ({"weights": "drams"}, "there is no memory 'drams', did you mean 'dram'"),
-        ({"float_add": {"sixteen": 1.0}}, "float_add has widths in bits as keys"),
+        ({"float_add": {"sixteen": 1.0}}, "float_add must have widths in bits as keys"),
         ({"float_ad": {}}, "unknown key 'float_ad', did you mean 'float_add'"),
-        ({"memory": {"dram": -1.0, "cache_1mb": 1.0}}, "memory must be picojoules a bit, got -1.0 for 'dram'"),
+        ({"memory": {"dram": -1.0, "cache_1mb": 1.0}}, "memory must be picojoules per bit, got -1.0 for 'dram'"),
         ({"memory": {"dram": float("inf"), "cache_1mb": 1.0}}, "got inf for 'dram'"),
     ],
 )
-def test_mistakes_in_a_table_are_named(table: dict[str, Any], said: str) -> None:
+def test_errors_in_a_table_are_reported(table: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         read_options(Energy, table, "energy")
 
 
-def test_what_is_not_known_is_none() -> None:
+def test_unknown_operations_are_none() -> None:
     class Unknown(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             return torch.cumsum(x, 0)

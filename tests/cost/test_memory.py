@@ -1,4 +1,4 @@
-"""Elements and bits of weights and inputs, worked out by hand."""
+"""Elements and bits of weights and inputs, computed by hand."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Functional(nn.Module):
         return x @ self.weight.transpose(0, 1)
 
 
-def test_a_weight_is_kept_once_however_it_is_used() -> None:
+def test_a_weight_counts_once_however_it_is_used() -> None:
     metas = annotated(Functional(), torch.randn(3, 4))
     assert weight_storage(metas) == Storage(16, 16 * 32)
     assert input_storage(metas) == Storage(4 * 12, 4 * 12 * 32)
 
 
-def test_a_weight_in_two_formats_is_kept_in_both() -> None:
+def test_a_weight_in_two_formats_counts_twice() -> None:
     metas = annotated(Functional(), torch.randn(3, 4))
     linear = next(meta for meta in metas if meta.node.op == "call_function")
     linear.args["weight"].format = Integer(8, 4)
@@ -83,7 +83,7 @@ def test_indices_and_running_statistics_do_not_count() -> None:
     assert input_storage(metas).elements == 12
 
 
-def test_joined_tensors_are_inputs_each() -> None:
+def test_each_concatenated_tensor_is_an_input() -> None:
     class Join(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             return torch.cat([x, x, x])

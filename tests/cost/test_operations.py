@@ -1,4 +1,4 @@
-"""Operations of single nodes, worked out by hand and against torch's own counter."""
+"""Operations of single nodes, computed by hand and against torch's own counter."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def of_function(function: Callable[..., Tensor], *shapes: tuple[int, ...]) -> li
 
 
 def only(metas: list[NodeMeta]) -> Count:
-    """The count of the one node that computes something."""
+    """Return the count of the only node that computes something."""
     counts = [count(meta) for meta in metas if meta.op is not None and meta.quantizable]
     assert len(counts) == 1
     assert counts[0] is not None
@@ -159,7 +159,7 @@ REFERENCES: list[tuple[Callable[..., Tensor], tuple[tuple[int, ...], ...]]] = [
 
 
 @pytest.mark.parametrize(("function", "shapes"), REFERENCES)
-def test_two_a_mac_agrees_with_the_counter_of_torch(
+def test_two_per_mac_agrees_with_the_counter_of_torch(
     function: Callable[..., Tensor], shapes: tuple[tuple[int, ...], ...]
 ) -> None:
     # torch counts nothing for its fused attention on the CPU, but does for the products it is made of.
@@ -168,7 +168,7 @@ def test_two_a_mac_agrees_with_the_counter_of_torch(
     assert 2 * only(of_function(function, *shapes)).macs == reference.get_total_flops() > 0
 
 
-def test_a_whole_network_agrees_with_the_counter_of_torch() -> None:
+def test_a_network_agrees_with_the_counter_of_torch() -> None:
     model = nn.Sequential(
         nn.Conv2d(3, 8, 3, padding=1),
         nn.ReLU(),
@@ -185,7 +185,7 @@ def test_a_whole_network_agrees_with_the_counter_of_torch() -> None:
     assert 2 * sum(found or 0 for found in macs) == reference.get_total_flops() > 0
 
 
-def test_integers_are_no_floating_point() -> None:
+def test_integers_are_not_floating_point() -> None:
     metas = annotated(Apply2(torch.add), torch.tensor([1, 2, 3]), torch.tensor([4, 5, 6]))
     add = metas[2]
     assert (operations(add), flops(add)) == (3, 0)
@@ -196,14 +196,14 @@ def test_arithmetic_on_shapes_is_free() -> None:
     assert [operations(meta) for meta in metas] == [0] * len(metas)
 
 
-def test_what_is_not_known_is_none() -> None:
+def test_unknown_operations_are_none() -> None:
     metas = of_function(lambda a: torch.cumsum(a, 0), (3, 4))
     assert [operations(meta) for meta in metas] == [0, None, 0]  # input, cumsum, output
     assert [flops(meta) for meta in metas] == [0, None, 0]
 
 
 @pytest.mark.parametrize("window", [lambda a: a.size(2), lambda a: (a.shape[2], a.shape[3])])
-def test_a_window_that_another_node_computes_is_counted_or_not_known(window: Callable[[Tensor], int]) -> None:
+def test_a_window_that_another_node_computes_is_counted_or_unknown(window: Callable[[Tensor], int]) -> None:
     metas = of_function(lambda a: F.avg_pool2d(a, window(a)), (1, 2, 4, 4))
     pool = next(meta for meta in metas if meta.mase_op == "avg_pool2d")
     assert operations(pool) in (None, 2 * 16 + 2)

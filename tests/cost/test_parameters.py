@@ -1,4 +1,4 @@
-"""Parameters and their bits, against the model's own and worked out by hand."""
+"""Parameters and their bits, against the model's own and computed by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Activations over the schedule, worked out by hand."""
+"""Activations over the schedule, computed by hand."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_chain_holds_two_at_a_time() -> None:
     assert isinstance(found.peak, int)
 
 
-def test_in_place_takes_nothing_of_its_own() -> None:
+def test_in_place_ops_need_no_memory() -> None:
     model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(inplace=True), nn.Linear(8, 2))
     found = activations(annotated(model, input=torch.randn(2, 4)).annotated_metas())
     assert found.by_node["_1"] == 0
@@ -71,19 +71,19 @@ def test_in_place_takes_nothing_of_its_own() -> None:
         lambda m, x: m.one(x).add_(x),
     ],
 )
-def test_every_spelling_of_in_place(function: Callable[[Any, Tensor], Tensor]) -> None:
+def test_every_way_to_work_in_place(function: Callable[[Any, Tensor], Tensor]) -> None:
     found = of(function)
     assert sum(size == 0 for size in found.by_node.values()) == 2  # the op itself, and the output
     assert found.peak <= 3 * ROW
 
 
-def test_a_shortcut_lives_until_it_is_added() -> None:
+def test_a_shortcut_is_kept_until_it_is_added() -> None:
     found = of(lambda m, x: m.two(m.one(x).relu()) + x)
     # At each of relu, two and add: the input, what is read and what is made.
     assert (found.peak, found.peak_node) == (3 * ROW, "relu")
 
 
-def test_a_view_keeps_what_it_looks_at() -> None:
+def test_a_view_keeps_the_memory_of_its_input() -> None:
     def forward(m: Any, x: Tensor) -> Tensor:
         flat = x.flatten()
         return torch.sigmoid(m.flat(flat)) * flat
@@ -112,7 +112,7 @@ def test_views_and_copies(function: Callable[[Any, Tensor], Tensor], copies: int
     assert found.total == (1 + copies) * ROW
 
 
-def test_parts_of_a_tuple_are_views() -> None:
+def test_items_of_a_tuple_are_views() -> None:
     def forward(m: Any, x: Tensor) -> Tensor:
         left, right = x.chunk(2, dim=1)
         return left * right
@@ -122,13 +122,13 @@ def test_parts_of_a_tuple_are_views() -> None:
     assert found.peak == ROW + ROW // 2
 
 
-def test_looking_at_a_shape_keeps_nothing() -> None:
+def test_reading_a_shape_does_not_keep_a_tensor() -> None:
     found = of(lambda m, x: m.two(m.one(x)).view(x.size(0), -1))
     assert found.peak == 2 * ROW
     assert of(lambda m, x: m.two(m.one(x)) + x).peak == 3 * ROW
 
 
-def test_results_live_to_the_end() -> None:
+def test_outputs_are_kept_until_the_end() -> None:
     def forward(m: Any, x: Tensor) -> tuple[Tensor, Tensor]:
         first = m.one(x)
         return first, m.two(m.two(m.two(x)))
@@ -137,7 +137,7 @@ def test_results_live_to_the_end() -> None:
     assert (found.peak, found.peak_node) == (3 * ROW, "two")  # first, x and the first of the second layer
 
 
-def test_weights_are_no_activations() -> None:
+def test_weights_are_not_activations() -> None:
     found = of(lambda m, x: F.linear(x, m.weight.t() * 2.0))
     assert {name for name, size in found.by_node.items() if size} == {"x", "linear"}
     assert found.total == 2 * ROW
@@ -148,7 +148,7 @@ def test_indices_have_the_bits_of_their_dtype() -> None:
     assert activations(metas).by_node == {"input_1": 3 * 64, "_0": 12 * 32, "output": 0}
 
 
-def test_an_activation_is_kept_in_the_format_that_it_is_read_in() -> None:
+def test_an_activation_is_stored_in_the_format_it_is_read_in() -> None:
     metas = metas_of(lambda m, x: m.two(m.one(x).relu()))
     eight = with_formats(metas, {"two": {"data_in_0": Integer(8, 4)}})
     found = activations(eight)
@@ -157,20 +157,20 @@ def test_an_activation_is_kept_in_the_format_that_it_is_read_in() -> None:
     assert activations(metas).by_node["relu"] == ROW  # the graph itself is as it was
 
 
-def test_the_widest_reader_decides() -> None:
+def test_the_widest_format_of_all_readers_is_stored() -> None:
     metas = metas_of(lambda m, x: m.one(x) @ m.two(x).t())
     eight, four = {"data_in_0": Integer(8, 4)}, {"data_in_0": Integer(4, 2)}
     assert activations(with_formats(metas, {"one": eight, "two": four})).by_node["x"] == ROW // 4
     assert activations(with_formats(metas, {"two": four})).by_node["x"] == ROW
 
 
-def test_a_rounded_result_stays_as_it_is_rounded() -> None:
+def test_a_rounded_result_is_stored_in_its_format() -> None:
     metas = metas_of(lambda m, x: m.two(m.one(x)))
     rounded = with_formats(metas, {"one": {"data_out_0": Integer(16, 8)}, "two": {"data_in_0": Integer(8, 4)}})
     assert activations(rounded).by_node["one"] == ROW // 2
 
 
-def test_what_only_moves_data_asks_for_what_is_asked_of_it() -> None:
+def test_movement_passes_on_the_format_of_its_readers() -> None:
     metas = metas_of(lambda m, x: m.flat(F.dropout(x.flatten(), training=False)))
     eight = with_formats(metas, {"flat": {"data_in_0": Integer(8, 4)}})
     assert activations(eight).by_node["x"] == ROW // 4
@@ -179,7 +179,7 @@ def test_what_only_moves_data_asks_for_what_is_asked_of_it() -> None:
     assert formats["flat"] == "float(32)"
 
 
-def test_other_formats_are_for_operands_that_are_there() -> None:
+def test_formats_of_missing_operands_are_rejected() -> None:
     one = metas_of(lambda m, x: m.one(x))[1]
     with pytest.raises(ValueError, match="node 'one' has no operand 'wieght', did you mean 'weight'"):
         in_formats(one, {"wieght": Integer(8, 4)})

@@ -1,4 +1,4 @@
-"""Bits moved, intensity and time on a device, worked out by hand."""
+"""Bits moved, intensity and time on a device, computed by hand."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ def test_weights_of_functions_are_moved_once() -> None:
     assert moved == {"x": 0, "weight": 0, "linear": (12 + 20 + 15) * 32, "flatten": 0, "output": 0}
 
 
-def test_intensity_is_operations_for_each_byte() -> None:
+def test_intensity_is_operations_per_byte() -> None:
     assert arithmetic_intensity(linear()) == 120 / (52 * 4)
     placeholder = annotated(nn.ReLU(), input=torch.randn(3)).annotated_metas()[0]
     assert arithmetic_intensity(placeholder) is None
 
 
-def test_the_longer_of_computing_and_moving() -> None:
+def test_time_is_the_larger_of_computing_and_moving() -> None:
     # 120 operations and 208 bytes.
     assert estimate_time(linear(), Device("slow", {32: 60.0}, 1e6)) == (2.0, "compute")
     assert estimate_time(linear(), Device("far", {32: 1e6}, 104.0)) == (2.0, "memory")
 
 
-def test_a_width_takes_the_next_wider_peak() -> None:
+def test_a_width_uses_the_next_larger_peak() -> None:
     device = Device("npu", {"8": 120.0, "32": 60.0}, 1e9)
 
     def seconds(width: int) -> float:
@@ -72,12 +72,14 @@ def test_a_width_takes_the_next_wider_peak() -> None:
     assert operand_width(linear(data_in_0=in_blocks, weight=Integer(4, 2))) == 8
 
 
-def test_too_wide_for_a_device_names_the_node() -> None:
-    with pytest.raises(ValueError, match="node '_0': device 'npu' has a peak up to 16 bits only, not for 32"):
+def test_operands_that_are_too_wide_are_reported_with_the_node() -> None:
+    with pytest.raises(
+        ValueError, match="node '_0': device 'npu' lists peaks up to 16 bits only, but operands have 32"
+    ):
         estimate_time(linear(), Device("npu", {8: 2.0, 16: 1.0}, 1.0))
 
 
-def test_nothing_takes_no_time_and_unknown_is_none() -> None:
+def test_no_work_takes_no_time_and_unknown_is_none() -> None:
     class Unknown(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             return torch.cumsum(x, 0)
@@ -90,23 +92,23 @@ def test_nothing_takes_no_time_and_unknown_is_none() -> None:
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ({"name": "a", "peak": {"8": 1.0}}, "needs 'bandwidth'"),
-        ({"name": "a", "peak": {}, "bandwidth": 1.0}, "peak must list one width at least"),
+        ({"name": "a", "peak": {"8": 1.0}}, "'bandwidth' is required"),
+        ({"name": "a", "peak": {}, "bandwidth": 1.0}, "peak must list at least one width"),
         (
             {"name": "a", "peak": {"int8": 1.0}, "bandwidth": 1.0},
-            "peak has widths in bits as keys, such as 8, got 'int8'",
+            "peak must have widths in bits as keys, such as 8, got 'int8'",
         ),
         ({"name": "a", "peak": {"8": 0.0}, "bandwidth": 1.0}, "peak must be positive numbers, got 0.0 for 8 bits"),
         ({"name": "a", "peak": {"8": 1.0}, "bandwidth": -1}, "bandwidth must be a positive number of bytes"),
         ({"name": "a", "peak": {"8": 1.0}, "bandwith": 1.0}, "unknown key 'bandwith', did you mean 'bandwidth'"),
     ],
 )
-def test_mistakes_in_a_device_are_named(table: dict[str, Any], said: str) -> None:
+def test_errors_in_a_device_are_reported(table: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         read_options(Device, table, "device")
 
 
-def test_of_an_embedding_only_the_rows_that_are_looked_up_are_moved() -> None:
+def test_only_rows_of_an_embedding_that_are_looked_up_are_moved() -> None:
     """Three rows of four out of a hundred, from the table and to the result; indices have 64 bits."""
     embedding = annotated(nn.Sequential(nn.Embedding(100, 4)), input=torch.tensor([1, 2, 3])).annotated_metas()[1]
     assert moved_bits(embedding) == 3 * 64 + 12 * 32 + 12 * 32

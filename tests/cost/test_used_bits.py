@@ -1,4 +1,4 @@
-"""Effective bit operations, worked out by hand."""
+"""Effective bit operations, computed by hand."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def linear(weights: tuple[float, ...] = WEIGHTS, **formats: Format) -> NodeMeta:
     return in_formats(meta, formats)
 
 
-def test_the_bits_between_the_ends_of_a_magnitude() -> None:
+def test_bits_from_the_highest_to_the_lowest_set_bit() -> None:
     integers = torch.arange(-2000, 2001)
     expected = [len(bin(abs(i))[2:].strip("0")) for i in range(-2000, 2001)]
     assert enclosed_bits(integers).tolist() == expected
     assert enclosed_bits(torch.tensor([2**31 - 1, -(2**31), 2**40 + 1])).tolist() == [31, 1, 41]
 
 
-def test_a_weight_counts_what_it_has_set_and_data_all_but_the_sign() -> None:
+def test_a_weight_counts_its_set_bits_and_data_all_but_the_sign() -> None:
     fixed = Integer(8, 4)
     assert bitops(linear(data_in_0=fixed, weight=fixed), "ebops") == 3 * 7 * (0 + 1 + 4 + 2)
     unsigned = Integer(8, 4, is_signed=False)
@@ -48,19 +48,19 @@ def test_a_weight_counts_what_it_has_set_and_data_all_but_the_sign() -> None:
     assert bitops(linear(data_in_0=Integer(4, 2), weight=fixed), "ebops") == 3 * 3 * 7
 
 
-def test_fewer_fraction_bits_leave_fewer_bits() -> None:
+def test_fewer_fraction_bits_use_fewer_bits() -> None:
     # In quarters: 0, 2, 3 (2.75 rounded) and -2 (-1.5 to even): 0, 1, 2 and 1 bits.
     assert bitops(linear(data_in_0=Integer(8, 4), weight=Integer(8, 2)), "ebops") == 3 * 7 * 4
 
 
-def test_signs_alone_are_one_bit() -> None:
+def test_a_format_of_signs_uses_one_bit() -> None:
     assert bitops(linear(data_in_0=Integer(8, 4), weight=Binary()), "ebops") == 3 * 7 * 4
     assert bitops(linear(data_in_0=Binary(), weight=Binary()), "ebops") == 3 * 4
     # The mean magnitude is 0.390625; 0.7 of it is 0.27: only the 0 is 0.
     assert bitops(linear(data_in_0=Integer(8, 4), weight=Ternary()), "ebops") == 3 * 7 * 3
 
 
-def test_of_floats_the_significand_counts_and_data_all_but_the_sign() -> None:
+def test_floats_count_the_significand_of_weights() -> None:
     # 0, 1, 0b1011 and 0b11, each times a power of two.
     assert bitops(linear(), "ebops") == 3 * 31 * (0 + 1 + 4 + 2)
     assert bitops(linear(data_in_0=FP8(), weight=FP8()), "ebops") == 3 * 7 * (0 + 1 + 4 + 2)
@@ -71,13 +71,13 @@ def test_of_floats_the_significand_counts_and_data_all_but_the_sign() -> None:
     assert bitops(linear((0.3, 0.7, 0.0), data_in_0=Integer(8, 4), weight=Log()), "ebops") == 3 * 7 * (1 + 1 + 0)
 
 
-def test_what_a_block_shares_is_not_in_its_products() -> None:
+def test_shared_exponents_do_not_count() -> None:
     # The largest is 0.6875: steps of 2^-1 x 2^-6; 32, 44 and 24 of them: 1, 4 (0b1011) and 2 bits.
     in_blocks = BlockFP(width=8, exponent_width=8, block_size=4)
     assert bitops(linear(data_in_0=in_blocks, weight=in_blocks), "ebops") == 3 * 7 * 7
 
 
-def test_a_step_for_each_channel() -> None:
+def test_a_step_per_channel() -> None:
     layer = nn.Linear(2, 2, bias=False)
     layer.weight.data = torch.tensor([[7.0, 3.0], [0.4375, 0.0625]])
     meta = annotated(nn.Sequential(layer), input=torch.randn(3, 2)).annotated_metas()[1]
@@ -88,7 +88,7 @@ def test_a_step_for_each_channel() -> None:
     )
 
 
-def test_a_learned_scale_decides_the_integers() -> None:
+def test_a_learned_scale_determines_the_integers() -> None:
     model = nn.Sequential(nn.Linear(4, 1, bias=False))
     model[0].weight.data = torch.tensor([[1.0, 0.5, -1.5, 0.0]])
     graph = annotated(model, input=torch.randn(3, 4))
@@ -111,7 +111,7 @@ class Functional(nn.Module):
         return torch.nn.functional.linear(x, self.weight) + x @ x.transpose(0, 1)[:, :1]
 
 
-def test_weights_of_functions_count_the_same_and_factors_from_the_input_as_data() -> None:
+def test_weights_of_functions_count_like_those_of_layers() -> None:
     fixed = Integer(8, 4)
     metas = annotated(Functional(), x=torch.randn(3, 4)).annotated_metas()
     by_op = {meta.mase_op: meta for meta in metas}

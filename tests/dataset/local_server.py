@@ -1,4 +1,4 @@
-"""A web server on this machine, which can be as bad as those out there."""
+"""A local web server that can fail in the ways real ones do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass
 class Site:
-    """What the server answers, and what it was asked."""
+    """What the server responds, and the requests that it received."""
 
     content: bytes
     url: str = ""
@@ -21,7 +21,7 @@ class Site:
     status: int = 200
     knows_ranges: bool = True
     tells_length: bool = True
-    cuts: list[int] = field(default_factory=list)  # bytes after which each of the first answers breaks off
+    cuts: list[int] = field(default_factory=list)  # bytes after which each of the first responses is interrupted
     silence: float = 0.0  # seconds before anything is answered
     pause: float = 0.0  # seconds between two pieces of the answer
     asked: list[dict[str, str]] = field(default_factory=list)  # headers of each request
@@ -34,7 +34,7 @@ class Site:
 
 @contextmanager
 def serve(content: bytes) -> Iterator[Site]:
-    """A running server that gives `content`; what it does can be changed at any time."""
+    """Run a server that returns `content`; its behaviour can be changed at any time."""
     site = Site(content)
 
     class Handler(BaseHTTPRequestHandler):

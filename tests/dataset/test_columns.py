@@ -1,4 +1,4 @@
-"""Columns of tables as numbers and as classes."""
+"""Columns of tables as numbers and classes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from chop.dataset.columns import pick_label, to_classes, to_numbers
 
 
 @pytest.mark.parametrize("name", ["label", "class", "target", "y"])
-def test_usual_names_of_the_label_are_found(name: str) -> None:
+def test_common_names_of_the_label_column_are_found(name: str) -> None:
     assert pick_label(["a", name, "b"], None, "file") == name
 
 
-def test_a_named_label_wins() -> None:
+def test_a_given_label_takes_precedence() -> None:
     assert pick_label(["a", "label", "kind"], "kind", "file") == "kind"
 
 
@@ -28,15 +28,15 @@ def test_a_named_label_wins() -> None:
     [
         (["a", "kind"], "kidn", "file has no column 'kidn'; did you mean 'kind'? its columns: a, kind"),
         (["a", "kind"], "zzz", "file has no column 'zzz'; its columns: a, kind"),
-        (["a"], None, "file has no column called label, class, target, y: name that of the labels as label=; its "
-                      "columns: a"),
+        (["a"], None, "file has no column called label, class, target, y: give the name of the label "
+                      "column as label=; its columns: a"),
         ([f"c{i}" for i in range(20)], "zzz", "file has no column 'zzz'; its columns: c0, c1, c2, c3, c4, c5, c6, "
                                               "c7, c8, c9, c10, c11 and 8 more"),
-        (["y", "class"], None, "file has several columns that may hold the labels, class, y: choose one as label=, "
+        (["y", "class"], None, "file has several possible label columns, class, y: choose one with label=, "
                                "and leave the others out with ignore="),
     ],
 )  # fmt: skip
-def test_a_label_that_is_not_there_is_explained(columns: list[str], label: str | None, message: str) -> None:
+def test_a_missing_label_is_reported(columns: list[str], label: str | None, message: str) -> None:
     with pytest.raises(ValueError, match="file has") as caught:
         pick_label(columns, label, "file")
     assert str(caught.value) == message
@@ -57,14 +57,14 @@ def test_a_label_that_is_not_there_is_explained(columns: list[str], label: str |
         (["1", 2], [0, 1], ("1", "2")),
     ],
 )
-def test_labels_become_numbers_with_names(labels: Any, numbers: list[int], names: tuple[str, ...]) -> None:
+def test_labels_become_class_indices_with_names(labels: Any, numbers: list[int], names: tuple[str, ...]) -> None:
     found, found_names = to_classes(labels, "file")
     assert found.dtype == torch.int64
     assert (found.tolist(), found_names) == (numbers, names)
 
 
 @given(st.lists(st.text(min_size=1, max_size=3), min_size=2, max_size=20))
-def test_names_of_classes_lead_back_to_the_labels(labels: list[str]) -> None:
+def test_class_names_give_the_labels_back(labels: list[str]) -> None:
     if len(set(labels)) > 1:
         numbers, names = to_classes(labels, "file")
         assert [names[number] for number in numbers.tolist()] == labels
@@ -77,18 +77,18 @@ def test_names_of_classes_lead_back_to_the_labels(labels: list[str]) -> None:
         (["a", None, "b"], r"1 label\(s\) are missing, first in row 2"),
         ([1.0, float("nan"), float("nan")], r"2 label\(s\) are missing, first in row 2"),
         (["a", "", "b"], r"1 label\(s\) are missing, first in row 2"),
-        ([0.5, 1.0], "labels are names or whole numbers, 0.5 is neither"),
-        ([1, 1, 1], "all labels are '1', there must be two classes"),
+        ([0.5, 1.0], "labels must be names or integers, got 0.5"),
+        ([1, 1, 1], "all labels are '1'; at least two classes"),
         ([None, None], "there are no labels"),
         ([], "there are no labels"),
     ],
 )
-def test_labels_that_are_none_are_explained(labels: list[Any], message: str) -> None:
+def test_invalid_labels_are_reported(labels: list[Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"^file: {message}"):
         to_classes(labels, "file")
 
 
-def test_all_kinds_of_numbers_are_numbers() -> None:
+def test_all_numeric_types_are_accepted() -> None:
     frame = pd.DataFrame({"a": [1, 2], "b": [0.5, 1.5], "c": [True, False], "d": pd.array([3, 4], dtype="Int64")})
     numbers = to_numbers(frame, "file")
     assert numbers.dtype == torch.float32
@@ -98,16 +98,16 @@ def test_all_kinds_of_numbers_are_numbers() -> None:
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        (["1", "two"], r"column 'b' holds no numbers \('two' in row 2\); leave it out with ignore="),
+        (["1", "two"], r"column 'b' is not numeric \('two' in row 2\); leave it out with ignore="),
         ([None, None], "column 'b' is empty"),
-        (pd.to_datetime(["2024-01-01", "2024-01-02"]), r"column 'b' holds no numbers \('2024-01-01 00:00:00' in"),
-        ([1j, 2j], "column 'b' holds no numbers"),
+        (pd.to_datetime(["2024-01-01", "2024-01-02"]), r"column 'b' is not numeric \('2024-01-01 00:00:00' in"),
+        ([1j, 2j], "column 'b' is not numeric"),
         ([1.0, float("nan")], r"column 'b' has 1 missing or infinite value\(s\), first in row 2"),
         ([float("inf"), 1.0], r"column 'b' has 1 missing or infinite value\(s\), first in row 1"),
         ([1.0, 1e39], r"column 'b' has 1 missing or infinite value\(s\), first in row 2"),  # too large for float32
         (pd.array([1, None], dtype="Int64"), r"column 'b' has 1 missing or infinite value\(s\), first in row 2"),
     ],
 )  # fmt: skip
-def test_what_is_no_number_is_explained(column: Any, message: str) -> None:
+def test_values_that_are_not_numbers_are_reported(column: Any, message: str) -> None:
     with pytest.raises(ValueError, match=f"^file: {message}"):
         to_numbers(pd.DataFrame({"a": [1, 2], "b": column}), "file")

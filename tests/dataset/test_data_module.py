@@ -1,4 +1,4 @@
-"""The module that makes batches of a data set."""
+"""The data module."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def toy_module(batch_size: int = 32, num_workers: int = 0, seed: int = 42, data_
     return module
 
 
-def test_the_lab_flow_gives_batches_of_jets() -> None:
+def test_the_data_module_of_the_course_returns_batches_of_jets() -> None:
     module = MaseDataModule(name="jsc", batch_size=8, model_name="jsc-tiny", num_workers=0)
     module.prepare_data()
     module.setup()
@@ -39,7 +39,7 @@ def test_the_lab_flow_gives_batches_of_jets() -> None:
     assert module.dataset_info.num_classes == 5
 
 
-def test_a_loader_gives_every_row_once() -> None:
+def test_a_loader_returns_every_row_once() -> None:
     module = toy_module(batch_size=50)
     sizes = [len(ys) for _, ys in module.train_dataloader()]
     assert sizes == [50] * 14 + [20]
@@ -47,7 +47,7 @@ def test_a_loader_gives_every_row_once() -> None:
     assert set(map(tuple, drawn.tolist())) == set(map(tuple, module.splits.train.features.tolist()))
 
 
-def test_the_seed_decides_the_order_and_each_epoch_has_another() -> None:
+def test_the_seed_determines_the_order_which_differs_between_epochs() -> None:
     loader = toy_module(seed=1).train_dataloader()
     first, second = (torch.cat([ys for _, ys in loader]) for _ in range(2))
     again = torch.cat([ys for _, ys in toy_module(seed=1).train_dataloader()])
@@ -63,20 +63,20 @@ def test_only_the_data_seed_changes_the_rows() -> None:
     assert not toy_module(data_seed=7).splits.test.features.equal(module.splits.test.features)
 
 
-def test_evaluation_parts_keep_their_order() -> None:
+def test_evaluation_splits_keep_their_order() -> None:
     module = toy_module()
     assert torch.cat([ys for _, ys in module.val_dataloader()]).equal(module.splits.val.labels)
     assert torch.cat([ys for _, ys in module.test_dataloader()]).equal(module.splits.test.labels)
 
 
-def test_workers_give_the_same_batches() -> None:
+def test_workers_return_the_same_batches() -> None:
     alone, helped = (
         torch.cat([xs for xs, _ in toy_module(num_workers=workers).train_dataloader()]) for workers in (0, 1)
     )
     assert alone.equal(helped)
 
 
-def test_writing_to_a_batch_leaves_the_rows_alone() -> None:
+def test_writing_to_a_batch_does_not_change_the_rows() -> None:
     module = toy_module()
     before = module.splits.test.features.clone()
     for xs, _ in module.test_dataloader():
@@ -85,9 +85,9 @@ def test_writing_to_a_batch_leaves_the_rows_alone() -> None:
 
 
 @pytest.mark.parametrize("part", ["train", "val", "test", "pred"])
-def test_a_loader_before_setup_says_what_to_call(part: str) -> None:
+def test_a_loader_before_setup_is_an_error(part: str) -> None:
     module = MaseDataModule("toy_tiny", batch_size=8)
-    with pytest.raises(RuntimeError, match="data of 'toy_tiny' are not loaded yet: call setup\\(\\)"):
+    with pytest.raises(RuntimeError, match="rows of 'toy_tiny' are not loaded yet: call setup\\(\\)"):
         getattr(module, f"{part}_dataloader")()
 
 
@@ -104,7 +104,7 @@ def test_version_and_hash_are_known_after_setup() -> None:
     assert module.dataset_info.hash != toy_module(data_seed=7).dataset_info.hash
 
 
-def test_files_are_fetched_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prepare_data_downloads_files(monkeypatch: pytest.MonkeyPatch) -> None:
     prepared: list[JSC] = []
     monkeypatch.setattr(JSC, "prepare", lambda dataset: prepared.append(dataset))
     MaseDataModule("jsc", batch_size=8).prepare_data()
@@ -118,12 +118,12 @@ def test_options_go_to_the_dataset() -> None:
     assert len(module.splits.train.labels) == 72
 
 
-def test_bad_arguments_are_refused() -> None:
-    with pytest.raises(ValueError, match="batch_size must be 1 or more, 0 was given"):
+def test_invalid_arguments_are_rejected() -> None:
+    with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
         MaseDataModule("jsc", batch_size=0)
-    with pytest.raises(ValueError, match="num_workers must be 0 or more, -1 was given"):
+    with pytest.raises(ValueError, match="num_workers must be at least 0, got -1"):
         MaseDataModule("jsc", batch_size=8, num_workers=-1)
-    with pytest.raises(ValueError, match="data set 'jsc' holds no text"):
+    with pytest.raises(ValueError, match="data set 'jsc' has no text"):
         MaseDataModule("jsc", batch_size=8, max_token_len=128)
     with pytest.raises(ValueError, match=r"no option 'num_row'; did you mean 'num_rows'\?"):
         MaseDataModule("jsc", batch_size=8, num_row=100)

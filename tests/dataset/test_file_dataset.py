@@ -1,4 +1,4 @@
-"""Data sets in users' own files."""
+"""Data sets from users' files."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from data_samples import openml_jets, write_arff, write_hdf5
 
 from chop.dataset import FileDataset, MaseDataModule, get_dataset_info
+from dataset.data_samples import openml_jets, write_arff, write_hdf5
 
 RNG = np.random.default_rng(0)
 FRAME = pd.DataFrame({"width": RNG.normal(5, 2, 100), "height": RNG.normal(size=100), "kind": ["cat", "dog"] * 50})
@@ -39,7 +39,7 @@ def test_a_table_is_a_data_set(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "arff", "h5"])
-def test_every_kind_of_file_gives_the_same_rows(tmp_path: Path, kind: str) -> None:
+def test_every_file_format_gives_the_same_rows(tmp_path: Path, kind: str) -> None:
     frame = openml_jets(100)
     path = tmp_path / f"jets.{kind}"
     if kind == "csv":
@@ -58,13 +58,13 @@ def test_every_kind_of_file_gives_the_same_rows(tmp_path: Path, kind: str) -> No
     assert get_dataset_info(str(path)).class_names == ("g", "q", "t", "w", "z")
 
 
-def test_the_seed_decides_the_parts(tmp_path: Path) -> None:
+def test_the_seed_determines_the_splits(tmp_path: Path) -> None:
     path = write_csv(tmp_path, FRAME)
     first, again, other = (FileDataset(path, seed=seed, label="kind").load() for seed in (1, 1, 2))
     assert first.hash == again.hash != other.hash
 
 
-def test_features_may_be_left_as_they_are(tmp_path: Path) -> None:
+def test_features_need_not_be_standardised(tmp_path: Path) -> None:
     splits = FileDataset(write_csv(tmp_path, FRAME), label="kind", standardise=False).load()
     assert splits.scaling is None
     assert sorted(splits.train.features[:, 0].tolist() + splits.val.features[:, 0].tolist()) == pytest.approx(
@@ -72,25 +72,25 @@ def test_features_may_be_left_as_they_are(tmp_path: Path) -> None:
     )
 
 
-def test_columns_are_left_out(tmp_path: Path) -> None:
+def test_columns_can_be_ignored(tmp_path: Path) -> None:
     path = write_csv(tmp_path, FRAME.assign(name="rex", number=range(100)))
     for ignore in ("name,number", ["name", "number"]):
         assert FileDataset(path, label="kind", ignore=ignore).info.feature_names == ("width", "height")
     with pytest.raises(
-        ValueError, match=r"column 'name' holds no numbers \('rex' in row 1\); leave it out with ignore="
+        ValueError, match=r"column 'name' is not numeric \('rex' in row 1\); leave it out with ignore="
     ):
         FileDataset(path, label="kind").load()
     with pytest.raises(ValueError, match=r"has no 'nmae' to ignore, did you mean 'name'\?"):
         FileDataset(path, label="kind", ignore="nmae").load()
 
 
-def test_a_column_that_may_tell_the_label_is_mentioned(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_column_that_may_contain_the_label_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = write_csv(tmp_path, FRAME.assign(label=[0, 1] * 50))
     with caplog.at_level(logging.WARNING, logger="chop"):
         assert FileDataset(path, label="kind").info.num_features == 3
     assert len(caplog.messages) == 1
     assert caplog.messages[0].endswith(
-        "column 'label' is a feature; if it tells the label, leave it out with ignore="
+        "column 'label' is a feature; if it contains the label, leave it out with ignore="
     )
 
 
@@ -136,30 +136,30 @@ def test_arrays_are_chosen_by_the_name_of_the_labels(tmp_path: Path) -> None:
         ),
         (np.zeros(20), np.arange(20) % 2, r"they have \[20\] and \[20\]"),
         (np.zeros((20, 2)), np.eye(20), r"they have \[20, 2\] and \[20, 20\]"),
-        (np.full((20, 2), "a"), np.arange(20) % 2, "'x' holds no numbers but <U1"),
+        (np.full((20, 2), "a"), np.arange(20) % 2, "'x' must hold numbers, not <U1"),
         (np.full((20, 2), np.nan), np.arange(20) % 2, r"column 'x\[0\]' has 20 missing or infinite value\(s\)"),
-        (np.zeros((5, 2)), np.arange(5) % 2, "has 5 rows, 10 are needed"),
+        (np.zeros((5, 2)), np.arange(5) % 2, "has 5 rows, but 10 are required"),
     ],
 )
-def test_arrays_that_do_not_fit_are_explained(tmp_path: Path, x: Any, y: Any, message: str) -> None:
+def test_arrays_that_do_not_match_are_reported(tmp_path: Path, x: Any, y: Any, message: str) -> None:
     np.savez(tmp_path / "rows.npz", x=x, y=y)
     with pytest.raises(ValueError, match=message):
         FileDataset(tmp_path / "rows.npz").load()
 
 
-def test_a_table_of_labels_alone_is_refused(tmp_path: Path) -> None:
+def test_a_table_without_features_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="has no columns besides the labels"):
         FileDataset(write_csv(tmp_path, FRAME[["kind"]]), label="kind").load()
 
 
-def test_a_cut_table_is_noticed(tmp_path: Path) -> None:
+def test_a_truncated_table_is_noticed(tmp_path: Path) -> None:
     path = write_csv(tmp_path, FRAME)
     path.write_text(path.read_text()[:-20])
     with pytest.raises(ValueError, match=r"animals.csv': 1 label\(s\) are missing, first in row 100"):
         FileDataset(path, label="kind").load()
 
 
-def test_a_table_of_an_hdf5_file_is_chosen(tmp_path: Path) -> None:
+def test_a_table_of_an_hdf5_file_can_be_chosen(tmp_path: Path) -> None:
     numbered = FRAME.assign(y=[0, 1] * 50).drop(columns="kind")
     path = write_hdf5(tmp_path / "rows.h5", {"first": numbered, "second": numbered.rename(columns={"width": "w"})})
     assert FileDataset(path, hdf5_table="second").info.feature_names == ("w", "height")

@@ -9,8 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from data_samples import cifar_archive, cifar_files, idx_bytes, some_images, write_mnist
-from local_server import serve
 
 from chop.dataset import CIFAR10, MNIST, DatasetInfo, Digits, FashionMNIST, MaseDataModule
 from chop.dataset.download import DownloadError, Remote, transfer
@@ -18,6 +16,8 @@ from chop.dataset.download.integrity import digest
 from chop.dataset.idx_images import IdxImages
 from chop.dataset.images import Images, check_images, split_images
 from chop.models import get_model
+from dataset.data_samples import cifar_archive, cifar_files, idx_bytes, some_images, write_mnist
+from dataset.local_server import serve
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ def make_images(num_images: int, shape: tuple[int, ...]) -> Images:
     return Images(torch.from_numpy(pixels), torch.from_numpy(labels.astype(np.int64)))
 
 
-def test_channels_are_standardised_with_the_training_part() -> None:
+def test_channels_are_standardised_by_the_training_split() -> None:
     train, test = make_images(100, (3, 4, 5)), make_images(30, (3, 4, 5))
     splits = split_images(train, test, seed=1, published=(100, 30))
     assert [len(part.labels) for part in (splits.train, splits.val, splits.test)] == [90, 10, 30]
@@ -53,7 +53,7 @@ def test_a_constant_channel_becomes_zero() -> None:
     assert splits.version == "other"
 
 
-def test_the_seed_decides_the_validation_images_only() -> None:
+def test_the_seed_determines_the_validation_images_only() -> None:
     images = make_images(100, (1, 2, 2))
     first, again, other = (split_images(images, images, seed, (100, 100)) for seed in (1, 1, 2))
     assert first.hash == again.hash != other.hash
@@ -70,7 +70,7 @@ def test_the_seed_decides_the_validation_images_only() -> None:
         (Images(torch.zeros(0, 1, 2, 2, dtype=torch.uint8), torch.zeros(0).long()), "has no images"),
     ],
 )
-def test_images_that_do_not_fit_are_refused(images: Images, message: str) -> None:
+def test_images_that_do_not_match_are_rejected(images: Images, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         check_images(images, DatasetInfo("tiny", 4, 2, feature_shape=(1, 2, 2)), "file")
 
@@ -95,31 +95,33 @@ def test_files_in_the_cache_are_used(cache: Path) -> None:
     assert len(MNIST().load().test.labels) == len(FashionMNIST().load().test.labels) == 50
 
 
-def test_a_folder_without_the_files_names_what_is_missing(tmp_path: Path) -> None:
+def test_a_missing_file_in_a_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"has no file 'train-images-idx3-ubyte' or 'train-images-idx3-ubyte\.gz'"):
         MNIST(path=tmp_path).load()
     with pytest.raises(ValueError, match=r"the folder '.*nowhere' for data set 'mnist' does not exist"):
         MNIST(path=tmp_path / "nowhere").load()
 
 
-def test_labels_of_other_images_are_noticed(tmp_path: Path) -> None:
+def test_labels_of_different_images_are_noticed(tmp_path: Path) -> None:
     write_mnist(tmp_path)
     (tmp_path / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx_bytes(np.zeros(199, np.uint8))))
     with pytest.raises(ValueError, match=r"images of shape \[200, 1, 28, 28\] for 199 labels"):
         MNIST(path=tmp_path).load()
 
 
-def test_what_is_not_there_and_cannot_be_fetched_says_what_to_do() -> None:
+def test_an_error_of_a_download_says_what_path_accepts() -> None:
     for dataset, hint in (
         (MNIST(), "a folder with the four original files"),
         (CIFAR10(), "the archive of the binary"),
     ):
         for act in (dataset.prepare, dataset.load):
-            with pytest.raises(DownloadError, match=f"cannot be downloaded: .*CHOP_OFFLINE is set; name {hint}"):
+            with pytest.raises(DownloadError, match=f"cannot be downloaded: .*CHOP_OFFLINE; if you have {hint}"):
                 act()
 
 
-def test_the_second_mirror_helps_out(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_second_mirror_is_used_if_the_first_fails(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_mnist(tmp_path / "files")
     files = {path.name: path.read_bytes() for path in (tmp_path / "files").iterdir()}
     checksums = {name[:-3]: digest(tmp_path / "files" / name, "md5") for name in files}
@@ -133,7 +135,7 @@ def test_the_second_mirror_helps_out(tmp_path: Path, cache: Path, monkeypatch: p
     assert len(MNIST().load().test.labels) == 50
 
 
-def test_the_archive_of_cifar_is_fetched_and_read(
+def test_the_archive_of_cifar_is_downloaded_and_read(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "archive").write_bytes(cifar_archive(cifar_files()))
@@ -169,7 +171,7 @@ def test_cifar_is_read_however_it_is_stored(tmp_path: Path, layout: str) -> None
     torch.testing.assert_close(splits.test.features, splits.scaling(torch.from_numpy(pixels) / 255))
 
 
-def test_missing_and_damaged_files_of_cifar_are_named(tmp_path: Path) -> None:
+def test_missing_and_corrupt_files_of_cifar_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"has no file 'data_batch_1.bin' or 'data_batch_1.bin.gz'"):
         CIFAR10(path=tmp_path).load()
     with pytest.raises(ValueError, match=r"the folder '.*nowhere' for data set 'cifar10' does not exist"):
@@ -181,7 +183,7 @@ def test_missing_and_damaged_files_of_cifar_are_named(tmp_path: Path) -> None:
         CIFAR10(path=tmp_path).load()
     files["test_batch.bin"] = b"short"
     (tmp_path / "cifar-10-binary.tar.gz").write_bytes(cifar_archive(files))
-    with pytest.raises(ValueError, match=r"test_batch.bin' is damaged: its 5 bytes"):
+    with pytest.raises(ValueError, match=r"test_batch.bin' is corrupt: its 5 bytes"):
         CIFAR10(path=tmp_path).load()
 
 

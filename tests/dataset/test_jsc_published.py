@@ -1,4 +1,4 @@
-"""The files of jets as they are published."""
+"""The published files of jets."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from data_samples import cernbox_jets, openml_jets, write_arff, write_cernbox, write_hdf5
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
 from chop.dataset import JSC
 from chop.dataset.jsc_published import CLASSES, FEATURES, check_jets, read_jets
+from dataset.data_samples import cernbox_jets, openml_jets, write_arff, write_cernbox, write_hdf5
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "jsc"
 
@@ -57,8 +57,8 @@ def test_duplicates_of_cernbox_are_dropped(tmp_path: Path) -> None:
     assert jets.features.equal(alone.features)
 
 
-def test_the_parts_are_those_of_scikit_learn(tmp_path: Path) -> None:
-    """The published rule, as the code of LogicNets and MASE has it."""
+def test_the_splits_are_those_of_scikit_learn(tmp_path: Path) -> None:
+    """The published splits, as used by LogicNets and MASE."""
     frame = pd.concat([cernbox_jets(307), cernbox_jets(307).iloc[:20]], ignore_index=True)
     splits = JSC(path=write_cernbox(tmp_path / "jets.h5", frame)).load()
     frame = frame.drop_duplicates()
@@ -83,13 +83,13 @@ def test_only_the_validation_rows_depend_on_the_seed(tmp_path: Path) -> None:
     assert [len(part.labels) for part in (first.train, first.val, first.test)] == [216, 24, 60]
 
 
-def test_rows_of_no_class_are_left_out_of_their_part(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_rows_without_a_class_are_left_out_of_their_split(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     frame = cernbox_jets()
     frame.loc[:9, [f"j_{kind}" for kind in CLASSES]] = 0
     path = write_cernbox(tmp_path / "jets.h5", frame)
     with caplog.at_level(logging.WARNING, logger="chop"):
         splits = JSC(path=path).load()
-    assert caplog.messages == [f"data file '{path}': 10 rows of no single class are left out"]
+    assert caplog.messages == [f"data file '{path}': 10 rows without exactly one class are left out"]
     parts = (splits.train, splits.val, splits.test)
     assert sum(len(part.labels) for part in parts) == 290
     assert all(part.labels.min() >= 0 for part in parts)
@@ -102,12 +102,12 @@ def test_rows_of_no_class_are_left_out_of_their_part(tmp_path: Path, caplog: pyt
         (pd.DataFrame({"a": [1.0]}), r"neither version of the jets: it has no column 'j_zlogz' \(cernbox\), nor"),
     ],
 )
-def test_other_tables_of_hdf5_are_refused(tmp_path: Path, frame: pd.DataFrame, message: str) -> None:
+def test_other_tables_of_hdf5_are_rejected(tmp_path: Path, frame: pd.DataFrame, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         read_jets(write_cernbox(tmp_path / "jets.h5", frame))
 
 
-def test_another_hdf5_file_is_refused(tmp_path: Path) -> None:
+def test_a_different_hdf5_file_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="has no table 't_allpar_new', known: jets"):
         read_jets(write_hdf5(tmp_path / "jets.h5", {"jets": cernbox_jets()}))
 
@@ -121,26 +121,26 @@ def test_another_hdf5_file_is_refused(tmp_path: Path) -> None:
         ),
         (openml_jets().replace({"class": {"g": "h"}}), "the class of a jet is one of g, q, t, w, z, not 'h'"),
         (openml_jets().assign(zlogz=np.nan), "column 'zlogz' has 300 missing or infinite"),
-        (openml_jets().assign(zlogz="low"), r"column 'zlogz' holds no numbers \('low' in row 1\)"),
+        (openml_jets().assign(zlogz="low"), r"column 'zlogz' is not numeric \('low' in row 1\)"),
     ],
 )
-def test_other_tables_of_openml_are_refused(tmp_path: Path, frame: pd.DataFrame, message: str) -> None:
+def test_other_tables_of_openml_are_rejected(tmp_path: Path, frame: pd.DataFrame, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         read_jets(write_openml(tmp_path / "jets.parquet", frame))
 
 
-def test_arrays_without_columns_are_refused(tmp_path: Path) -> None:
+def test_arrays_without_columns_are_rejected(tmp_path: Path) -> None:
     np.savez(tmp_path / "jets.npz", x=np.zeros((3, 16)))
-    with pytest.raises(ValueError, match="holds arrays without names of columns; jets have zlogz, "):
+    with pytest.raises(ValueError, match="has arrays without column names; jets have zlogz, "):
         read_jets(tmp_path / "jets.npz")
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
-def test_a_cut_file_is_one_clear_error(tmp_path: Path, share: float) -> None:
+def test_a_truncated_file_is_reported(tmp_path: Path, share: float) -> None:
     path = write_cernbox(tmp_path / "jets.z", cernbox_jets())
     content = path.read_bytes()
     path.write_bytes(content[: int(share * len(content))])
-    with pytest.raises(ValueError, match=r"jets.z' is (damaged, or is no HDF5 file|of no known kind)"):
+    with pytest.raises(ValueError, match=r"jets.z' (is corrupt, or not a valid HDF5 file|has an unknown format)"):
         read_jets(path)
 
 

@@ -1,4 +1,4 @@
-"""From what users write to a data set."""
+"""Finding data sets by name, file or class."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_registered_name_is_that_data_set() -> None:
 
 
 @pytest.mark.parametrize("name", ["jcs", "JSC", "mnits"])
-def test_an_unknown_name_names_the_nearest(name: str) -> None:
+def test_an_unknown_name_suggests_the_nearest(name: str) -> None:
     with pytest.raises(UnknownNameError, match=f"unknown data set '{name}', "):
         resolve_dataset(name)
     with pytest.raises(UnknownNameError, match=r"^unknown data set 'jcs', did you mean 'jsc'\?$"):
@@ -105,24 +105,24 @@ def test_a_function_in_a_module_is_a_data_set(file: str, tmp_path: Path, monkeyp
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("Pionts", r"defines no 'Pionts', did you mean 'Points'\?"),
+        ("Pionts", r"does not define 'Pionts', did you mean 'Points'\?"),
         ("needs_more", "points.py:needs_more' needs the option 'size'"),
-        ("gives_nothing", r"points.py:gives_nothing' gives a NoneType without info and load\(\)"),
+        ("gives_nothing", r"points.py:gives_nothing' is a NoneType without info and load\(\)"),
         ("LIST", "points.py:LIST' is a list, not a class or a function"),
-        ("WrongShape", r"training part of data set 'points' has features of shape \[20, 3\], not \[20, 2\]"),
+        ("WrongShape", r"training split of data set 'points' has features of shape \[20, 3\], not \[20, 2\]"),
         (
             "WrongLabels",
-            "training part of data set 'points' has labels from 0 to 2; there are 2 classes, from 0 on",
+            "training split of data set 'points' has labels from 0 to 2; there are 2 classes, from 0 to 1",
         ),
         ("WrongTypes", "has features of torch.float32 and labels of torch.float32"),
     ],
 )
-def test_mistakes_in_a_users_class_are_explained(file: str, name: str, message: str) -> None:
+def test_errors_in_a_users_class_are_reported(file: str, name: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         load(f"{file}:{name}")
 
 
-def test_an_option_that_a_users_class_does_not_have_is_refused(file: str) -> None:
+def test_an_unknown_option_of_a_users_class_is_rejected(file: str) -> None:
     with pytest.raises(ValueError, match=r"Points' has no option 'num_row'; did you mean 'num_rows'\?"):
         load(f"{file}:Points", num_row=3)
 
@@ -137,12 +137,12 @@ def test_a_path_to_a_data_file_is_a_data_set(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("spec", ["nowhere.csv", "some/where.npz", "./folder/without/kind"])
-def test_a_missing_file_says_so(spec: str) -> None:
+def test_a_missing_file_is_reported(spec: str) -> None:
     with pytest.raises(ValueError, match=f"data file '{spec}' does not exist"):
         load(spec)
 
 
-def test_a_file_of_no_known_kind_says_so(tmp_path: Path) -> None:
+def test_a_file_of_unknown_format_is_reported(tmp_path: Path) -> None:
     (tmp_path / "rows.txt").write_text("1 2 3")
-    with pytest.raises(ValueError, match=r"rows.txt' is of no known kind; known: .npz, "):
+    with pytest.raises(ValueError, match=r"rows.txt' has an unknown format; supported: .npz, "):
         load(str(tmp_path / "rows.txt"))

@@ -17,13 +17,14 @@ from chop.display import numbers
         (10**30, "1e+30"),
         (2.0, "2"),
         (1 / 3, "0.333333"),
+        (335875.25, "335,875"),
         (-1.5, "\N{MINUS SIGN}1.5"),
         (math.nan, "not a number"),
         (-math.inf, "\N{MINUS SIGN}∞"),
     ],
 )
-def test_plain(value: float, text: str) -> None:
-    assert numbers.plain(value) == text
+def test_exact(value: float, text: str) -> None:
+    assert numbers.exact(value) == text
 
 
 @pytest.mark.parametrize(
@@ -38,8 +39,8 @@ def test_plain(value: float, text: str) -> None:
         (0.00123, "0.00123"),
     ],
 )
-def test_short(value: float, text: str) -> None:
-    assert numbers.short(value) == text
+def test_with_prefix(value: float, text: str) -> None:
+    assert numbers.with_prefix(value) == text
 
 
 @pytest.mark.parametrize(
@@ -53,16 +54,18 @@ def test_short(value: float, text: str) -> None:
         (math.inf, "∞ s"),
     ],
 )
-def test_seconds(value: float, text: str) -> None:
-    assert numbers.seconds(value) == text
+def test_duration(value: float, text: str) -> None:
+    assert numbers.duration(value) == text
 
 
-def test_shares_bits_and_memory() -> None:
+def test_percent_significant_memory_and_energy() -> None:
     assert numbers.percent(0.30375) == "30.38 %"
     assert numbers.percent(math.nan) == "not a number"
-    assert numbers.bits(13.431192) == "13.43"
+    assert numbers.significant(13.431192) == "13.43"
     assert numbers.memory(3464) == "433 B"
     assert numbers.memory(8e6) == "1 MB"
+    assert numbers.energy(0.5) == "0.5 pJ"
+    assert numbers.energy(999.9) == "1 nJ"
 
 
 @pytest.mark.parametrize(
@@ -76,10 +79,36 @@ def test_shares_bits_and_memory() -> None:
         (1.0, math.inf, ""),
     ],
 )
-def test_difference(first: float, second: float, text: str) -> None:
-    assert numbers.difference(first, second) == text
+def test_relative_change(first: float, second: float, text: str) -> None:
+    assert numbers.relative_change(first, second) == text
 
 
-def test_points() -> None:
-    assert numbers.points(0.44, 0.425) == "\N{MINUS SIGN}1.50 points"
-    assert numbers.points(0.25, 0.5) == "+25.00 points"
+def test_change_in_points() -> None:
+    assert numbers.change_in_points(0.44, 0.425) == "\N{MINUS SIGN}1.50 points"
+    assert numbers.change_in_points(0.25, 0.5) == "+25.00 points"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "-"),
+        (0, "0"),
+        (-3, "-3"),
+        (2.0, "2"),
+        (1234567, "1,234,567"),
+        (12345.6, "12,346"),
+        (1234.56, "1234.6"),
+        (1 / 3, "0.33333"),
+        (1e-7, "1e-07"),
+        (math.nan, "nan"),
+        (-math.inf, "-inf"),
+    ],
+)
+def test_table_number(value: float | None, text: str) -> None:
+    assert numbers.table_number(value) == text
+
+
+def test_decibels() -> None:
+    assert numbers.decibels(None) == "-"
+    assert numbers.decibels(math.inf) == "exact"
+    assert numbers.decibels(-3.06) == "-3.1 dB"

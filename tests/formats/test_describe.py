@@ -1,4 +1,4 @@
-"""Numbers and pictures of formats."""
+"""Descriptions and plots of formats."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from chop.formats import FORMATS, Format
-from chop.formats.describe import describe, line, picture, values_of
+from chop.formats.describe import describe, plot, text_plot, values_of
 from chop.formats.fp8 import FP8
 from chop.formats.integer import Integer
 from chop.formats.mxfp import MXFP
@@ -17,7 +17,7 @@ from chop.formats.mxfp import MXFP
 @pytest.mark.parametrize(
     ("number_format", "largest", "smallest", "bits", "count"),
     [
-        (FP8("e4m3"), 448.0, 2.0**-9, 8, 253),  # 254 finite codes, of which two are zero
+        (FP8("e4m3"), 448.0, 2.0**-9, 8, 253),  # 254 finite codes, two of which are zero
         (FP8("e5m2"), 57344.0, 2.0**-16, 8, 247),
         (MXFP("e2m1"), 6.0, 0.5, 4.25, 15),
         (MXFP("e3m2"), 28.0, 2.0**-4, 6.25, 63),
@@ -39,8 +39,8 @@ def test_every_format_can_be_described(name: str) -> None:
     assert found.largest >= found.smallest > 0
 
 
-def test_the_line_is_dense_near_zero_for_floats() -> None:
-    drawn, ends = line(FP8("e4m3"), 41).splitlines()
+def test_the_text_plot_is_dense_near_zero_for_floats() -> None:
+    drawn, ends = text_plot(FP8("e4m3"), 41).splitlines()
     assert len(drawn) == 41
     assert drawn[20] == "#"
     assert ends.split() == ["-448", "448"]
@@ -51,7 +51,7 @@ def test_too_many_values_are_not_listed() -> None:
         values_of(Integer(32, 0))
 
 
-def test_the_picture_is_written(tmp_path: Path) -> None:
+def test_the_plot_is_written(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    picture(MXFP(), tmp_path / "mxfp.png")
+    plot(MXFP(), tmp_path / "mxfp.png")
     assert (tmp_path / "mxfp.png").read_bytes().startswith(b"\x89PNG")

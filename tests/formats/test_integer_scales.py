@@ -1,4 +1,4 @@
-"""`integer` as INT8 and INT4 of other toolkits: free scales, channels, groups, learned steps."""
+"""`integer` with scales from data: per tensor, channel or group, and learned."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from chop.formats.integer import Granularity, Integer
 from chop.nn.quantized import quantize_layer
 
 
-def test_a_free_scale_puts_the_largest_magnitude_on_the_largest_integer() -> None:
-    # 12.7 / 127 = 0.1 a step
+def test_a_float_scale_maps_the_largest_magnitude_to_the_largest_integer() -> None:
+    # the step is 12.7 / 127 = 0.1
     x = torch.tensor([12.7, -3.14, 0.04, 0.06])
     y = Integer(8, scale="float").quantize(x)
     assert torch.allclose(y, torch.tensor([12.7, -3.1, 0.0, 0.1]), atol=1e-6)
@@ -21,29 +21,29 @@ def test_a_free_scale_puts_the_largest_magnitude_on_the_largest_integer() -> Non
 
 def test_each_channel_has_its_own_scale() -> None:
     x = torch.tensor([[1.0, 0.5], [127.0, 1.0]])
-    whole = Integer(8, scale="float").quantize(x)
-    rows = Integer(8, scale="float", granularity="channel").placed(-1, 0).quantize(x)
-    assert whole.tolist() == [[1.0, 0.0], [127.0, 1.0]]  # 0.5 is a tie, and goes to the even 0
+    by_tensor = Integer(8, scale="float").quantize(x)
+    rows = Integer(8, scale="float", granularity="channel").for_operand(-1, 0).quantize(x)
+    assert by_tensor.tolist() == [[1.0, 0.0], [127.0, 1.0]]  # 0.5 is a tie and becomes the even 0
     assert torch.allclose(rows, torch.tensor([[1.0, 64 / 127], [127.0, 1.0]]))
 
 
 def test_groups_run_along_the_reduction_dimension() -> None:
     x = torch.tensor([[7.0, 3.4, 0.7, 0.34]])
-    y = Integer(4, scale="float", granularity="group", group_size=2).placed(-1, 0).quantize(x)
+    y = Integer(4, scale="float", granularity="group", group_size=2).for_operand(-1, 0).quantize(x)
     assert torch.allclose(y, torch.tensor([[7.0, 3.0, 0.7, 0.3]]))
 
 
-def test_a_power_of_two_for_each_channel_just_fits() -> None:
+def test_the_power_of_two_of_a_channel_is_the_smallest_that_fits() -> None:
     # 100 / 127 -> 1; 64 / 127 = 0.504 -> 1; 63 / 127 = 0.496 -> 0.5
     x = torch.tensor([[100.0, 0.6], [64.0, 0.6], [63.0, 0.6]])
-    y = Integer(8, granularity="channel").placed(-1, 0).quantize(x)
+    y = Integer(8, granularity="channel").for_operand(-1, 0).quantize(x)
     assert y.tolist() == [[100.0, 1.0], [64.0, 1.0], [63.0, 0.5]]
 
 
 @pytest.mark.parametrize("granularity", ["tensor", "channel", "group"])
 @pytest.mark.parametrize("scale", ["power_of_two", "float"])
-def test_codes_and_scales_give_the_values_again(granularity: str, scale: str) -> None:
-    number_format = Integer(8, scale=scale, granularity=granularity, group_size=3).placed(-1, 0)  # type: ignore[arg-type]
+def test_decoding_gives_the_quantised_values(granularity: str, scale: str) -> None:
+    number_format = Integer(8, scale=scale, granularity=granularity, group_size=3).for_operand(-1, 0)  # type: ignore[arg-type]
     x = torch.randn(4, 7)
     codes, scales = number_format.encode(x)
     assert codes.abs().max() <= 128
@@ -54,14 +54,14 @@ def test_codes_and_scales_give_the_values_again(granularity: str, scale: str) ->
 def test_a_zero_tensor_stays_zero() -> None:
     granularities: tuple[Granularity, ...] = ("tensor", "channel", "group")
     for granularity in granularities:
-        number_format = Integer(8, scale="float", granularity=granularity).placed(-1, 0)
+        number_format = Integer(8, scale="float", granularity=granularity).for_operand(-1, 0)
         assert number_format.quantize(torch.zeros(3, 4)).equal(torch.zeros(3, 4))
 
 
 @pytest.mark.parametrize(
     ("largest", "expected"), [(1.0, 6), (0.99, 7), (7.9, 4), (1000.0, -3), (1e-3, 16), (0.0, 8)]
 )
-def test_fraction_bits_that_leave_room_for_the_largest(largest: float, expected: int) -> None:
+def test_fraction_bits_are_fitted_to_the_largest_value(largest: float, expected: int) -> None:
     fitted = Integer(8, "auto").fitted(largest)
     assert fitted.frac_width == expected
     if largest:
@@ -82,7 +82,7 @@ def test_learned_steps_have_the_gradient_of_the_paper() -> None:
     assert step.grad.item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_learned_scale_lives_beside_the_weight_and_is_trained() -> None:
+def test_a_learned_scale_is_a_trained_parameter_of_the_layer() -> None:
     plain, learned = nn.Linear(16, 4), Integer(3, scale="learned")
     layer = quantize_layer(plain, {"weight": learned, "data_in_0": learned}, "Integer")
     assert sorted(layer.state_dict()) == ["bias", "data_in_scale", "weight", "weight_scale"]
@@ -114,7 +114,7 @@ def test_a_learned_scale_lives_beside_the_weight_and_is_trained() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("granularity", ["tensor", "channel", "group"])
 def test_codes_of_other_dtypes(granularity: Granularity, dtype: torch.dtype) -> None:
-    number_format = Integer(8, scale="float", granularity=granularity, group_size=5).placed(-1, 0)
+    number_format = Integer(8, scale="float", granularity=granularity, group_size=5).for_operand(-1, 0)
     x = torch.randn(4, 16, dtype=dtype)
     codes, scales = number_format.encode(x)
     assert number_format.decode(codes, scales).to(dtype).equal(number_format.quantize(x))
@@ -124,18 +124,18 @@ def test_codes_of_other_dtypes(granularity: Granularity, dtype: torch.dtype) -> 
         assert scales[0].numel() == 4 * 4  # 16 elements in groups of five, the last one short
 
 
-def test_codes_never_leave_their_bits() -> None:
+def test_codes_fit_their_width() -> None:
     codes, _ = Integer(16, 8).encode(torch.tensor([200.0, -200.0], dtype=torch.bfloat16))
     assert codes.tolist() == [32767, -32768]
 
 
-def test_the_scales_of_groups_are_counted() -> None:
+def test_bits_include_the_scales_of_groups() -> None:
     assert Integer(4, scale="float", granularity="group", group_size=32).bits == 5.0
     assert Integer(4, granularity="group", group_size=16).bits == 4.5
     assert Integer(4, scale="float", granularity="channel").bits == 4.0
 
 
-def test_a_learned_step_that_crosses_zero_goes_on_as_its_magnitude() -> None:
+def test_a_negative_learned_step_is_used_by_its_magnitude() -> None:
     x = torch.tensor([9.0, -9.0, 0.3, 0.0])
     number_format, gradients = Integer(4, scale="learned"), []
     for start in (0.5, -0.5):
@@ -150,8 +150,8 @@ def test_a_learned_step_that_crosses_zero_goes_on_as_its_magnitude() -> None:
     assert number_format.quantize(x, torch.tensor(0.0)).isfinite().all()
 
 
-def test_a_learned_scale_is_one_for_the_tensor() -> None:
-    with pytest.raises(ValueError, match="a learned scale is one for the tensor, not one for each channel"):
+def test_a_learned_scale_needs_granularity_tensor() -> None:
+    with pytest.raises(ValueError, match="a learned scale needs granularity 'tensor', got 'channel'"):
         Integer(4, scale="learned", granularity="channel")
 
 
@@ -163,7 +163,7 @@ def test_stochastic_rounding_of_parameters() -> None:
     assert parameter.grad is not None
 
 
-def test_one_signed_bit_is_fitted_to_its_one_step() -> None:
+def test_one_signed_bit_is_fitted() -> None:
     fitted = Integer(width=1, frac_width="auto").fitted(0.5)
     assert fitted.frac_width == 1  # 0 and -0.5
     assert fitted.quantize(torch.tensor([-0.5, 0.0, 0.5])).tolist() == [-0.5, 0.0, 0.0]

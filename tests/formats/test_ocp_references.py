@@ -1,4 +1,4 @@
-"""OCP formats and their kin against references built from ml_dtypes and exact arithmetic."""
+"""OCP and related formats compared with ml_dtypes and exact arithmetic."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from test_against_references import hard_numbers
 from torch import Tensor
 
 from chop.formats import FORMATS
@@ -23,6 +22,7 @@ from chop.formats.minifloat_ieee import MinifloatIEEE
 from chop.formats.mxfp import MXFP
 from chop.formats.mxint import MXInt
 from chop.formats.nvfp4 import NVFP4
+from formats.references import hard_numbers
 
 ELEMENTS = {
     "e5m2": (ml_dtypes.float8_e5m2, 57344.0, 15, 2),
@@ -63,7 +63,7 @@ def test_codes_are_the_bit_patterns_of_the_standard(element: str) -> None:
 
 
 def exponent_of_scale(largest: float, rule: str, emax: int, element_largest: float, mantissa: int) -> int:
-    """The standard's formulas in exact arithmetic."""
+    """Compute the formulas of the standard in exact arithmetic."""
     if largest == 0:
         return -127
     exact = Fraction(largest)
@@ -144,7 +144,7 @@ def test_nvfp4_equals_a_reference_on_ml_dtypes() -> None:
 
 
 def nearest(x: Tensor, values: list[float], even: list[bool]) -> Tensor:
-    """By comparing with every representable number; at a tie the even code."""
+    """Return the nearest of all representable numbers; ties go to the even code."""
     order = sorted(range(len(values)), key=lambda i: values[i])
     grid = torch.tensor([values[i] for i in order], dtype=torch.float64)
     is_even = torch.tensor([even[i] for i in order])
@@ -173,7 +173,7 @@ def test_minifloat_denorm_is_the_nearest_over_all_exponents(width: int, exponent
     found: dict[float, bool] = {}
     for e in range(2**exponent_width):
         for m in range(2**mantissa):
-            # Of the codes of one number, the one with the finest step says which neighbour is even.
+            # If a number has several codes, the one with the smallest step decides which neighbour is even.
             found.setdefault(2.0 ** (e - bias) * m / 2**mantissa, m % 2 == 0)
     values = [*found, *(-v for v in found if v)]
     even = [*found.values(), *(e for v, e in found.items() if v)]
@@ -189,7 +189,7 @@ def test_block_minifloat_is_a_minifloat_with_the_blocks_bias() -> None:
         assert MinifloatIEEE(8, 4, bias).quantize(row).equal(got)
 
 
-def test_block_minifloat_bias_has_few_bits() -> None:
+def test_block_minifloat_bias_is_limited_by_its_width() -> None:
     # two bits: the bias is -2 .. 1, so that 2**(15 - 1) is the lowest top binade
     narrow = BlockMinifloat(8, 4, exponent_bias_width=2)
     assert narrow.quantize(torch.tensor([1.0, 2.0**-20])).equal(
@@ -197,7 +197,7 @@ def test_block_minifloat_bias_has_few_bits() -> None:
     )
 
 
-def test_block_log_puts_the_nearest_power_to_the_maximum_on_top() -> None:
+def test_the_top_code_of_block_log_is_the_power_nearest_to_the_maximum() -> None:
     # width 4: powers from 2**0 down to 2**-6 of the top
     x = torch.tensor([[1.4, 0.3, 2.0**-6, 2.0**-8], [1.6, 0.3, 2.0**-5, 2.0**-8]])
     assert BlockLog(4, block_size=4).quantize(x).tolist() == [[1.0, 0.25, 2.0**-6, 0.0], [2.0, 0.25, 2.0**-5, 0.0]]

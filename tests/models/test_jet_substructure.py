@@ -65,7 +65,7 @@ def test_relu_prints_as_in_the_course() -> None:
     assert str(blocks[1]) == "ReLU(inplace=True)"
 
 
-def test_the_batch_is_left_as_it_was() -> None:
+def test_the_batch_is_not_changed() -> None:
     x = torch.randn(8, 16)
     before = x.clone()
     jet_tagger("jsc-toy").eval()(x)

@@ -1,3 +1,3 @@
-"""Small trainings are quick here."""
+"""Fast small trainings for the tests of this folder."""
 
 from quick import one_thread_and_no_drawing  # noqa: F401

@@ -1,7 +1,8 @@
-"""`ch report`: runs in, pages out."""
+"""`ch report`: the page of a run, and the printed summary."""
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 import webbrowser
@@ -16,7 +17,8 @@ from chop.cli import main
 from chop.config import ReportConfig, TrainConfig, TransformConfig
 from chop.page.render import embedded
 from chop.reporting import run_report as module
-from chop.reporting.run_report import Watched, report
+from chop.reporting.run_report import BatchesWithProgress, print_summary, report, write_report
+from chop.runs import open_run
 
 FORMATS = {
     "by": "type",
@@ -31,7 +33,7 @@ def trained(train_config: TrainConfig) -> Path:
 
 @pytest.fixture
 def quantized(trained: Path, train_config: TrainConfig) -> Path:
-    """The run of a transformation, begun from the best weights of a training."""
+    """The run of a transform that loaded the best weights of a training."""
     config = TransformConfig(
         model="toy",
         dataset="toy_tiny",
@@ -50,7 +52,7 @@ def document_of(page: Path) -> dict[str, Any]:
     return found
 
 
-def test_the_report_of_a_training_has_its_curves_and_no_comparison(trained: Path) -> None:
+def test_report_of_a_training_has_its_curves_and_no_comparison(trained: Path) -> None:
     page = report(ReportConfig(run=trained))
     assert page == trained / "report.html"
     document = document_of(page)
@@ -60,11 +62,12 @@ def test_the_report_of_a_training_has_its_curves_and_no_comparison(trained: Path
     assert all(node["before"] is None and node["error"] is None for node in document["nodes"])
     accuracy = json.loads((trained / "summary.json").read_text())["test"]["accuracy"]
     assert document["figures"][0]["value"] == accuracy
-    told = document["notes"]["sensitivity"]
-    assert told == "Sensitivity: to integers of 8 bits, scaled to their maxima, on 200 rows."  # there are no more
+    formats = "8-bit integers, scaled to the largest magnitude"
+    expected = f"Sensitivity was measured with {formats}, on 200 rows."  # the test split has no more rows
+    assert document["notes"]["sensitivity"] == expected
 
 
-def test_the_report_of_a_transformation_compares_and_has_the_curves_of_its_training(
+def test_report_of_a_transform_compares_and_has_the_curves_of_its_training(
     quantized: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     capsys.readouterr()
@@ -77,7 +80,7 @@ def test_the_report_of_a_transformation_compares_and_has_the_curves_of_its_train
         assert node["sensitivity"]["alone"]["loss_change"] is not None
         assert node["sensitivity"]["all_but"]["output_sqnr_db"] is not None
     assert document["curves"][0]["title"] == "Loss"
-    assert document["notes"]["values"] == "Activations are those of 100 rows."
+    assert document["notes"]["values"] == "Activations were measured on 100 rows."
     test = json.loads((quantized / "summary.json").read_text())["test"]
     accuracy = document["figures"][0]
     assert (accuracy["value"], accuracy["before"]) == (test["after"]["accuracy"], test["before"]["accuracy"])
@@ -86,47 +89,47 @@ def test_the_report_of_a_transformation_compares_and_has_the_curves_of_its_train
     assert row.split()[1:4] == ["linear", "4", "8"]
     assert f"{layers[0]['cost']['macs']:,}" in row
     assert "Average weight bits: " in printed
-    assert document["notes"]["cost"].startswith("Costs are for one sample: a run on inputs of [1, ")
+    assert document["notes"]["cost"].startswith("Costs are for one sample, with inputs of shape [1, ")
     assert document["notes"]["cost"] in printed
 
 
-def test_large_numbers_are_printed_whole(capsys: pytest.CaptureFixture[str]) -> None:
-    energy = {"title": "Energy", "value": 224250.4, "before": 12.5, "kind": "energy"}
-    module._tell({"nodes": [], "notes": {"cost": "Costs are for one sample."}, "figures": [energy]})
+def test_large_numbers_are_printed_with_all_digits(capsys: pytest.CaptureFixture[str]) -> None:
+    energy = {"name": "energy_pj", "title": "Energy", "value": 224250.4, "before": 12.5, "kind": "energy"}
+    print_summary({"nodes": [], "notes": {"cost": "Costs are for one sample."}, "figures": [energy]})
     assert "Energy: 224,250 pJ  (was 12.5)" in capsys.readouterr().out
 
 
-def test_sensitivity_can_be_left_out_and_the_page_put_elsewhere(quantized: Path, tmp_path: Path) -> None:
+def test_sensitivity_can_be_skipped_and_the_output_path_chosen(quantized: Path, tmp_path: Path) -> None:
     page = report(ReportConfig(run=quantized, no_sensitivity=True, output=tmp_path / "a" / "page.html"))
     assert page == tmp_path / "a" / "page.html"
     assert not (quantized / "report.html").exists()
     assert all(node["sensitivity"]["alone"] is None for node in document_of(page)["nodes"])
 
 
-def test_a_place_that_cannot_be_written_is_told_before_the_work(trained: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="is a folder; --output names a file"):
+def test_unwritable_output_is_reported_before_the_measurements(trained: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="is a folder; --output is a file"):
         report(ReportConfig(run=trained, output=tmp_path))
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match=r"cannot write in '.*file'"):
         report(ReportConfig(run=trained, output=tmp_path / "file" / "page.html"))
 
 
-def test_large_models_are_tried_on_fewer_rows_or_not_at_all(
+def test_sensitivity_of_large_models_is_measured_on_fewer_rows_or_skipped(
     trained: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     document = document_of(report(ReportConfig(run=trained)))
     layers = [node for node in document["nodes"] if node["quantizable"]]
-    macs = sum(node["cost"]["macs"] for node in layers)  # of one row
-    monkeypatch.setattr(module, "MOST_WORK", 9.5 * macs * len(layers))
+    macs = sum(node["cost"]["macs"] for node in layers)  # per row
+    monkeypatch.setattr(module, "MAX_SENSITIVITY_MACS", 9.5 * macs * len(layers))
     document = document_of(report(ReportConfig(run=trained)))
     assert document["notes"]["sensitivity"].endswith("on 9 rows.")
-    monkeypatch.setattr(module, "MOST_WORK", 0.5)
+    monkeypatch.setattr(module, "MAX_SENSITIVITY_MACS", 0.5)
     document = document_of(report(ReportConfig(run=trained)))
     assert "sensitivity" not in document["notes"]
     assert "too large to measure the sensitivity" in caplog.text
 
 
-def test_what_a_search_found_is_shown(trained: Path) -> None:
+def test_results_of_a_search_are_shown(trained: Path) -> None:
     metrics = {"accuracy": {"direction": "maximize"}}
     trial = {"number": 0, "state": "complete", "metrics": {"accuracy": 0.5}, "front": True, "toml": "a = 1\n"}
     (trained / "search").mkdir()
@@ -134,14 +137,14 @@ def test_what_a_search_found_is_shown(trained: Path) -> None:
     log.write_text(json.dumps({"study": "s", "metrics": metrics, "trials": [trial]}))
     document = document_of(report(ReportConfig(run=trained, no_sensitivity=True)))
     assert document["search"]["trials"][0]["toml"] == "a = 1\n"
-    for damaged in ("{", "[]", '{"study": "s"}'):
-        log.write_text(damaged)
-        with pytest.raises(ValueError, match="damaged"):
+    for corrupt in ("{", "[]", '{"study": "s"}'):
+        log.write_text(corrupt)
+        with pytest.raises(ValueError, match="corrupt"):
             report(ReportConfig(run=trained))
 
 
 @pytest.mark.parametrize("found", [True, False])
-def test_the_page_is_opened_or_its_place_told(
+def test_the_page_is_opened_or_its_path_printed(
     found: bool, trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     opened: list[str] = []
@@ -156,35 +159,43 @@ def test_the_page_is_opened_or_its_place_told(
     assert (f"no browser was found; open {page}" in capsys.readouterr().out) is not found
 
 
-def test_a_page_that_cannot_be_written_leaves_the_old_one(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_keeps_the_previous_page(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = report(ReportConfig(run=trained, no_sensitivity=True))
     before = page.read_bytes()
 
-    def full(*_: object) -> None:
-        raise OSError("the disk is full")
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr("chop.files.os.replace", fail)
     with pytest.raises(OSError, match=r"report\.html"):
         report(ReportConfig(run=trained, no_sensitivity=True))
     assert page.read_bytes() == before
 
 
-def test_the_command_takes_the_newest_run(quantized: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_reports_the_newest_run(quantized: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "--project-dir", str(quantized.parent), "--samples", "10", "--no-sensitivity"]) == 0
     assert f"saved in {quantized / 'report.html'}" in capsys.readouterr().out
 
 
-def test_progress_is_shown_on_a_terminal_only(
+def test_progress_is_shown_only_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     batches = [{"x": [0] * 4}, {"x": [0] * 2}]
-    assert list(Watched(batches, 6, "profiling")) == batches
+    assert list(BatchesWithProgress(batches, 6, "profiling")) == batches
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    assert list(Watched(batches, 6, "profiling")) == batches
+    assert list(BatchesWithProgress(batches, 6, "profiling")) == batches
     assert capsys.readouterr().err.split("\r\x1b[K") == ["", "profiling: 0 of 6 rows", "profiling: 4 of 6 rows", ""]
 
 
-def test_the_text_of_a_document_is_read_back(trained: Path) -> None:
+def test_the_page_contains_the_document(trained: Path) -> None:
     page = report(ReportConfig(run=trained, no_sensitivity=True))
     assert embedded(document_of(page)) in page.read_text()
+
+
+def test_a_report_can_be_written_without_printing(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = open_run(trained)
+    capsys.readouterr()
+    document = write_report(run, num_samples=20, with_sensitivity=False)
+    assert capsys.readouterr().out == ""
+    assert json.loads(embedded(document)) == document_of(trained / "report.html")

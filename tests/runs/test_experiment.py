@@ -1,4 +1,4 @@
-"""What a configuration names, loaded once and seen to fit."""
+"""The model and the data of a configuration, loaded and checked."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from chop.training.threads import fitting_threads
 
 
 def test_the_hash_is_of_the_rows(train_config: TrainConfig) -> None:
-    settings = [
+    experiments = [
         Experiment.load(replace(train_config, data_options={"num_rows": count})) for count in (100, 100, 101)
     ]
-    hashes = [experiment.data_hash for experiment in settings]
+    hashes = [experiment.data_hash for experiment in experiments]
     assert hashes[0] == hashes[1] != hashes[2]
 
 
-def test_the_seed_decides_the_fresh_weights(train_config: TrainConfig) -> None:
+def test_the_seed_decides_the_untrained_weights(train_config: TrainConfig) -> None:
     first, again, other = (
         Experiment.load(replace(train_config, seed=seed)).model.state_dict() for seed in (0, 0, 1)
     )
@@ -30,21 +30,21 @@ def test_the_seed_decides_the_fresh_weights(train_config: TrainConfig) -> None:
     assert not first[key].equal(other[key])
 
 
-def test_a_checkpoint_of_another_model_names_the_keys(train_config: TrainConfig, tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_model_is_reported_with_its_keys(train_config: TrainConfig, tmp_path: Path) -> None:
     torch.save({"state_dict": {"model.other.weight": torch.ones(2)}}, tmp_path / "a.ckpt")
     with pytest.raises(
-        ValueError, match=r"is not of this Toy; missing: seq_blocks.0.weight.* unexpected: other.weight"
+        ValueError, match=r"does not fit this Toy; missing: seq_blocks.0.weight.* unexpected: other.weight"
     ):
         Experiment.load(replace(train_config, load_name=tmp_path / "a.ckpt"))
 
 
-def test_a_damaged_checkpoint_is_named(train_config: TrainConfig, tmp_path: Path) -> None:
-    (tmp_path / "a.ckpt").write_bytes(b"nothing of the kind")
+def test_a_corrupt_checkpoint_is_reported(train_config: TrainConfig, tmp_path: Path) -> None:
+    (tmp_path / "a.ckpt").write_bytes(b"not a checkpoint")
     with pytest.raises(ValueError, match=r"checkpoint '.*a.ckpt' is corrupt"):
         Experiment.load(replace(train_config, load_name=tmp_path / "a.ckpt"))
 
 
-def test_the_model_is_in_the_mode_it_was_in(train_config: TrainConfig) -> None:
+def test_the_mode_of_the_model_is_unchanged(train_config: TrainConfig) -> None:
     experiment = Experiment.load(train_config)
     with fitting_threads(experiment, 64):
         assert experiment.model.training

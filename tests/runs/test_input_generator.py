@@ -27,7 +27,7 @@ def generator(module: MaseDataModule, which: str = "train") -> InputGenerator:
 
 
 @pytest.mark.parametrize("which", ["train", "val", "test", "pred"])
-def test_a_batch_goes_straight_into_the_model(module: MaseDataModule, which: str) -> None:
+def test_a_batch_can_be_passed_to_the_model(module: MaseDataModule, which: str) -> None:
     model = get_model("jsc-tiny", task="cls", dataset_info=module.dataset_info)
     dummy_in = next(iter(generator(module, which)))
     assert list(dummy_in) == ["x"]
@@ -36,7 +36,7 @@ def test_a_batch_goes_straight_into_the_model(module: MaseDataModule, which: str
 
 
 def test_next_never_ends(module: MaseDataModule) -> None:
-    batches = [batch["x"] for batch in islice(generator(module, "val"), 5)]  # 8 rows: one batch an epoch
+    batches = [batch["x"] for batch in islice(generator(module, "val"), 5)]  # 8 rows: one batch per epoch
     assert all(batch.equal(module.splits.val.features) for batch in batches)
     assert len(batches) == 5
 
@@ -63,29 +63,29 @@ def test_data_must_be_set_up() -> None:
         generator(MaseDataModule("jsc", batch_size=8))
 
 
-def test_a_part_without_rows_is_refused() -> None:
+def test_a_split_without_rows_is_refused() -> None:
     data_module = MaseDataModule("toy_tiny", batch_size=8, num_rows=2)
     data_module.setup()
-    with pytest.raises(ValueError, match="the val part of data set 'toy_tiny' has no rows"):
+    with pytest.raises(ValueError, match="the val split of data set 'toy_tiny' has no rows"):
         generator(data_module, "val")
 
 
-def test_a_model_of_two_inputs_is_refused(module: MaseDataModule) -> None:
+def test_a_model_with_two_inputs_is_refused(module: MaseDataModule) -> None:
     class Sum(nn.Module):
         def forward(self, a: Tensor, b: Tensor) -> Tensor:
             return a + b
 
-    with pytest.raises(ValueError, match="gives one tensor a batch, but model 'sum' takes a, b"):
+    with pytest.raises(ValueError, match="gives one tensor per batch, but model 'sum' takes a, b"):
         InputGenerator(module, describe_model("sum", Sum))
 
 
-def test_batches_with_labels_come_once(module: MaseDataModule) -> None:
+def test_labelled_yields_every_batch_once(module: MaseDataModule) -> None:
     pairs = list(generator(module, "test").labelled())
     rows = module.splits.test
     assert torch.cat([batch["x"] for batch, _ in pairs]).equal(rows.features)
     assert torch.cat([labels for _, labels in pairs]).equal(rows.labels)
 
 
-def test_batches_come_once_if_asked_to(module: MaseDataModule) -> None:
+def test_once_yields_every_batch_once(module: MaseDataModule) -> None:
     batches = list(generator(module, "test").once())
     assert torch.cat([batch["x"] for batch in batches]).equal(module.splits.test.features)

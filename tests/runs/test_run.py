@@ -1,4 +1,4 @@
-"""A run opened again: what it was, what it left, and what is said where pieces of it are missing."""
+"""A finished run is opened again; missing and corrupt files are reported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch
 from chop.actions.test import test as run_test
 from chop.actions.train import train
 from chop.actions.transform import transform
-from chop.config import RunConfig, TestConfig, TrainConfig, TransformConfig, TransformTable
+from chop.config import TestConfig, TrainConfig, TransformConfig, TransformTable
 from chop.models import get_model
 from chop.nn.quantized import QuantizedLayer
 from chop.registry import UnknownNameError
@@ -81,6 +81,12 @@ def test_a_training_is_opened_with_its_best_weights(trained: Path, train_config:
         assert all(model.state_dict()[key].equal(value) for key, value in best_weights(trained).items())
 
 
+def test_a_run_names_its_folder_model_and_data(trained: Path) -> None:
+    run = open_run(trained)
+    assert repr(run) == f"<Run '{trained}': train toy on toy_tiny>"
+    assert run.model is run.experiment.model
+
+
 def test_the_graph_is_annotated_with_one_sample(trained: Path) -> None:
     shapes = {
         meta.node.name: meta.results["data_out_0"].shape for meta in open_run(trained).graph.annotated_metas()
@@ -88,10 +94,10 @@ def test_the_graph_is_annotated_with_one_sample(trained: Path) -> None:
     assert shapes["x"] == [1, 4]
 
 
-def test_a_transform_is_opened_with_its_formats_and_with_what_it_was_before(
+def test_a_transform_is_opened_with_its_formats_and_its_original(
     transform_config: TransformConfig, trained: Path
 ) -> None:
-    run = open_run(transform(transform_config))  # the folder that it prints lies inside of that of the run
+    run = open_run(transform(transform_config))  # a folder inside the run folder
     assert run.action == "transform"
     assert isinstance(run.config, TransformConfig)
     assert run.config.passes == QUANTIZE
@@ -105,7 +111,7 @@ def test_a_transform_is_opened_with_its_formats_and_with_what_it_was_before(
         assert run.original.model.state_dict()[key].equal(value)
 
 
-def test_accuracy_on_the_batches_is_what_the_run_measured(transform_config: TransformConfig) -> None:
+def test_the_batches_give_the_accuracy_of_the_run(transform_config: TransformConfig) -> None:
     run = open_run(transform(transform_config))
     batches = run.batches(10**9)
     assert batches.num_samples == len(run.experiment.data.splits.test.labels)
@@ -116,7 +122,7 @@ def test_accuracy_on_the_batches_is_what_the_run_measured(transform_config: Tran
         assert right / batches.num_samples == pytest.approx(run.summary["test"][name]["accuracy"])
 
 
-def test_batches_are_the_first_test_rows_and_begin_anew(trained: Path) -> None:
+def test_every_iteration_over_the_batches_starts_at_the_first_row(trained: Path) -> None:
     run = open_run(trained)
     batches = run.batches(100)
     for _ in range(2):
@@ -126,7 +132,7 @@ def test_batches_are_the_first_test_rows_and_begin_anew(trained: Path) -> None:
     assert batches.labels.equal(run.experiment.data.splits.test.labels[:100])
 
 
-def test_without_a_checkpoint_the_original_has_the_fresh_weights_of_the_seed(
+def test_without_a_checkpoint_the_original_has_the_untrained_weights_of_the_seed(
     transform_config: TransformConfig,
 ) -> None:
     run = open_run(transform(replace(transform_config, load_name=None, seed=3)))
@@ -135,17 +141,17 @@ def test_without_a_checkpoint_the_original_has_the_fresh_weights_of_the_seed(
     assert all(after[key].equal(value) for key, value in before.items())
 
 
-def test_a_checkpoint_that_is_gone_leaves_nothing_to_compare_with(
+def test_without_its_checkpoint_a_run_has_no_original(
     transform_config: TransformConfig, trained: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = open_run(transform(transform_config))
     shutil.rmtree(trained)
     assert run.original is None
-    assert f"'{trained}', which the run began from, is gone" in caplog.text
+    assert f"cannot be compared with its original: '{trained}' no longer exists" in caplog.text
     assert run.graph.annotated_metas()
 
 
-def test_a_test_is_opened_with_what_it_tested(transform_config: TransformConfig, trained: Path) -> None:
+def test_a_test_is_opened_with_the_weights_it_tested(transform_config: TransformConfig, trained: Path) -> None:
     config = TestConfig(
         model="toy", dataset="toy_tiny", project_dir=transform_config.project_dir, load_name=trained
     )
@@ -156,7 +162,7 @@ def test_a_test_is_opened_with_what_it_tested(transform_config: TransformConfig,
     )
 
 
-def test_the_folder_of_a_run_stands_for_its_model(transform_config: TransformConfig, trained: Path) -> None:
+def test_a_run_folder_can_be_loaded_as_a_model(transform_config: TransformConfig, trained: Path) -> None:
     graph = transform(transform_config).parents[1]
     further = train(TrainConfig(**common(transform_config), max_epochs=1, load_name=graph))
     assert (further / "software/transform/transformed_ckpt").is_dir()
@@ -165,7 +171,7 @@ def test_the_folder_of_a_run_stands_for_its_model(transform_config: TransformCon
     assert open_run(run_test(config)).summary["test"]["accuracy"] == open_run(further).summary["test"]["accuracy"]
 
 
-def test_a_graph_that_was_trained_is_compared_with_itself_without_formats(
+def test_a_trained_graph_is_compared_with_itself_without_formats(
     transform_config: TransformConfig,
 ) -> None:
     learned = {**INTEGER, "weight_scale": "learned"}
@@ -210,39 +216,27 @@ def test_a_plug_in_is_loaded_with_the_run(train_config: TrainConfig, tmp_path: P
     file.unlink()
     broken = folder / "run.toml"
     broken.write_text(broken.read_text().replace("nets.py", "gone.py"))
-    with pytest.raises(ValueError, match=r"there is no Python file '.*gone.py'"):
+    with pytest.raises(ValueError, match=r"Python file '.*gone.py' does not exist"):
         open_run(folder)
 
 
-def test_a_run_is_found_by_its_name_and_the_newest_without_one(train_config: TrainConfig, trained: Path) -> None:
+def test_a_run_is_found_by_its_name_by_its_path_and_as_the_latest(train_config: TrainConfig, trained: Path) -> None:
     second = train(replace(train_config, max_epochs=1))
     project = train_config.project_dir
-    assert open_run(RunConfig(run=Path(trained.name), project_dir=project)).folder.path == trained
-    assert open_run(RunConfig(run=trained / "software", project_dir=project)).folder.path == trained
-    assert open_run(RunConfig(project_dir=project)).folder.path == second
+    assert open_run(trained.name, project).folder.path == trained
+    assert open_run(trained / "software", project).folder.path == trained
+    assert open_run(project_dir=project).folder.path == second
     os.utime(trained / "run.toml", (2**31, 2**31))
-    assert open_run(RunConfig(project_dir=project)).folder.path == trained
+    assert open_run(project_dir=project).folder.path == trained
 
 
-def test_runs_are_listed_newest_first(tmp_path: Path) -> None:
-    for number in (9, 10, 2):
-        (tmp_path / f"toy_{number}").mkdir()
-        (tmp_path / f"toy_{number}" / "run.toml").touch()
-        os.utime(tmp_path / f"toy_{number}" / "run.toml", (1000, 1000))
-    (tmp_path / "grid_toy").mkdir()
-    (tmp_path / "note.txt").touch()
-    os.utime(tmp_path / "toy_2" / "run.toml", (2000, 2000))
-    assert [folder.name for folder in list_runs(tmp_path)] == ["toy_2", "toy_10", "toy_9"]
-    assert list_runs(tmp_path / "nowhere") == []
-
-
-def test_a_stopped_run_is_listed_but_is_not_the_newest(trained: Path, train_config: TrainConfig) -> None:
+def test_a_stopped_run_is_listed_but_is_not_the_latest(trained: Path, train_config: TrainConfig) -> None:
     stopped = trained.with_name("zzz")
     stopped.mkdir()
     shutil.copy(trained / "run.toml", stopped)
     os.utime(stopped / "run.toml", (2**31, 2**31))
     assert [each.path for each in list_runs(train_config.project_dir)] == [stopped, trained]
-    assert open_run(RunConfig(project_dir=train_config.project_dir)).folder.path == trained
+    assert open_run(None, train_config.project_dir).folder.path == trained
     with pytest.raises(ValueError, match=r"zzz' has no summary.json: it was stopped, or is still running$"):
         open_run(stopped)
 
@@ -250,18 +244,18 @@ def test_a_stopped_run_is_listed_but_is_not_the_newest(trained: Path, train_conf
 def test_an_unknown_run_names_the_nearest(trained: Path, train_config: TrainConfig) -> None:
     project = train_config.project_dir
     with pytest.raises(UnknownNameError, match=rf"^there is no run 'toy_clas.*', did you mean '{trained.name}'\?$"):
-        open_run(RunConfig(run=Path(trained.name.replace("ssif", "sif")), project_dir=project))
+        open_run(trained.name.replace("ssif", "sif"), project)
     for number in range(6):
         (project / f"run{number}").mkdir()
         (project / f"run{number}" / "run.toml").touch()
         os.utime(project / f"run{number}" / "run.toml", (2**31 + number, 2**31 + number))
     with pytest.raises(UnknownNameError, match=r"'zz', the newest are: run5, run4, run3, run2, run1$"):
-        open_run(RunConfig(run=Path("zz"), project_dir=project))
-    with pytest.raises(UnknownNameError, match=r"^there is no run 'zz', and none in '.*nowhere'; --project-dir"):
-        open_run(RunConfig(run=Path("zz"), project_dir=project / "nowhere"))
+        open_run("zz", project)
+    with pytest.raises(UnknownNameError, match=r"^there is no run 'zz', and '.*nowhere' has none; --project-dir"):
+        open_run("zz", project / "nowhere")
 
 
-def test_a_folder_that_is_no_run_is_told_what_one_holds(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_run_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"is not a run folder: ch train"):
         open_run(tmp_path)
 
@@ -277,22 +271,24 @@ def test_a_folder_that_is_no_run_is_told_what_one_holds(tmp_path: Path) -> None:
         ("summary.json", b'{"action": "report"}', r"summary.json is corrupt: there is no action 'report'$"),
         ("run.toml", b"model = ", r"run.toml is corrupt: Invalid value"),
         ("run.toml", b"\xff", r"run.toml is corrupt: "),
-        ("run.toml", b"model = 'toy'", r"run.toml: needs 'dataset'$"),
+        ("run.toml", b"model = 'toy'", r"run.toml: 'dataset' is required$"),
         ("run.toml", b"modle = 'toy'", r"run.toml: unknown key 'modle', did you mean 'model'\?$"),
     ],
 )
-def test_damage_is_named(trained: Path, file: str, content: bytes, message: str) -> None:
+def test_corrupt_files_are_reported(trained: Path, file: str, content: bytes, message: str) -> None:
     (trained / file).write_bytes(content)
     with pytest.raises(ValueError, match=message):
         open_run(trained)
 
 
-def test_missing_metrics_are_none_at_all(trained: Path) -> None:
+def test_without_a_log_there_are_no_metrics(trained: Path) -> None:
     (trained / "metrics.jsonl").unlink()
     assert open_run(trained).metrics == []
 
 
-def test_missing_weights_are_told_when_they_are_wanted(trained: Path, transform_config: TransformConfig) -> None:
+def test_missing_weights_are_reported_when_they_are_needed(
+    trained: Path, transform_config: TransformConfig
+) -> None:
     run = open_run(transform(transform_config))
     shutil.rmtree(run.folder.graph)
     with pytest.raises(ValueError, match=r"keeps no model"):
@@ -302,7 +298,7 @@ def test_missing_weights_are_told_when_they_are_wanted(trained: Path, transform_
         _ = open_run(trained).graph
 
 
-def test_a_model_that_was_changed_layer_by_layer_has_no_graph(transform_config: TransformConfig) -> None:
+def test_a_model_transformed_layer_by_layer_has_no_graph(transform_config: TransformConfig) -> None:
     config = replace(transform_config, transform=TransformTable(style="module"))
     run = open_run(transform(config))
     assert run.summary["action"] == "transform"
@@ -310,7 +306,7 @@ def test_a_model_that_was_changed_layer_by_layer_has_no_graph(transform_config: 
         _ = run.graph
 
 
-def test_a_torn_line_of_the_metrics_is_left_out_with_a_warning(
+def test_a_corrupt_line_of_the_log_is_skipped_with_a_warning(
     trained: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (trained / "metrics.jsonl").write_bytes(b'{"step": 1}\n{"st')

@@ -1,4 +1,4 @@
-"""Weights from files: good ones, wrong ones, damaged ones and dangerous ones."""
+"""Weights from files: valid, wrong, corrupt and malicious ones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def save_pt(path: Path, model: nn.Module) -> Path:
 
 
 def save_pl(path: Path, model: nn.Module) -> Path:
-    """As Lightning's Trainer does, with what else it keeps."""
+    """Save a checkpoint as Lightning's Trainer does."""
     state = OrderedDict((f"model.{key}", value) for key, value in model.state_dict().items())
     content = {"epoch": 3, "global_step": 70, "state_dict": state, "optimizer_states": [{"state": {}}]}
     torch.save({**content, "loops": None, "hyper_parameters": {"learning_rate": 1e-4}}, path)
@@ -51,10 +51,10 @@ def same(first: State, second: State) -> bool:
 
 
 def refuse(path: Path, load_type: str = "auto", name: str = "jsc-tiny") -> str:
-    """What is said on refusal; the model must be as it was."""
+    """Return the error message; the model must be unchanged."""
     model = tagger(name)
     before = snapshot(model)
-    with pytest.raises(ValueError) as caught:  # noqa: PT011  the callers look at the text
+    with pytest.raises(ValueError) as caught:  # noqa: PT011  the callers check the text
         load_model(load_name=str(path), load_type=load_type, model=model)
     assert same(model.state_dict(), before)
     assert str(path) in str(caught.value)
@@ -65,7 +65,9 @@ def refuse(path: Path, load_type: str = "auto", name: str = "jsc-tiny") -> str:
 @pytest.mark.parametrize(
     ("save", "load_type"), [(save_pt, "pt"), (save_pl, "pl"), (save_pt, "auto"), (save_pl, "auto")]
 )
-def test_weights_come_back(tmp_path: Path, save: Callable[[Path, nn.Module], Path], load_type: str) -> None:
+def test_weights_are_loaded_as_saved(
+    tmp_path: Path, save: Callable[[Path, nn.Module], Path], load_type: str
+) -> None:
     trained, model = tagger(), tagger()
     trained(torch.randn(32, 16))  # moves the running statistics
     loaded = load_model(load_name=str(save(tmp_path / "best.ckpt", trained)), load_type=load_type, model=model)
@@ -73,11 +75,11 @@ def test_weights_come_back(tmp_path: Path, save: Callable[[Path, nn.Module], Pat
     assert same(model.state_dict(), trained.state_dict())
 
 
-def test_a_path_object_will_do(tmp_path: Path) -> None:
+def test_a_path_object_is_accepted(tmp_path: Path) -> None:
     load_model(save_pt(tmp_path / "w.pt", tagger()), model=tagger())
 
 
-def test_keys_of_the_training_module_are_left_out_with_a_warning(
+def test_keys_of_the_training_module_are_ignored_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = save_pl(tmp_path / "best.ckpt", tagger())
@@ -85,10 +87,10 @@ def test_keys_of_the_training_module_are_left_out_with_a_warning(
     content["state_dict"]["loss.weight"] = torch.ones(5)
     torch.save(content, path)
     load_model(path, "pl", tagger())
-    assert caplog.messages == [f"checkpoint '{path}': left out what is not the model's: loss.weight"]
+    assert caplog.messages == [f"checkpoint '{path}': ignored keys that do not belong to the model: loss.weight"]
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     assert refuse(tmp_path / "none.ckpt").endswith("does not exist")
 
 
@@ -102,7 +104,7 @@ def test_weights_need_a_model(tmp_path: Path) -> None:
         load_model(save_pt(tmp_path / "w.pt", tagger()))
 
 
-def test_the_wrong_type_of_file_is_told(tmp_path: Path) -> None:
+def test_the_wrong_load_type_is_reported(tmp_path: Path) -> None:
     weights, checkpoint = save_pt(tmp_path / "w.pt", tagger()), save_pl(tmp_path / "best.ckpt", tagger())
     assert "has no 'state_dict'; use load_type 'pt' or 'auto'" in refuse(weights, "pl")
     assert "under 'state_dict'; use load_type 'pl' or 'auto'" in refuse(checkpoint, "pt")
@@ -113,10 +115,10 @@ def test_the_wrong_type_of_file_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("save", [save_pt, save_pl])
 def test_weights_of_another_model_name_the_keys(tmp_path: Path, save: Callable[[Path, nn.Module], Path]) -> None:
     message = refuse(save(tmp_path / "toy.ckpt", tagger("jsc-toy")))
-    assert "is not of this JSCTiny" in message
+    assert "does not fit this JSCTiny" in message
     assert "unexpected: seq_blocks.3.weight, seq_blocks.3.bias, seq_blocks.3.running_mean" in message
     assert "and 15 more" in message  # 26 entries there, 7 here, 4 shown
-    assert "of another shape: seq_blocks.2.weight [8, 16] for [5, 16], seq_blocks.2.bias [8] for [5]" in message
+    assert "different shapes: seq_blocks.2.weight [8, 16] for [5, 16], seq_blocks.2.bias [8] for [5]" in message
     assert "missing: seq_blocks.3.weight" in refuse(save(tmp_path / "tiny.ckpt", tagger()), name="jsc-toy")
 
 
@@ -124,42 +126,42 @@ def test_weights_of_another_model_name_the_keys(tmp_path: Path, save: Callable[[
     ("content", "reason"),
     [
         ([torch.ones(2)], "holds a list, not a dict of weights"),
-        ({}, "is no dict of weights: it holds nothing"),
-        ({"epoch": 3, "loss": 0.5}, "is no dict of weights: it holds epoch, loss"),
-        ({3: torch.ones(2)}, "is no dict of weights: it holds 3"),
+        ({}, "is not a dict of weights: it holds nothing"),
+        ({"epoch": 3, "loss": 0.5}, "is not a dict of weights: it holds epoch, loss"),
+        ({3: torch.ones(2)}, "is not a dict of weights: it holds 3"),
         ({"state_dict": {"seq.weight": torch.ones(2)}}, "starts with 'model.'"),
         ({"state_dict": {}}, "starts with 'model.'"),
     ],
 )
-def test_what_is_no_state_dict_is_told(tmp_path: Path, content: object, reason: str) -> None:
+def test_a_file_without_a_state_dict_is_reported(tmp_path: Path, content: object, reason: str) -> None:
     torch.save(content, tmp_path / "odd.pt")
     assert reason in refuse(tmp_path / "odd.pt")
 
 
 @pytest.mark.parametrize("content", [b"", b"hello there", b"\x80\x04junk", bytes(range(256)) * 20, b"PK\x03\x04"])
-def test_what_is_no_checkpoint_is_told(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_a_checkpoint_is_reported(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "bad.ckpt").write_bytes(content)
-    assert "is corrupt, or is no file of tensors and plain values" in refuse(tmp_path / "bad.ckpt")
+    assert "is corrupt, or does not hold tensors and plain values" in refuse(tmp_path / "bad.ckpt")
 
 
 @pytest.mark.parametrize("share", [0.01, 0.3, 0.7, 0.99])
-def test_half_a_file_is_told(tmp_path: Path, share: float) -> None:
+def test_a_truncated_file_is_reported(tmp_path: Path, share: float) -> None:
     path = save_pl(tmp_path / "best.ckpt", tagger())
     content = path.read_bytes()
     path.write_bytes(content[: int(share * len(content))])
-    assert "is corrupt, or is no file of tensors and plain values" in refuse(path)
+    assert "is corrupt, or does not hold tensors and plain values" in refuse(path)
 
 
-def test_a_changed_weight_is_told(tmp_path: Path) -> None:
+def test_a_changed_weight_is_reported(tmp_path: Path) -> None:
     model = tagger()
     path = save_pt(tmp_path / "w.pt", model)
     weight = model.state_dict()["seq_blocks.2.weight"].numpy().tobytes()
     path.write_bytes(path.read_bytes().replace(weight, bytes([weight[0] ^ 1]) + weight[1:]))
-    assert "is corrupt: the checksum of its part" in refuse(path)
+    assert "is corrupt: the checksum of its record" in refuse(path)
 
 
 class Malicious:
-    """Makes a file when it is unpickled."""
+    """An object that creates a file when it is unpickled."""
 
     def __init__(self, mark: Path) -> None:
         self.mark = mark
@@ -173,11 +175,11 @@ def test_code_in_a_checkpoint_does_not_run(tmp_path: Path) -> None:
     torch.save({"state_dict": {"model.seq_blocks.0.weight": Malicious(mark)}}, path)
     assert "is refused: it holds 'posix.system'" in refuse(path)
     assert not mark.exists()
-    torch.load(path, weights_only=False)  # the danger is real: a loader that trusts the file runs it
+    torch.load(path, weights_only=False)  # a loader that trusts the file runs the code
     assert mark.exists()
 
 
-@pytest.mark.parametrize(("protocol", "reason"), [(2, "it holds 'posix.system'"), (4, "no file of tensors")])
+@pytest.mark.parametrize(("protocol", "reason"), [(2, "it holds 'posix.system'"), (4, "does not hold tensors")])
 def test_code_in_a_plain_pickle_does_not_run(tmp_path: Path, protocol: int, reason: str) -> None:
     mark, path = tmp_path / "it_ran", tmp_path / "evil.ckpt"
     path.write_bytes(pickle.dumps({"seq_blocks.0.weight": Malicious(mark)}, protocol))
@@ -187,7 +189,7 @@ def test_code_in_a_plain_pickle_does_not_run(tmp_path: Path, protocol: int, reas
     assert mark.exists()
 
 
-def test_a_pickled_model_is_refused_and_says_what_to_save(tmp_path: Path) -> None:
+def test_a_pickled_model_is_refused_with_a_suggestion(tmp_path: Path) -> None:
     torch.save(tagger(), tmp_path / "model.pt")
     message = refuse(tmp_path / "model.pt")
     assert "is refused: it holds 'chop.models.jet_substructure.JSCTiny'" in message
@@ -195,7 +197,7 @@ def test_a_pickled_model_is_refused_and_says_what_to_save(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("load_type", ["mz", "auto"])
-def test_a_saved_graph_comes_back_with_its_model(tmp_path: Path, load_type: str) -> None:
+def test_a_saved_graph_is_loaded_with_its_model(tmp_path: Path, load_type: str) -> None:
     x = torch.randn(8, 16)
     graph, _ = init_metadata_analysis_pass(MaseGraph(tagger().eval()), None)
     graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": {"x": x}})

@@ -1,4 +1,4 @@
-"""Real `ch search` commands on a small grid, whose trials take as long as a test wants."""
+"""Real `ch search` commands on a small grid, with trials of a given duration."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from chop.formats.integer import Integer
 @register_format("slow_integer")
 @dataclass(frozen=True)
 class SlowInteger(Integer):
-    """An integer that takes its time."""
+    """An integer format that is slow on purpose."""
 
     def quantize(self, x: Tensor) -> Tensor:
         time.sleep(float(os.environ.get("SLOW_SECONDS", "0.05")))
@@ -70,11 +70,11 @@ n_trials = N_TRIALS
 loss.direction = "minimize"
 bitops.direction = "minimize"
 """
-NUM_POINTS = 2 * 3 * 3 * 3
+NUM_CONFIGS = 2 * 3 * 3 * 3
 
 
 def write_config(folder: Path, sampler: str = "brute_force", n_trials: int = 20) -> Path:
-    """A configuration with a grid of 54 points; the uniform ones of 4 and 8 bits are among them."""
+    """Write a configuration with a grid of 54 trials; the uniform baselines of 4 and 8 bits are among them."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "slow_format.py").write_text(SLOW_FORMAT)
     file = folder / "search.toml"
@@ -83,7 +83,7 @@ def write_config(folder: Path, sampler: str = "brute_force", n_trials: int = 20)
 
 
 def start(folder: Path, *options: str, seconds: float = 0.0) -> subprocess.Popen[str]:
-    """`ch search` in a process of its own; a trial takes about `seconds`."""
+    """Start `ch search` as a process; a trial takes about `seconds`."""
     command = [sys.executable, "-m", "chop", "search", "--config", str(folder / "search.toml"), *options]
     if "--project-dir" not in options:
         command += ["--project-dir", str(folder / "out")]
@@ -92,7 +92,7 @@ def start(folder: Path, *options: str, seconds: float = 0.0) -> subprocess.Popen
 
 
 def finish(process: subprocess.Popen[str], code: int = 0) -> str:
-    """What a command printed, with the errors behind it; it must have ended with this exit code."""
+    """Wait for a command and return its stdout and stderr; check its exit code."""
     out, err = process.communicate(timeout=300)
     assert process.returncode == code, err
     return out + err
@@ -117,18 +117,18 @@ def log(run: Path) -> dict[str, Any]:
 
 
 def trials(run: Path) -> list[dict[str, Any]]:
-    """The trials in the log of a run, without the uniform baselines."""
+    """Return the trials in the log of a run, without the uniform baselines."""
     return [trial for trial in log(run)["trials"] if trial["baseline"] is None]
 
 
 def front(run: Path) -> list[tuple[float, float]]:
-    """The front as numbers."""
+    """Return loss and bit operations of the trials on the front."""
     rows = [trial["metrics"] for trial in trials(run) if trial["front"]]
     return sorted((row["loss"], row["bitops"]) for row in rows)
 
 
-def check_whole(run: Path, num_trials: int) -> None:
-    """All trials are done, each of them once, and every file is whole."""
+def check_complete(run: Path, num_trials: int) -> None:
+    """Check that each trial was completed once, and that every file is complete."""
     found = trials(run)
     assert [trial["number"] for trial in found] == list(range(num_trials))
     assert {trial["state"] for trial in found} == {"complete"}
@@ -138,23 +138,23 @@ def check_whole(run: Path, num_trials: int) -> None:
     summary = json.loads((run / "summary.json").read_text())
     assert summary["trials"] == {"complete": num_trials}
     if (run / "search" / "study.journal").exists():
-        assert not [file.name for file in run.rglob(".*")], "nothing half written is left"
+        assert not [file.name for file in run.rglob(".*")], "no temporary file is left"
 
 
 def check_grid(run: Path) -> None:
-    """Every point of the grid was tried, and none twice."""
-    check_whole(run, NUM_POINTS)
-    assert len({tuple(sorted(trial["params"].items())) for trial in trials(run)}) == NUM_POINTS
+    """Check that every configuration of the grid was tried once."""
+    check_complete(run, NUM_CONFIGS)
+    assert len({tuple(sorted(trial["params"].items())) for trial in trials(run)}) == NUM_CONFIGS
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "it never came to that"
+        assert time.monotonic() < end, "timed out"
         time.sleep(0.02)
 
 
 def num_done(run: Path) -> int:
-    """Trials that a journal tells to be complete."""
+    """Return the number of complete trials in the journal of a run."""
     path = run / "search" / "study.journal"
     return path.read_bytes().count(b'"state":1,') if path.exists() else 0

@@ -1,4 +1,4 @@
-"""A small trained-looking problem to search."""
+"""A small problem to search, and the configuration of a small search."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from chop.ir import MaseGraph
 from chop.searching.evaluation import COST_RUNNERS
 from chop.searching.evaluation.costs import Costs
 from chop.searching.evaluation.evaluator import Evaluator
-from chop.searching.evaluation.ptq import Problem
-from chop.searching.space import read_seeds
+from chop.searching.evaluation.ptq import PTQProblem
+from chop.searching.space import read_space
 from quick import one_thread_and_no_drawing  # noqa: F401
 from samples import annotated
 
@@ -63,10 +63,10 @@ def graph(rows: Rows) -> MaseGraph:
 
 
 @pytest.fixture
-def problem(graph: MaseGraph, rows: Rows) -> Problem:
+def problem(graph: MaseGraph, rows: Rows) -> PTQProblem:
     metas = graph.annotated_metas()
     costs = Costs(metas, [runner() for runner in COST_RUNNERS.values()], num_rows=10)
-    return Problem(read_seeds(table(linear=SEED), metas), Evaluator(graph, "x", rows), costs)
+    return PTQProblem(read_space(table(linear=SEED), metas), Evaluator(graph, "x", rows), costs)
 
 
 TOY_LAYER = {
@@ -80,7 +80,7 @@ TOY_LAYER = {
 
 @pytest.fixture
 def toy_search(train_config: TrainConfig) -> SearchConfig:
-    """The test rows are searched on, so that `ch transform` measures the same ones."""
+    """A search that measures on the test split, as `ch transform` does."""
     trained = train(train_config)
     layers = ("seq_blocks_0", "seq_blocks_4")
     strategy = StrategyTable(

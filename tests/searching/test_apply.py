@@ -1,4 +1,4 @@
-"""Trials of a search that was run before, put to use."""
+"""Applying trials of an earlier search."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def read(run: Path, name: str = "summary.json") -> Any:
     return json.loads((run / name).read_text())
 
 
-def test_a_trial_becomes_a_graph_with_its_accuracy(toy_search: SearchConfig) -> None:
+def test_an_applied_trial_has_the_accuracy_of_the_trial(toy_search: SearchConfig) -> None:
     log = read(search(toy_search), "search/log.json")
     trial = [each for each in log["trials"] if each["front"]][-1]
     folder = search(replace(toy_search, apply=trial["number"]))
@@ -30,47 +30,47 @@ def test_a_trial_becomes_a_graph_with_its_accuracy(toy_search: SearchConfig) -> 
     assert after["accuracy"] == pytest.approx(trial["metrics"]["accuracy"], abs=1e-9)
 
 
-def test_the_search_of_a_study_is_found_by_its_name(toy_search: SearchConfig) -> None:
+def test_a_search_is_found_by_the_name_of_its_study(toy_search: SearchConfig) -> None:
     first = search(replace(toy_search, study="first"))
     other = SpaceTable(
         seed={"seq_blocks_2": {"config": toy_search.search.search_space.seed["seq_blocks_0"]["config"]}}
     )
     search(replace(toy_search, study="second", search=replace(toy_search.search, search_space=other)))
     number = read(first)["best"]["trial"]
-    # The options of the run go before those that are given: they made the trial.
+    # The options of the run take precedence over these: the trial was made with them.
     folder = search(
         SearchConfig(
             model="toy", dataset="toy_tiny", project_dir=toy_search.project_dir, study="first", apply=number
         )
     )
     assert read(folder.parents[1])["test"]["after"]["accuracy"] == pytest.approx(read(first)["best"]["accuracy"])
-    with pytest.raises(ValueError, match="there is no search of study 'third' to take a trial from"):
+    with pytest.raises(ValueError, match="there is no search of study 'third' to apply a trial of"):
         search(replace(toy_search, study="third", apply=0))
 
 
 @pytest.mark.parametrize("number", [-1, 1000])
-def test_a_trial_that_is_none_is_told_with_those_of_the_front(toy_search: SearchConfig, number: int) -> None:
+def test_an_unknown_trial_is_reported_with_the_trials_of_the_front(toy_search: SearchConfig, number: int) -> None:
     run = search(toy_search)
     front = [str(each["number"]) for each in read(run, "search/log.json")["trials"] if each["front"]]
     before = sorted(toy_search.project_dir.iterdir())
-    with pytest.raises(ValueError, match=rf"has no trial {number} .*; its front is {', '.join(front)}$"):
+    with pytest.raises(ValueError, match=rf"has no complete trial {number}; its front is {', '.join(front)}$"):
         search(replace(toy_search, apply=number))
     assert sorted(toy_search.project_dir.iterdir()) == before
 
 
-def test_without_a_search_there_is_nothing_to_apply(toy_search: SearchConfig) -> None:
-    with pytest.raises(ValueError, match="there is no search to take a trial from"):
+def test_applying_a_trial_needs_a_search(toy_search: SearchConfig) -> None:
+    with pytest.raises(ValueError, match="there is no search to apply a trial of"):
         search(replace(toy_search, apply=0))
 
 
-def test_a_damaged_log_is_told(toy_search: SearchConfig) -> None:
+def test_a_corrupt_log_is_reported(toy_search: SearchConfig) -> None:
     run = search(toy_search)
     (run / "search" / "log.json").write_text('{"trials"')
-    with pytest.raises(ValueError, match=r"log\.json is damaged"):
+    with pytest.raises(ValueError, match=r"log\.json is corrupt"):
         search(replace(toy_search, apply=0))
 
 
-def test_the_best_is_trained_on_and_keeps_its_formats(toy_search: SearchConfig) -> None:
+def test_the_best_trial_is_fine_tuned_and_keeps_its_formats(toy_search: SearchConfig) -> None:
     folder = search(replace(toy_search, finetune=2))
     summary = read(folder)
     assert (summary["action"], summary["epochs"]) == ("train", 2)

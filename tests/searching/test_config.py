@@ -1,4 +1,4 @@
-"""The `[search]` table: files as users have them run unchanged, and every mistake in one is told."""
+"""The `[search]` table: example files run, and every error in a file is reported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from chop.cli import main
 from chop.cli.settings import read_settings
 from chop.config import SearchConfig
 from chop.config.search import SearchTable, StrategyTable
-from chop.searching.plan import Plan
+from chop.searching.spec import SearchSpec
 from chop.searching.strategies.optuna import OptunaStrategy
 from chop.toml import write_toml
 
@@ -49,7 +49,7 @@ def test_an_example_runs(name: str, num_metrics: int, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("summed", [True, False])
-def test_a_file_runs_with_one_objective_and_with_several(summed: bool, tmp_path: Path) -> None:
+def test_a_search_runs_with_one_summed_objective_and_with_several(summed: bool, tmp_path: Path) -> None:
     table = example("jsc_toy_search_by_type.toml")
     table["search"]["strategy"]["setup"] |= {"sum_scaled_metrics": summed, "n_jobs": 1, "n_trials": 8}
     out = tmp_path / "out"
@@ -68,7 +68,7 @@ def test_a_file_runs_with_one_objective_and_with_several(summed: bool, tmp_path:
         assert best["average_bitwidth"] == min(good)
 
 
-def test_seeds_of_the_other_kind_are_left_out_with_a_warning(
+def test_seeds_of_the_other_kind_are_ignored_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = example("jsc_toy_search_by_type.toml")
@@ -79,9 +79,9 @@ def test_seeds_of_the_other_kind_are_left_out_with_a_warning(
         table["search"]["search_space"]["setup"]["by"] = by
         caplog.clear()
         with caplog.at_level(logging.WARNING):
-            space = Plan.read(read(write(table, tmp_path))).problem().space
+            space = SearchSpec.read(read(write(table, tmp_path))).problem().space
         assert [unit.name for unit in space.units] == units
-        assert f"setup.by is '{by}': no use is made of seed {unused}" in caplog.text
+        assert f"setup.by is '{by}': seed {unused} is not used" in caplog.text
 
 
 def read(file: Path) -> SearchConfig:
@@ -107,21 +107,21 @@ def read(file: Path) -> SearchConfig:
         ("BruteForceSampler", "brute_force"),
     ],
 )
-def test_samplers_are_known_by_their_old_names_too(spelling: str, kind: str) -> None:
+def test_samplers_are_known_by_several_spellings(spelling: str, kind: str) -> None:
     assert OptunaStrategy(sampler=spelling).kind == kind
 
 
-def test_minus_one_job_is_one_for_each_core() -> None:
+def test_minus_one_job_means_one_per_core() -> None:
     assert OptunaStrategy(n_jobs=-1).n_jobs == os.cpu_count()
 
 
-def test_a_training_in_the_loop_may_be_asked_for_by_its_runner_alone() -> None:
+def test_the_runner_basic_train_alone_enables_training() -> None:
     given = {"basic_train": {"data_loader": "train_dataloader", "optimizer": "sgd", "max_steps": 7}}
     strategy = StrategyTable(sw_runner=given, metrics={})
-    plan = Plan.read(SearchConfig(model="toy", dataset="toy_tiny", search=SearchTable(strategy=strategy)))
-    how = plan.training.config(plan.config, {})
-    assert (how.training_optimizer, how.max_steps, how.batch_size) == ("sgd", 7, 128)
-    assert plan.strategy.halving
+    spec = SearchSpec.read(SearchConfig(model="toy", dataset="toy_tiny", search=SearchTable(strategy=strategy)))
+    config = spec.training.train_config(spec.config, {})
+    assert (config.training_optimizer, config.max_steps, config.batch_size) == ("sgd", 7, 128)
+    assert spec.strategy.halving
 
 
 def put(table: dict[str, Any], path: str, value: object) -> None:
@@ -134,7 +134,7 @@ def put(table: dict[str, Any], path: str, value: object) -> None:
 SPACE, STRATEGY = "search/search_space", "search/strategy"
 LAYER = f"{SPACE}/seed/seq_blocks_2/config"
 QAT = "graph/quantize/mixed_precision_qat"
-MISTAKES: list[tuple[dict[str, Any], str]] = [
+ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"search/serch_space": {}}, "unknown key 'serch_space', did you mean 'search_space'?"),
     ({f"{SPACE}/name": "graph/quantize/mixed_precision_pt"}, "did you mean 'graph/quantize/mixed_precision_ptq'?"),
     ({f"{SPACE}/setup/by": "names"}, "did you mean 'name'?"),
@@ -166,26 +166,26 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({f"{STRATEGY}/metrics/acuracy": {"scale": 1.0}}, "unknown metric 'acuracy', did you mean 'accuracy'?"),
     ({f"{STRATEGY}/metrics/accuracy/scal": 1.0}, "unknown key 'scal', did you mean 'scale'?"),
     ({f"{STRATEGY}/metrics/accuracy/direction": "maximise"}, "did you mean 'maximize'?"),
-    ({f"{SPACE}/training": {"learning_rate": [0.1]}}, f"needs a training of each configuration: name = '{QAT}'"),
+    ({f"{SPACE}/training": {"learning_rate": [0.1]}}, f"needs training of each configuration: name = '{QAT}'"),
     ({f"{SPACE}/name": QAT, f"{SPACE}/training": {"learning_rat": [1]}}, "did you mean 'learning_rate'?"),
     ({f"{SPACE}/name": QAT, f"{SPACE}/training": {"learning_rate": 0.1}}, "must be a list of choices, got 0.1"),
     ({f"{SPACE}/name": QAT, f"{SPACE}/training": {"learning_rate": [-1]}}, "'learning_rate' must be at least 0"),
     ({f"{SPACE}/name": QAT, f"{SPACE}/training": {"batch_size": ["all"]}}, "'batch_size' must be int"),
     ({f"{SPACE}/name": QAT, f"{SPACE}/model": {"hidden": [[8]]}}, "model 'jsc-toy' has no options to choose from"),
-    ({f"{SPACE}/name": QAT, f"{STRATEGY}/name": "ilp"}, "strategy 'ilp' is for weights as they are"),
+    ({f"{SPACE}/name": QAT, f"{STRATEGY}/name": "ilp"}, "strategy 'ilp' does not train configurations"),
     (
         {"model": "jsc-mlp", f"{SPACE}/name": QAT, f"{SPACE}/model": {"hiden": [[8]]}},
         "search.search_space.model: unknown name 'hiden', did you mean 'hidden'?",
     ),
     (
         {"model": "jsc-mlp", "load_name": "x.pt", f"{SPACE}/name": QAT, f"{SPACE}/model": {"hidden": [[8]]}},
-        "needs fresh weights for each shape; leave out 'x.pt'",
+        "needs untrained weights for each shape of the model; leave out 'x.pt'",
     ),
 ]
 
 
-@pytest.mark.parametrize(("changes", "message"), MISTAKES, ids=[next(reversed(each)) for each, _ in MISTAKES])
-def test_a_mistake_is_told_and_nothing_is_written(
+@pytest.mark.parametrize(("changes", "message"), ERRORS, ids=[next(reversed(each)) for each, _ in ERRORS])
+def test_an_error_is_reported_and_nothing_is_written(
     changes: dict[str, Any], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = example("jsc_toy_search.toml")
@@ -201,8 +201,8 @@ def test_a_mistake_is_told_and_nothing_is_written(
     assert not (tmp_path / "out").exists()
 
 
-def test_without_a_space_the_usual_one_is_searched() -> None:
+def test_the_default_space_is_searched_if_none_is_given() -> None:
     given = StrategyTable(setup={"sampler": "random"})
-    plan = Plan.read(SearchConfig(model="toy", dataset="toy_tiny", search=SearchTable(strategy=given)))
-    assert plan.strategy == OptunaStrategy(sampler="random")
-    assert [unit.name for unit in plan.problem().space.units] == ["seq_blocks_0", "seq_blocks_2", "seq_blocks_4"]
+    spec = SearchSpec.read(SearchConfig(model="toy", dataset="toy_tiny", search=SearchTable(strategy=given)))
+    assert spec.strategy == OptunaStrategy(sampler="random")
+    assert [unit.name for unit in spec.problem().space.units] == ["seq_blocks_0", "seq_blocks_2", "seq_blocks_4"]

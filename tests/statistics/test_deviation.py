@@ -1,4 +1,4 @@
-"""Measures of error, against numpy and numbers worked out by hand."""
+"""Error measures, compared with numpy and with hand-computed numbers."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ def test_tensors_of_any_size_and_layout_agree_with_numpy(size: int) -> None:
     )
 
 
-def test_parts_add_up() -> None:
+def test_several_additions_equal_one() -> None:
     a, b = torch.randn(10, 3), torch.randn(10, 3)
     parts = Deviation()
     for start in (0, 4):
         end = start + (4 if start == 0 else 6)
         parts.add(a[start:end], b[start:end])
-    whole = deviation(a, b)
-    assert parts.sqnr_db == pytest.approx(whole.sqnr_db, rel=1e-12)
-    assert parts.cosine == pytest.approx(whole.cosine, rel=1e-12)
-    assert parts.max_error == whole.max_error
+    at_once = deviation(a, b)
+    assert parts.sqnr_db == pytest.approx(at_once.sqnr_db, rel=1e-12)
+    assert parts.cosine == pytest.approx(at_once.cosine, rel=1e-12)
+    assert parts.max_error == at_once.max_error
 
 
 @pytest.mark.parametrize(
@@ -70,14 +70,14 @@ def test_parts_add_up() -> None:
         ([2.0], [-2.0], 10 * math.log10(1 / 4), 4, -1),
     ],
 )
-def test_the_ends(
+def test_special_values(
     original: list[float], other: list[float], sqnr_db: float, max_error: float, cosine: float
 ) -> None:
     found = deviation(torch.tensor(original), torch.tensor(other))
     assert (found.sqnr_db, found.max_error, found.cosine) == pytest.approx((sqnr_db, max_error, cosine))
 
 
-def test_indices_beside_real_numbers_are_not_looked_at() -> None:
+def test_integers_are_ignored_if_there_are_floats() -> None:
     values, indices = torch.tensor([4.0]), torch.tensor([1])
     assert deviation((values, indices), (values, indices + 7)).sqnr_db == INF
     assert deviation(indices, indices + 7).max_error == 7
@@ -86,7 +86,7 @@ def test_indices_beside_real_numbers_are_not_looked_at() -> None:
 
 
 def test_other_shapes_cannot_be_compared() -> None:
-    with pytest.raises(ValueError, match=r"same shapes can be compared, got \[\[2\]\] and \[\[3\]\]"):
+    with pytest.raises(ValueError, match=r"same shape can be compared, got \[\[2\]\] and \[\[3\]\]"):
         deviation(torch.zeros(2), torch.zeros(3))
 
 

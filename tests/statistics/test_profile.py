@@ -1,4 +1,4 @@
-"""Profiles: merged, saved, loaded, gone on with."""
+"""Profiles: merging, saving, loading, continuing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def profiled(model: nn.Module, batches: list[Tensor], **changes: Any) -> Profile
 
 
 def assert_same(found: Profile, expected: Profile) -> None:
-    """The same numbers in the same places; means and variances to the last digits."""
+    """Check that two profiles have the same numbers; means and variances up to rounding."""
     assert found.num_samples == expected.num_samples
     results, wanted = found.results(), expected.results()
     assert results.keys() == wanted.keys()
@@ -64,13 +64,13 @@ def batches() -> list[Tensor]:
 
 
 @pytest.mark.parametrize("kept", [1 << 16, 10])
-def test_two_runs_are_as_one(batches: list[Tensor], kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(distribution, "EXACT_VALUES", kept)
+def test_two_merged_runs_equal_one(batches: list[Tensor], kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distribution, "MAX_EXACT_VALUES", kept)
     model = Mixed()
     at_once = profiled(model, batches)
     first, second = profiled(model, batches[:1]), profiled(model, batches[1:])
     assert_same(profiled(model, batches[1:], profile=first), at_once)
-    assert first.num_samples == 8  # what is given stays as it is
+    assert first.num_samples == 8  # the argument is not changed
     first.merge(second)
     assert_same(first, at_once)
     x = torch.cat(batches)
@@ -78,16 +78,16 @@ def test_two_runs_are_as_one(batches: list[Tensor], kept: int, monkeypatch: pyte
     assert torch.equal(found["record"]["data"], x)
     assert found["summary"]["mean"] == pytest.approx(x.double().mean().item(), rel=1e-12)
     weight = first.results()[Place("first", "weights", "weight")]["summary"]
-    assert weight["count"] == model.first.weight.numel()  # and not twice as many
+    assert weight["count"] == model.first.weight.numel()  # not counted twice
 
 
 @pytest.mark.parametrize("options", [{}, {"keep": [1]}, {"precise": True}])
 @pytest.mark.parametrize("kept", [1 << 16, 10])
-def test_a_file_keeps_all(
+def test_a_saved_profile_is_restored(
     options: dict[str, Any], kept: int, batches: list[Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(distribution, "EXACT_VALUES", kept)
-    monkeypatch.setattr(distribution, "EXACT_VALUES_EACH", 1)
+    monkeypatch.setattr(distribution, "MAX_EXACT_VALUES", kept)
+    monkeypatch.setattr(distribution, "MAX_EXACT_VALUES_PER_GROUP", 1)
     statistics = {"summary": options} if options else ALL_STATISTICS
     args: dict[str, Any] = {"by": "name", "target_activation_nodes": ["first", "relu"]}
     model = Mixed()
@@ -117,13 +117,13 @@ def test_values_of_every_dtype_are_kept_in_a_file(dtype: torch.dtype, tmp_path: 
 
 
 class Returns(nn.Module):
-    """Gives back what it is given, but on small batches a copy; a layer whose inside is not traced."""
+    """Returns its input, but a copy of it for small batches; it is not traced."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x if len(x) > 4 else x + 0
 
 
-def test_a_tensor_that_is_met_in_several_places_is_measured_once(tmp_path: Path) -> None:
+def test_a_tensor_that_several_nodes_use_is_measured_once(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(6, 6), nn.ReLU(inplace=True), nn.Dropout(), nn.Linear(6, 2))
     graph = annotated(model, input=torch.randn(8, 6))
     args = {
@@ -137,15 +137,15 @@ def test_a_tensor_that_is_met_in_several_places_is_measured_once(tmp_path: Path)
     profile.save(tmp_path / "p")
     for each in (profile, Profile.load(tmp_path / "p")):
         distinct = {id(collection) for collection in each.collections.values()}
-        # the input, what comes out of the first layer before and after ReLU writes into it, the output
+        # the input, the output of the first layer before and after ReLU overwrites it, the output
         assert len(distinct) == 4
-        assert len(each.collections) == 11  # five nodes have two, and the input has no input
+        assert len(each.collections) == 11  # five nodes have an input and an output, the placeholder only an output
     found = profile.results()
     assert found[Place("_1", "args", "data_in_0")]["summary"]["min"] < 0
     assert found[Place("_1", "results", "data_out_0")]["summary"]["min"] == 0
 
 
-def test_places_that_are_not_always_the_same_tensor_are_kept_apart() -> None:
+def test_nodes_that_share_a_tensor_only_sometimes_have_separate_statistics() -> None:
     model = nn.Sequential(Returns(), nn.ReLU(inplace=True))
     batches = [torch.randn(rows, 3) for rows in (8, 2, 8)]
     graph, _ = init_metadata_analysis_pass(MaseGraph(model, leaf_modules=(Returns,)))
@@ -165,7 +165,7 @@ def test_places_that_are_not_always_the_same_tensor_are_kept_apart() -> None:
         assert torch.equal(result["record"]["data"], expected.relu() if is_after else expected), place
 
 
-def test_statistics_of_other_names_are_joined_and_of_other_options_refused(batches: list[Tensor]) -> None:
+def test_merging_joins_other_statistics_and_refuses_other_options(batches: list[Tensor]) -> None:
     args: dict[str, Any] = {"by": "name", "target_activation_nodes": ["first"], "target_weight_nodes": []}
     model = Mixed()
     profile = profiled(model, batches, activation_statistics={"abs_mean": {}}, **args)
@@ -185,18 +185,16 @@ def test_a_profile_alone_is_noted_on_the_graph(batches: list[Tensor]) -> None:
     assert first["args"]["data_in_0"]["stat"]["summary"]["count"] == 32 * 6
     assert first["args"]["weight"]["stat"]["summary"]["count"] == 24
     assert first["results"]["data_out_0"]["stat"]["summary"]["count"] == 32 * 4
-    with pytest.raises(ValueError, match="the profile is of another model: this one has no node 'first'"):
+    with pytest.raises(ValueError, match="the profile belongs to another model: this one has no node 'first'"):
         profile_statistics_analysis_pass(annotated(Tiny(), x=torch.randn(8, 16)), {"profile": profile})
 
 
-def test_find_names_the_nearest(batches: list[Tensor]) -> None:
+def test_find_reports_the_nearest_name(batches: list[Tensor]) -> None:
     profile = profiled(Mixed(), batches)
     assert profile.find("first", "weight")["summary"].compute()["count"] == 24
     with pytest.raises(ValueError, match="the profile has no node 'frist'; did you mean 'first'"):
         profile.find("frist", "weight")
-    with pytest.raises(
-        ValueError, match="the profile has no entry of node 'first' 'wieght'; did you mean 'weight'"
-    ):
+    with pytest.raises(ValueError, match="the profile has no 'wieght' for node 'first'; did you mean 'weight'"):
         profile.find("first", "wieght")
 
 
@@ -215,12 +213,12 @@ profile_statistics_analysis_pass(graph, args)
 
 
 @pytest.mark.slow
-def test_two_processes_are_as_one(tmp_path: Path) -> None:
-    root = Path(__file__).parents[2]
+def test_profiles_of_two_processes_merge(tmp_path: Path) -> None:
+    tests = Path(__file__).parents[1]
     ranges = {"first": (0, 12), "second": (12, 32), "all": (0, 32)}
     for name, (start, end) in ranges.items():
         command = [sys.executable, "-c", RUN, str(start), str(end), str(tmp_path / name)]
-        subprocess.run(command, check=True, cwd=root)
+        subprocess.run(command, check=True, cwd=tests)
     first, second, at_once = (Profile.load(tmp_path / name) for name in ranges)
     first.merge(second)
     assert_same(first, at_once)
@@ -228,27 +226,27 @@ def test_two_processes_are_as_one(tmp_path: Path) -> None:
 
 def header_of(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     with safetensors.safe_open(path, framework="pt") as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
         return json.loads(file.metadata()["chop_profile"]), tensors
 
 
 def small(path: Path) -> Path:
-    """A profile of one tensor in a file."""
+    """Save a profile of one tensor to a file."""
     statistic = make_statistic("summary", {"keep": [1]}, "test")
-    statistic.update(torch.randn(distribution.EXACT_VALUES, 2))
+    statistic.update(torch.randn(distribution.MAX_EXACT_VALUES, 2))
     statistic.update(torch.randn(5, 2))
     Profile({Place("node", "args", "data_in_0"): {"summary": statistic}}, 5).save(path)
     return path
 
 
 CHANGES: list[tuple[Any, str]] = [
-    (lambda h, t: h.update(version=9), "it has version 9, this is version 1"),
-    (lambda h, t: h.pop("version"), "is damaged: KeyError: 'version'"),
-    (lambda h, t: h.update(num_samples=-1), "-1 is no number of something"),
-    (lambda h, t: h["places"][0].__setitem__(3, 7), "is damaged: IndexError"),
-    (lambda h, t: h["places"][0].__setitem__(1, "arg"), "is no place of a tensor"),
+    (lambda h, t: h.update(version=9), "it has version 9, version 1 is required"),
+    (lambda h, t: h.pop("version"), "is corrupt: KeyError: 'version'"),
+    (lambda h, t: h.update(num_samples=-1), "-1 is not a count"),
+    (lambda h, t: h["places"][0].__setitem__(3, 7), "is corrupt: IndexError"),
+    (lambda h, t: h["places"][0].__setitem__(1, "arg"), "does not identify a tensor"),
     (lambda h, t: h["places"].append("node"), "cannot load profile"),
-    (lambda h, t: h.update(collections=3), "is damaged: TypeError"),
+    (lambda h, t: h.update(collections=3), "is corrupt: TypeError"),
     (lambda h, t: h["collections"][0]["summary"].update(statistic="sumary"), "unknown statistic 'sumary', did you"),
     (lambda h, t: h["collections"][0]["summary"].update(statistic=["x"]), "unknown statistic"),
     (
@@ -257,67 +255,70 @@ CHANGES: list[tuple[Any, str]] = [
     ),
     (
         lambda h, t: h["collections"][0]["summary"]["header"].update(kept_shape=[3]),
-        "should be torch.int64 of shape [3]",
+        "expected torch.int64 of shape [3]",
     ),
     (lambda h, t: h["collections"][0]["summary"]["header"].update(kept_shape=[-2]), "cannot load profile"),
     (
         lambda h, t: h["collections"][0]["summary"]["header"].update(kept_shape=[0]),
-        "cannot be results of shape [0]",
+        "results cannot have shape [0]",
     ),
     (
         lambda h, t: h["collections"][0]["summary"]["header"].update(kept_shape=[-1, -2]),
-        "cannot be results of shape [-1, -2]",
+        "results cannot have shape [-1, -2]",
     ),
-    (lambda h, t: h["collections"][0]["summary"].update(options={}), "there cannot be results of shape [2]"),
-    (lambda h, t: t["0/summary/nan_count"].sub_(9), "there cannot be fewer than no values"),
-    (lambda h, t: t["0/summary/state.moments.squares"].neg_(), "a sum of squares is below 0"),
-    (lambda h, t: t["0/summary/state.distribution.extremes.low"].fill_(9e9), "the largest value is below the"),
+    (lambda h, t: h["collections"][0]["summary"].update(options={}), "results cannot have shape [2]"),
+    (lambda h, t: t["0/summary/nan_count"].sub_(9), "a count is negative"),
+    (lambda h, t: t["0/summary/state.moments.squares"].neg_(), "a sum of squares is negative"),
+    (lambda h, t: t["0/summary/state.distribution.extremes.low"].fill_(9e9), "a largest value is below the"),
     (
         lambda h, t: t["0/summary/state.distribution.extremes.high"].fill_(torch.nan),
-        "the largest value is below the",
+        "a largest value is below the",
     ),
-    (lambda h, t: t["0/summary/count"].add_(9), "the numbers of values contradict each other"),
-    (lambda h, t: t["0/summary/state.moments.count"].add_(9), "the numbers of values contradict each other"),
-    (lambda h, t: t["0/summary/state.distribution.histogram.counts"].add_(9), "numbers of values contradict"),
-    (lambda h, t: t.pop("0/summary/state.moments.total"), "it lacks 'state.moments.total'"),
-    (lambda h, t: t.pop("0/summary/count"), "is damaged: KeyError: 'count'"),
+    (lambda h, t: t["0/summary/count"].add_(9), "the counts contradict each other"),
+    (lambda h, t: t["0/summary/state.moments.count"].add_(9), "the counts contradict each other"),
+    (lambda h, t: t["0/summary/state.distribution.histogram.counts"].add_(9), "counts contradict"),
+    (lambda h, t: t.pop("0/summary/state.moments.total"), "'state.moments.total' is missing"),
+    (lambda h, t: t.pop("0/summary/count"), "is corrupt: KeyError: 'count'"),
     (
         lambda h, t: t.update({"0/summary/state.moments.total": torch.zeros(3)}),
-        "should be torch.float64 of shape [2]",
+        "expected torch.float64 of shape [2]",
     ),
     (
         lambda h, t: t.update({"0/summary/state.distribution.extremes.low": torch.zeros(2)}),
-        "should be torch.float64",
+        "expected torch.float64",
     ),
-    (lambda h, t: t["0/summary/state.distribution.histogram.keys"].neg_(), "a histogram has bins out of order"),
-    (lambda h, t: t["0/summary/state.distribution.histogram.keys"].add_(1 << 40), "bins out of order"),
-    (lambda h, t: t["0/summary/state.distribution.histogram.counts"].zero_(), "bins out of order"),
-    (lambda h, t: t["0/summary/state.distribution.histogram.keys"][0].zero_(), "bins of no numbers"),
+    (
+        lambda h, t: t["0/summary/state.distribution.histogram.keys"].neg_(),
+        "a histogram has unordered or empty bins",
+    ),
+    (lambda h, t: t["0/summary/state.distribution.histogram.keys"].add_(1 << 40), "unordered or empty bins"),
+    (lambda h, t: t["0/summary/state.distribution.histogram.counts"].zero_(), "unordered or empty bins"),
+    (lambda h, t: t["0/summary/state.distribution.histogram.keys"][0].zero_(), "bins that denote no number"),
     (
         lambda h, t: t.update({"0/summary/state.distribution.parts.0": torch.zeros(2, 3, dtype=torch.int64)}),
-        "should be floating-point numbers of shape [2, None]",
+        "expected floating-point numbers of shape [2, None]",
     ),
     (
         lambda h, t: t.update(
             {"0/summary/state.distribution.parts.5": t.pop("0/summary/state.distribution.parts.0")}
         ),
-        "is damaged: KeyError",
+        "is corrupt: KeyError",
     ),
 ]
 
 
 @pytest.mark.parametrize(("change", "message"), CHANGES)
-def test_a_damaged_profile_is_refused_in_a_sentence(change: Any, message: str, tmp_path: Path) -> None:
+def test_a_corrupt_profile_is_reported(change: Any, message: str, tmp_path: Path) -> None:
     header, tensors = header_of(small(tmp_path / "p"))
     change(header, tensors)
     safetensors.torch.save_file(tensors, tmp_path / "p", {"chop_profile": json.dumps(header)})
-    with pytest.raises(ValueError) as raised:  # noqa: PT011 - the message is compared below, as it is
+    with pytest.raises(ValueError) as raised:  # noqa: PT011 - the message is checked below
         Profile.load(tmp_path / "p")
     assert message in str(raised.value)
     assert str(tmp_path / "p") in str(raised.value)
 
 
-def test_a_range_of_fewer_than_no_values_is_refused(tmp_path: Path) -> None:
+def test_a_range_with_a_negative_count_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "p"
     statistic = make_statistic("range_min_max", {}, "test")
     statistic.update(torch.randn(5))
@@ -325,25 +326,25 @@ def test_a_range_of_fewer_than_no_values_is_refused(tmp_path: Path) -> None:
     header, tensors = header_of(path)
     tensors["0/range/count"].neg_()
     safetensors.torch.save_file(tensors, path, {"chop_profile": json.dumps(header)})
-    with pytest.raises(ValueError, match="there cannot be fewer than no values"):
+    with pytest.raises(ValueError, match="a count is negative"):
         Profile.load(path)
 
 
-def test_what_is_no_profile_is_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_profile_is_reported(tmp_path: Path) -> None:
     path = small(tmp_path / "p")
-    whole = path.read_bytes()
-    for content in (b"", b"junk", whole[:100], whole[:-8], whole[:20] + b"\xff" * 40 + whole[60:]):
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"cannot load profile .* it is damaged"):
+    content = path.read_bytes()
+    for corrupt in (b"", b"junk", content[:100], content[:-8], content[:20] + b"\xff" * 40 + content[60:]):
+        path.write_bytes(corrupt)
+        with pytest.raises(ValueError, match=r"cannot load profile .* it is corrupt"):
             Profile.load(path)
     safetensors.torch.save_file({"x": torch.zeros(2)}, path)
-    with pytest.raises(ValueError, match="it holds no profile"):
+    with pytest.raises(ValueError, match="it is not a profile"):
         Profile.load(path)
     for text in ("[1]", "{", "[" * 100_000):
         safetensors.torch.save_file({"x": torch.zeros(2)}, path, {"chop_profile": text})
         with pytest.raises(ValueError, match=f"{path.name}"):
             Profile.load(path)
-    with pytest.raises(ValueError, match="there is no such file"):
+    with pytest.raises(ValueError, match="the file does not exist"):
         Profile.load(tmp_path / "none")
-    with pytest.raises(ValueError, match="there is no such file"):
+    with pytest.raises(ValueError, match="the file does not exist"):
         Profile.load(tmp_path)

@@ -1,4 +1,4 @@
-"""The summary, and the quantiles and histograms in it, against numpy on all the data at once."""
+"""The summary with its quantiles and histograms, compared with numpy on all values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from chop.statistics import Statistic, distribution, make_statistic
-from chop.statistics.distribution import EXACT_VALUES
+from chop.statistics.distribution import MAX_EXACT_VALUES
 
 pytestmark = pytest.mark.slow
 
@@ -45,15 +45,15 @@ def seen(parts: list[Any], name: str = "summary", **options: Any) -> Statistic:
 
 @contextmanager
 def few_are_kept() -> Iterator[None]:
-    """Three values and more are counted in a histogram, so that small examples show its errors."""
+    """Use a histogram from three values on, so that small examples show its errors."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(distribution, "EXACT_VALUES", 2)
-        patch.setattr(distribution, "EXACT_VALUES_EACH", 1)
+        patch.setattr(distribution, "MAX_EXACT_VALUES", 2)
+        patch.setattr(distribution, "MAX_EXACT_VALUES_PER_GROUP", 1)
         yield
 
 
 def assert_as_numpy(found: dict[str, Any], data: Array, exact: bool = True) -> None:
-    """All results of a summary; those of the distribution exactly, or within the stated error."""
+    """Check all results of a summary; those of the distribution exactly, or within the stated error."""
     values = data[~np.isnan(data)]
     largest = float(np.abs(values).max())
     assert (found["min"], found["max"]) == (values.min(), values.max())
@@ -69,7 +69,7 @@ def assert_as_numpy(found: dict[str, Any], data: Array, exact: bool = True) -> N
 
 
 def assert_quantiles(quantiles: Array, values: Array, error: float) -> None:
-    """Each lies between its two neighbours, where the error of each is relative to it."""
+    """Check that each quantile lies between its two neighbours, within their relative errors."""
     ordered = np.sort(values)
     assert (quantiles[0], quantiles[-1]) == (ordered[0], ordered[-1])
     for share, found in zip(SHARES, quantiles, strict=True):
@@ -82,7 +82,7 @@ def assert_quantiles(quantiles: Array, values: Array, error: float) -> None:
 
 
 def assert_bars(edges: Array, counts: NDArray[np.int64], values: Array, error: float) -> None:
-    """As many values below each edge as there are, but for those closer to it than `error` of themselves."""
+    """Check the number of values below each edge, except for values closer to it than `error` of themselves."""
     low, high = values.min(), values.max()
     if low == high:
         low, high = low - max(abs(low), 1) / 2, high + max(abs(high), 1) / 2
@@ -111,7 +111,7 @@ parts_of_data = st.lists(st.lists(numbers, min_size=1, max_size=20), min_size=1,
 @pytest.mark.parametrize("exact", [True, False])
 @given(parts=parts_of_data)
 @settings(max_examples=150, deadline=None)
-def test_any_values_in_any_parts(exact: bool, parts: list[list[float]]) -> None:
+def test_any_values_in_any_number_of_updates(exact: bool, parts: list[list[float]]) -> None:
     data = np.concatenate(parts).astype(np.float32).astype(np.float64)
     if exact:
         assert_as_numpy(run(list(map(torch.tensor, parts))), data)
@@ -125,7 +125,7 @@ def test_any_values_in_any_parts(exact: bool, parts: list[list[float]]) -> None:
 
 @given(parts=parts_of_data, order=st.randoms(use_true_random=False))
 @settings(max_examples=50, deadline=None)
-def test_merging_in_any_order_is_the_same_as_one_run(parts: list[list[float]], order: Any) -> None:
+def test_merging_in_any_order_equals_one_run(parts: list[list[float]], order: Any) -> None:
     with few_are_kept():
         at_once = run([torch.tensor([value for part in parts for value in part])])
         statistics = [seen([torch.tensor(part)]) for part in parts]
@@ -180,16 +180,16 @@ def test_every_real_dtype(dtype: torch.dtype, exact: bool) -> None:
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-42, 1e30])
-def test_much_data_is_within_the_stated_error(scale: float) -> None:
-    x = torch.randn(4, EXACT_VALUES) * scale
+def test_many_values_are_within_the_stated_error(scale: float) -> None:
+    x = torch.randn(4, MAX_EXACT_VALUES) * scale
     x[0, :1000] = 0.0
     assert_as_numpy(run(list(x)), x.double().numpy().reshape(-1), exact=False)
     assert_as_numpy(run(list(x), precise=True), x.double().numpy().reshape(-1))
 
 
 @pytest.mark.parametrize("options", [{}, {"keep": [0]}])
-def test_the_parts_of_one_large_tensor_may_differ(options: dict[str, Any]) -> None:
-    x = torch.arange(3 * EXACT_VALUES + 7.0).repeat(2, 1)
+def test_slices_of_a_large_tensor_may_differ_in_size(options: dict[str, Any]) -> None:
+    x = torch.arange(3 * MAX_EXACT_VALUES + 7.0).repeat(2, 1)
     found = run([x], **options)
     assert np.asarray(found["mean"]) == pytest.approx(x.double().mean().item(), rel=1e-12)
     data = x.double().numpy()
@@ -197,16 +197,16 @@ def test_the_parts_of_one_large_tensor_may_differ(options: dict[str, Any]) -> No
     assert np.asarray(found["variance"]) == pytest.approx(variance, rel=1e-12)
 
 
-def test_the_same_value_always_is_one_bar() -> None:
+def test_a_constant_fills_one_bin() -> None:
     with few_are_kept():
         found = run([torch.full((10,), 100.5)], "histogram", bins=4095)
     (bar,) = found["counts"].nonzero().flatten().tolist()
     assert found["edges"][bar] <= 100.5 < found["edges"][bar + 1]
 
 
-def test_the_bars_of_a_normal_distribution_are_even() -> None:
-    """The bins of the histogram that is kept, which get wider with the values, do not show in the picture."""
-    x = torch.randn(10 * EXACT_VALUES)
+def test_the_histogram_of_a_normal_distribution_is_smooth() -> None:
+    """The bins of the log histogram, which get wider for larger values, do not show."""
+    x = torch.randn(10 * MAX_EXACT_VALUES)
     found = run([x], "histogram", bins=64)
     expected, _ = np.histogram(x.numpy(), bins=found["edges"].numpy())
     assert np.abs(found["counts"].numpy() - expected).max() < 0.02 * expected.max()
@@ -216,7 +216,7 @@ def test_the_bars_of_a_normal_distribution_are_even() -> None:
 @pytest.mark.parametrize(
     "options", [{"keep": [1]}, {"dims": [0, 2, 3]}, {"keep": [0, -1]}, {"dims": None}, {"keep": [0, 1, 2, 3]}]
 )
-def test_results_of_each_group_are_those_of_the_group_alone(options: dict[str, Any], exact: bool) -> None:
+def test_groups_have_independent_results(options: dict[str, Any], exact: bool) -> None:
     parts = [torch.randn(2, 3, 4, 5) * 10 ** torch.arange(-1.0, 2.0).reshape(3, 1, 1) for _ in range(6)]
     kept = options.get("keep", [1] if options.get("dims") else range(4))
     kept = [dim % 4 for dim in kept]
@@ -233,7 +233,7 @@ def test_results_of_each_group_are_those_of_the_group_alone(options: dict[str, A
         assert_as_numpy(alone, groups[index].double().numpy(), exact)
 
 
-def test_quantiles_and_histogram_are_those_of_the_summary() -> None:
+def test_quantiles_and_histogram_agree_with_the_summary() -> None:
     parts = [torch.randn(50, 4) for _ in range(3)]
     for options in ({}, {"keep": [1]}, {"precise": True}):
         summary = run(parts, **options)
@@ -242,14 +242,14 @@ def test_quantiles_and_histogram_are_those_of_the_summary() -> None:
                 assert np.array_equal(value, summary[key]), key
 
 
-def test_the_quantiles_are_those_of_torch() -> None:
+def test_quantiles_agree_with_torch() -> None:
     x = torch.randn(8, 16)
     found = run(list(x.split(3)), "quantiles", keep=[1])["quantiles"]
     assert torch.allclose(found.float().T, torch.quantile(x, torch.tensor(SHARES), dim=0), atol=1e-6)
 
 
 @pytest.mark.parametrize("exact", [True, False])
-def test_infinities_are_values_but_in_no_bar(exact: bool) -> None:
+def test_infinities_are_values_but_in_no_bin(exact: bool) -> None:
     x = torch.tensor([-inf, 1.0, 2.2, 3.4, 4.0, inf, inf, nan])
     if exact:
         found = run([x[:3], x[3:]], bins=3)
@@ -265,7 +265,7 @@ def test_infinities_are_values_but_in_no_bar(exact: bool) -> None:
 
 
 @pytest.mark.parametrize("exact", [True, False])
-def test_a_group_of_nans_has_no_values_and_no_bars(exact: bool) -> None:
+def test_a_group_of_nans_has_no_values_and_empty_bins(exact: bool) -> None:
     parts = [torch.tensor([[1.0, nan], [2.0, nan], [3.0, nan]])] * 2
     if exact:
         found = run(parts, keep=[1])
@@ -281,7 +281,7 @@ def test_a_group_of_nans_has_no_values_and_no_bars(exact: bool) -> None:
         assert not found[key][0].isnan().any()
 
 
-def test_results_by_hand() -> None:
+def test_results_agree_with_hand_computed_numbers() -> None:
     found = run([[0.0, 1.0], [1.0, 4.0, nan]], shares=[0.5], bins=2)
     assert found["edges"].tolist() == [0, 2, 4]
     assert found["counts"].tolist() == [3, 1]
@@ -299,14 +299,14 @@ def test_memory_does_not_grow_with_the_number_of_samples(name: str) -> None:
     sizes = []
     for _ in range(4):
         for _ in range(20):
-            statistic.update(torch.randn(EXACT_VALUES + 1))  # 0.25 MB each
+            statistic.update(torch.randn(MAX_EXACT_VALUES + 1))  # 0.25 MB each
         sizes.append(len(pickle.dumps(statistic)))
-    assert sizes[3] < 1.1 * sizes[1] < 200_000  # tails still reach a few new bins
+    assert sizes[3] < 1.1 * sizes[1] < 200_000  # the tails still fill a few new bins
 
 
-def test_what_python_allocates_does_not_grow_either() -> None:
+def test_python_allocations_do_not_grow() -> None:
     statistic = make_statistic("summary", {}, "test")
-    x = torch.randn(EXACT_VALUES + 1)
+    x = torch.randn(MAX_EXACT_VALUES + 1)
     statistic.update(x)
     tracemalloc.start()
     try:
@@ -320,9 +320,9 @@ def test_what_python_allocates_does_not_grow_either() -> None:
     assert after - before < 20_000
 
 
-def test_precise_keeps_all() -> None:
-    statistic = seen([torch.randn(EXACT_VALUES) for _ in range(5)], precise=True)
-    assert len(pickle.dumps(statistic)) > 5 * 4 * EXACT_VALUES
+def test_precise_keeps_all_values() -> None:
+    statistic = seen([torch.randn(MAX_EXACT_VALUES) for _ in range(5)], precise=True)
+    assert len(pickle.dumps(statistic)) > 5 * 4 * MAX_EXACT_VALUES
 
 
 @pytest.mark.parametrize(
@@ -333,16 +333,16 @@ def test_precise_keeps_all() -> None:
         ("summary", {"shares": [-0.1]}, "'shares' must be numbers from 0 to 1"),
         ("histogram", {"bins": 0}, "'bins' must be from 1 to 4096, got 0"),
         ("summary", {"bins": 5000}, "'bins' must be from 1 to 4096, got 5000"),
-        ("summary", {"dims": [0], "keep": [1]}, "'dims' says what to reduce and 'keep' what not to"),
+        ("summary", {"dims": [0], "keep": [1]}, "give either 'dims', the dimensions to reduce, or 'keep'"),
         ("summary", {"share": [0.5]}, "unknown key 'share', did you mean 'shares'"),
     ],
 )
-def test_mistakes_are_named(name: str, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError) as raised:  # noqa: PT011 - the message is compared below, as it is
+def test_mistakes_are_reported(name: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError) as raised:  # noqa: PT011 - the message is checked below
         make_statistic(name, options, "here")
     assert message in str(raised.value)
 
 
-def test_a_dimension_to_keep_that_is_not_there_is_named() -> None:
+def test_a_dimension_that_does_not_exist_is_reported() -> None:
     with pytest.raises(ValueError, match=r"keep \[1\] do not fit a tensor of shape \[4\]"):
         run([torch.zeros(4)], keep=[1])

@@ -1,4 +1,4 @@
-"""How much of the log is shown."""
+"""The logger of the package, and its level."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from chop.tools import get_logger, set_logging_verbosity
 
 
 @pytest.fixture(autouse=True)
-def fresh_logger(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The package's logger as it is before anything is set up, and afterwards as it was."""
+def no_handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Remove the handlers of the package's logger, and restore its level at the end."""
     logger = logging.getLogger("chop")
     level = logger.level
     monkeypatch.setattr(logger, "handlers", [])
@@ -20,7 +20,7 @@ def fresh_logger(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     logger.setLevel(level)
 
 
-def test_messages_are_shown_once_however_often_it_is_called(capsys: pytest.CaptureFixture[str]) -> None:
+def test_messages_are_printed_once_after_several_calls(capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(3):
         set_logging_verbosity("info")
     get_logger("chop.dataset").info("loaded %d rows", 7)
@@ -36,12 +36,12 @@ def test_the_level_can_be_changed(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == "DEBUG: small\nERROR: large\n"
 
 
-def test_an_unknown_level_names_the_allowed_ones() -> None:
+def test_an_unknown_level_lists_the_allowed_ones() -> None:
     with pytest.raises(ValueError, match="'warn'; allowed: debug, info, warning, error, critical"):
         set_logging_verbosity("warn")
 
 
-def test_loggers_are_below_that_of_the_package() -> None:
+def test_loggers_are_children_of_the_logger_of_the_package() -> None:
     assert get_logger().name == "chop"
     assert get_logger("chop.ir").name == "chop.ir"
     assert get_logger("mine").name == "chop.mine"

@@ -1,4 +1,4 @@
-"""Checkpoints: always whole, whatever happens while one is written."""
+"""Checkpoints are complete, whatever happens while one is written."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONTENT = {"state_dict": {"model.x": torch.ones(3)}, "optimizer": {}, "step": 1}
 
 
 class Killed(BaseException):
-    """Nothing that code of ours would catch."""
+    """An exception that the package does not catch."""
 
 
 def full_disk(*_: object) -> None:
@@ -38,24 +38,28 @@ def killed(*_: object) -> None:
     raise Killed
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_a_checkpoint_is_read_as_written(tmp_path: Path) -> None:
     write_checkpoint(CONTENT, tmp_path / "last.ckpt")
     assert read_checkpoint(tmp_path / "last.ckpt")["state_dict"]["model.x"].equal(torch.ones(3))
     assert [file.name for file in tmp_path.iterdir()] == ["last.ckpt"]
 
 
-def test_a_full_disk_leaves_the_old_file_and_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_and_keeps_the_previous_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "last.ckpt"
     write_checkpoint(CONTENT, path)
     monkeypatch.setattr(os, "fsync", full_disk)
-    with pytest.raises(OSError, match=r"cannot save .*last.ckpt: No space left on device; what was saved before"):
+    with pytest.raises(
+        OSError, match=r"cannot save .*last.ckpt: No space left on device; the previous checkpoint is intact"
+    ):
         write_checkpoint({**CONTENT, "step": 2}, path)
     assert read_checkpoint(path)["step"] == 1
     assert [file.name for file in tmp_path.iterdir()] == ["last.ckpt"]
 
 
 @pytest.mark.parametrize("where", ["fsync", "replace"])
-def test_a_kill_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+def test_a_kill_keeps_the_previous_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     path = tmp_path / "last.ckpt"
     write_checkpoint(CONTENT, path)
     monkeypatch.setattr(os, where, killed)
@@ -64,7 +68,7 @@ def test_a_kill_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert read_checkpoint(path)["step"] == 1
 
 
-def test_the_best_stays_when_the_last_moves_on(tmp_path: Path) -> None:
+def test_the_best_checkpoint_stays_when_the_last_is_replaced(tmp_path: Path) -> None:
     last = tmp_path / "last.ckpt"
     write_checkpoint(CONTENT, last)
     keep_as_best(last, tmp_path / "best.ckpt")
@@ -74,7 +78,7 @@ def test_the_best_stays_when_the_last_moves_on(tmp_path: Path) -> None:
     assert read_checkpoint(tmp_path / "best.ckpt")["step"] == 2
 
 
-def test_the_best_is_written_where_there_are_no_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_best_checkpoint_is_copied_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_checkpoint(CONTENT, tmp_path / "last.ckpt")
     monkeypatch.setattr(os, "link", full_disk)
     keep_as_best(tmp_path / "last.ckpt", tmp_path / "best.ckpt")
@@ -89,7 +93,7 @@ def test_the_best_is_written_where_there_are_no_hard_links(tmp_path: Path, monke
         ({"x": 1}, "was not written by ch train"),
     ],
 )
-def test_a_file_that_is_no_checkpoint_is_named(tmp_path: Path, content: object, message: str) -> None:
+def test_a_file_that_is_not_a_checkpoint_is_named(tmp_path: Path, content: object, message: str) -> None:
     path = tmp_path / "last.ckpt"
     if isinstance(content, bytes):
         path.write_bytes(content)
@@ -112,7 +116,7 @@ def draw() -> tuple[float, float, float]:
     return random.random(), float(np.random.rand()), float(torch.rand(1))
 
 
-def test_random_numbers_go_on_where_they_were(tmp_path: Path) -> None:
+def test_random_numbers_continue_from_a_saved_state(tmp_path: Path) -> None:
     seed_all(3)
     first = draw()
     torch.save(random_state(), tmp_path / "state")

@@ -1,4 +1,4 @@
-"""Devices, precisions and strategies that this machine has, and those that it has not."""
+"""Devices, precisions and strategies, available and unavailable."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has 
 
 @no_gpu
 @pytest.mark.parametrize("name", ["gpu", "mps"])
-def test_a_device_that_is_not_there_is_a_warning(name: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unavailable_device_is_a_warning(name: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="chop"):
         assert pick_accelerator(name) == "cpu"
-    assert f"accelerator '{name}' is not on this machine: running on the cpu" in caplog.text
+    assert f"accelerator '{name}' is not available on this machine: running on the cpu" in caplog.text
 
 
-def test_auto_and_cpu_say_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_auto_and_cpu_log_nothing(caplog: pytest.LogCaptureFixture) -> None:
     assert pick_device("cpu") == torch.device("cpu")
     assert pick_accelerator("auto") in ("cpu", "gpu", "mps")
     assert caplog.text == ""
@@ -32,11 +32,11 @@ def test_auto_and_cpu_say_nothing(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"strategy": "fsdp"}, "strategy 'fsdp' cannot be used yet"),
+        ({"strategy": "fsdp"}, "strategy 'fsdp' is not supported"),
         ({"trainer_precision": "16-mixed"}, "trainer_precision '16-mixed' needs a gpu"),
     ],
 )
-def test_what_cannot_be_done_is_told(train_config: TrainConfig, change: dict[str, Any], message: str) -> None:
+def test_unsupported_options_are_reported(train_config: TrainConfig, change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make_fabric(replace(train_config, **change))
 
@@ -47,7 +47,7 @@ def test_short_names_of_precisions(train_config: TrainConfig, name: Any, expecte
     assert fabric._precision.precision == expected
 
 
-def test_only_the_first_process_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_first_process_is_the_main_process(monkeypatch: pytest.MonkeyPatch) -> None:
     assert is_main_process()
     monkeypatch.setenv("LOCAL_RANK", "1")
     assert not is_main_process()

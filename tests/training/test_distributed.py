@@ -1,4 +1,4 @@
-"""Several processes on one machine do what one process does."""
+"""Several processes on one machine give the results of one process."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def ch_train(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
-    """Batches of 50, the last of 20: each process takes half of each; gradients of two make a step."""
+def test_two_processes_give_the_weights_of_one(tmp_path: Path) -> None:
+    """Batches of 50, the last of 20: each process takes half of each batch, and two batches make a step."""
     results = []
     for name, options in (("one", ()), ("two", ("--strategy", "ddp", "--num-devices", "2"))):
         common = ("--max-epochs", "3", "--accumulate-grad-batches", "2", "--lr-scheduler", "linear")
         done = ch_train(tmp_path / name, *common, *options)
         assert done.returncode == 0, done.stderr
-        (folder,) = (tmp_path / name).iterdir()  # the second process made none
+        (folder,) = (tmp_path / name).iterdir()  # the second process creates none
         results.append((torch.load(folder / CHECKPOINTS / "last.ckpt", weights_only=True), done))
     (one, alone), (two, together) = results
     assert two["step"] == one["step"]
@@ -55,7 +55,7 @@ def test_ctrl_c_ends_the_command_with_130(tmp_path: Path) -> None:
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     (folder,) = tmp_path.iterdir()
-    assert f"To go on:\n  ch train --config {folder / 'run.toml'} --resume\nch: interrupted\n" in err
+    assert f"To resume:\n  ch train --config {folder / 'run.toml'} --resume\nch: interrupted\n" in err
     done = ch_train(tmp_path, "--resume", "--max-epochs", "100000", "--max-steps", "1")
     assert done.returncode == 0, done.stderr  # nothing is left to train: it ends with the report
     assert "best epoch" in done.stdout

@@ -1,4 +1,4 @@
-"""Grids of runs: one table, as in lab 1, and one picture."""
+"""Grids of trainings: one table, as in lab 1, and one plot."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from chop.training.grid import run_grid
 pytestmark = pytest.mark.slow
 
 
-def test_batch_sizes_give_a_row_each(train_config: TrainConfig, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_batch_size_has_a_row(train_config: TrainConfig, capsys: pytest.CaptureFixture[str]) -> None:
     configs = [replace(train_config, batch_size=size, max_epochs=1) for size in (64, 128)]
     folder = run_grid(configs, ("batch_size",)).path
     assert folder.name.startswith("grid_toy_classification_toy_tiny_")
     out, err = capsys.readouterr()
     table = [line.split() for line in out.splitlines()]
     assert out.startswith("\ntoy, data: toy_tiny (synthetic)\n")
-    assert out.count("test accuracy (best)") == 1  # nothing of the single runs
+    assert out.count("test accuracy (best)") == 1  # the tables of the single runs are not printed
     header = "epoch batch_size learning_rate training loss validation loss validation accuracy test accuracy (best)"
     assert table[2] == header.split()
     assert [row[:3] for row in table[4:]] == [["1", "64", "0.01"], ["1", "128", "0.01"]]
@@ -31,7 +31,7 @@ def test_batch_sizes_give_a_row_each(train_config: TrainConfig, capsys: pytest.C
     assert (folder / "grid.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_table_has_the_numbers_of_the_runs(train_config: TrainConfig) -> None:
+def test_the_table_has_the_results_of_the_runs(train_config: TrainConfig) -> None:
     configs = [replace(train_config, learning_rate=rate, max_epochs=2) for rate in (0.1, 0.001)]
     folder = run_grid(configs, ("learning_rate",)).path
     rows = json.loads((folder / "grid.json").read_text())["rows"]
@@ -44,7 +44,9 @@ def test_the_table_has_the_numbers_of_the_runs(train_config: TrainConfig) -> Non
         assert row["epoch"] == last["epoch"] == 2
 
 
-def test_seeds_give_mean_and_deviation(train_config: TrainConfig, capsys: pytest.CaptureFixture[str]) -> None:
+def test_seeds_share_a_row_with_mean_and_deviation(
+    train_config: TrainConfig, capsys: pytest.CaptureFixture[str]
+) -> None:
     configs = [
         replace(train_config, seed=seed, max_epochs=1, batch_size=size) for size in (64, 128) for seed in (0, 1)
     ]
@@ -57,7 +59,7 @@ def test_seeds_give_mean_and_deviation(train_config: TrainConfig, capsys: pytest
     assert cells[1][4] == f"{mean(losses):.4f} ± {stdev(losses):.4f}"
 
 
-def test_other_options_get_a_column(train_config: TrainConfig) -> None:
+def test_other_varied_options_have_a_column(train_config: TrainConfig) -> None:
     configs = [replace(train_config, weight_decay=decay, max_epochs=1) for decay in (0.0, 0.1)]
     folder = run_grid(configs, ("weight_decay",)).path
     cells = list(csv.reader((folder / "grid.csv").read_text().splitlines()))
@@ -66,5 +68,5 @@ def test_other_options_get_a_column(train_config: TrainConfig) -> None:
 
 
 def test_a_grid_of_several_processes_is_refused(train_config: TrainConfig) -> None:
-    with pytest.raises(ValueError, match="a grid of runs needs one process"):
+    with pytest.raises(ValueError, match="a grid of trainings runs in one process"):
         run_grid([replace(train_config, num_devices=2)], ("seed",))

@@ -1,4 +1,4 @@
-"""`metrics.jsonl` and where else numbers go."""
+"""`metrics.jsonl`, TensorBoard and Weights & Biases."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def steps(folder: Path) -> list[int]:
     return [json.loads(line)["step"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def test_a_resumed_log_forgets_what_is_made_again(train_config: TrainConfig, tmp_path: Path) -> None:
+def test_a_resumed_log_drops_the_lines_that_are_written_again(train_config: TrainConfig, tmp_path: Path) -> None:
     config = replace(train_config, report_to="none")
     log = open_log(config, RunFolder(tmp_path), 0)
     for step in (5, 10, 15):
         log.add(step, 1, loss=0.5)
     log.close()
     with open(tmp_path / "metrics.jsonl", "a") as file:
-        file.write('{"step": 20, "ep')  # cut off by a kill
+        file.write('{"step": 20, "ep')  # cut off when the process was killed
     log = open_log(config, RunFolder(tmp_path), 10)
     log.add(15, 1, loss=0.25)
     log.close()
@@ -44,7 +44,7 @@ def test_tensorboard_gets_the_same_numbers(train_config: TrainConfig, tmp_path: 
     log.close()
 
 
-def test_wandb_is_used_where_it_is_installed(
+def test_wandb_is_used_if_it_is_installed(
     train_config: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[Any] = []

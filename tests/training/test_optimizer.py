@@ -1,4 +1,4 @@
-"""Optimisers and schedules."""
+"""Optimizers and learning rate schedules."""
 
 from __future__ import annotations
 
@@ -10,18 +10,35 @@ import torch
 from torch import nn
 
 from chop.config import TrainConfig
-from chop.training.optimizer import SCHEDULES, make_optimizer, set_learning_rate
+from chop.config.optimizers import OPTIMIZERS, SCHEDULES
+from chop.options import read_options
+from chop.training.optimizer import make_optimizer, set_learning_rate
 
 
 @pytest.mark.parametrize(
     ("name", "kind"), [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW), ("sgd", torch.optim.SGD)]
 )
-def test_an_optimizer_is_the_one_named_and_fused(train_config: TrainConfig, name: Any, kind: type) -> None:
+def test_the_named_optimizer_is_fused(train_config: TrainConfig, name: Any, kind: type) -> None:
     config = replace(train_config, training_optimizer=name, learning_rate=0.5, weight_decay=0.25)
     optimizer = make_optimizer(config, nn.Linear(2, 2))
     assert type(optimizer) is kind
     group = optimizer.param_groups[0]
     assert (group["fused"], group["lr"], group["weight_decay"]) == (True, 0.5, 0.25)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_every_optimizer_makes_a_step(train_config: TrainConfig, name: str) -> None:
+    model = nn.Linear(2, 2)
+    before = model.weight.detach().clone()
+    optimizer = make_optimizer(replace(train_config, training_optimizer=name), model)
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    assert not model.weight.equal(before)
+
+
+def test_an_unknown_optimizer_lists_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="'training_optimizer' must be 'adam' or 'sgd' or 'adamw'"):
+        read_options(TrainConfig, {"model": "toy", "dataset": "toy_tiny", "training_optimizer": "adm"}, "run.toml")
 
 
 def test_a_model_without_parameters_is_named(train_config: TrainConfig) -> None:
@@ -33,7 +50,7 @@ def test_a_model_without_parameters_is_named(train_config: TrainConfig) -> None:
     ("name", "at_start", "at_half", "at_end"),
     [("none", 1, 1, 1), ("cosine", 1, 0.5, 0), ("linear", 1, 0.5, 0), ("step", 1, 0.1, 0.01)],
 )
-def test_a_schedule_by_hand(name: str, at_start: float, at_half: float, at_end: float) -> None:
+def test_schedules_worked_out_by_hand(name: str, at_start: float, at_half: float, at_end: float) -> None:
     schedule = SCHEDULES[name]
     assert [schedule(done) for done in (0, 0.5, 1)] == pytest.approx([at_start, at_half, at_end])
 

@@ -1,4 +1,4 @@
-"""The bar on a terminal, and plain lines elsewhere."""
+"""A bar on a terminal, and plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import pytest
 
 from chop.training import progress
-from chop.training.progress import Progress
+from chop.training.progress import TrainingProgress
 
 
 class Terminal(io.StringIO):
@@ -20,12 +20,12 @@ def numbers() -> str:
     return "loss 0.5000  accuracy 0.7500  lr 1.00e-03"
 
 
-def test_a_terminal_gets_a_bar_with_all_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bar_on_a_terminal_has_all_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
-    monkeypatch.setattr(progress, "REFRESH", -1.0)
+    monkeypatch.setattr(progress, "SECONDS_PER_REDRAW", -1.0)
     monkeypatch.setenv("COLUMNS", "150")
-    shown = Progress(num_epochs=3, num_batches=4, done=0)
+    shown = TrainingProgress(num_epochs=3, num_batches=4, done=0)
     for _ in range(6):
         shown.step(32, numbers)
     last = terminal.getvalue().split("\r\x1b[K")[-1]
@@ -36,17 +36,17 @@ def test_a_terminal_gets_a_bar_with_all_numbers(monkeypatch: pytest.MonkeyPatch)
     assert "\r\x1b[Kepoch 2 is done" in terminal.getvalue()
 
 
-def test_a_bar_is_no_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bar_is_cut_to_the_width_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
-    monkeypatch.setattr(progress, "REFRESH", -1.0)
+    monkeypatch.setattr(progress, "SECONDS_PER_REDRAW", -1.0)
     monkeypatch.setenv("COLUMNS", "40")
-    Progress(1, 1, 0).step(1, numbers)
+    TrainingProgress(1, 1, 0).step(1, numbers)
     assert len(terminal.getvalue().split("\r\x1b[K")[-1]) == 39
 
 
-def test_elsewhere_there_is_a_line_an_epoch(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = Progress(num_epochs=1, num_batches=1, done=0)
+def test_without_a_terminal_there_is_one_line_per_epoch(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = TrainingProgress(num_epochs=1, num_batches=1, done=0)
     shown.step(32, lambda: pytest.fail("nothing is drawn"))
     shown.epoch("epoch 1 is done")
     shown.close()
@@ -54,12 +54,7 @@ def test_elsewhere_there_is_a_line_an_epoch(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_other_processes_are_silent(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = Progress(1, 1, 0, shown=False)
+    shown = TrainingProgress(1, 1, 0, shown=False)
     shown.step(1, numbers)
     shown.epoch("epoch 1 is done")
     assert capsys.readouterr().err == ""
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (61, "1:01"), (3723, "1:02:03")])
-def test_a_time_reads_as_aclock(seconds: float, text: str) -> None:
-    assert progress.clock(seconds) == text

@@ -1,4 +1,4 @@
-"""A run that was stopped goes on as if it had not been, to the last bit; and never as another run."""
+"""A resumed training gives the weights of one that was never stopped, bit for bit."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from torch import Tensor
 
 from chop.actions.train import train
 from chop.config import TrainConfig
+from chop.runs import Experiment
 from chop.training import checkpoint
 from chop.training.checkpoint import read_checkpoint
-from chop.training.loop import Training
+from chop.training.loop import TrainingLoop
 
 pytestmark = pytest.mark.slow
 
 
 class Crash(Exception):
-    """What a bug or the machine may do at any moment."""
+    """An unexpected error."""
 
 
 CHECKPOINTS = Path("software/training_ckpts")
@@ -51,9 +52,9 @@ def config(train_config: TrainConfig, dropout_net: str) -> TrainConfig:
 
 
 @pytest.fixture
-def whole(config: TrainConfig, tmp_path: Path) -> Path:
+def complete(config: TrainConfig, tmp_path: Path) -> Path:
     """The same run, never stopped."""
-    return train(replace(config, project_dir=tmp_path / "whole"))
+    return train(replace(config, project_dir=tmp_path / "complete"))
 
 
 def only_run(config: TrainConfig) -> Path:
@@ -62,25 +63,27 @@ def only_run(config: TrainConfig) -> Path:
 
 
 @pytest.mark.parametrize("step", [3, 12, 31])
-def test_a_crash_is_made_good(config: TrainConfig, whole: Path, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-    update = Training._update
+def test_a_crashed_run_is_resumed(
+    config: TrainConfig, complete: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    update = TrainingLoop.update
 
-    def crash(self: Training, group: Any) -> Tensor:
+    def crash(self: TrainingLoop, group: Any, num_rows: int) -> Tensor:
         if self.step == step:
             raise Crash
-        return update(self, group)
+        return update(self, group, num_rows)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Training, "_update", crash)
+        patch.setattr(TrainingLoop, "update", crash)
         with pytest.raises(Crash):
             train(config)
     assert train(replace(config, resume=True)) == only_run(config)
-    check_same(only_run(config), whole)
+    check_same(only_run(config), complete)
 
 
 @pytest.mark.parametrize("write", [1, 2, 4])
-def test_a_full_disk_leaves_a_run_that_goes_on(
-    config: TrainConfig, whole: Path, monkeypatch: pytest.MonkeyPatch, write: int
+def test_a_run_is_resumed_after_a_full_disk(
+    config: TrainConfig, complete: Path, monkeypatch: pytest.MonkeyPatch, write: int
 ) -> None:
     writes = iter(range(100))
 
@@ -95,25 +98,25 @@ def test_a_full_disk_leaves_a_run_that_goes_on(
     for file in (only_run(config) / CHECKPOINTS).iterdir():
         read_checkpoint(file)
     train(replace(config, resume=True))
-    check_same(only_run(config), whole)
+    check_same(only_run(config), complete)
 
 
-def test_a_kill_between_last_and_best_is_made_good(
-    config: TrainConfig, whole: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_run_killed_between_last_and_best_is_resumed(
+    config: TrainConfig, complete: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def crash(*_: object) -> None:
         raise Crash
 
     with monkeypatch.context() as patch:
-        patch.setattr("chop.training.loop.keep_as_best", crash)
+        patch.setattr("chop.training.trainer.keep_as_best", crash)
         with pytest.raises(Crash):
             train(config)
     assert not (only_run(config) / CHECKPOINTS / "best.ckpt").exists()
     train(replace(config, resume=True))
-    check_same(only_run(config), whole)
+    check_same(only_run(config), complete)
 
 
-def test_more_epochs_can_be_added(config: TrainConfig, whole: Path) -> None:
+def test_more_epochs_can_be_added(config: TrainConfig, complete: Path) -> None:
     config = replace(config, lr_scheduler="none")
     train(replace(config, max_epochs=2))
     train(replace(config, resume=True))
@@ -121,20 +124,20 @@ def test_more_epochs_can_be_added(config: TrainConfig, whole: Path) -> None:
     check_same(only_run(config), expected)
 
 
-def test_a_finished_run_only_reports_again(config: TrainConfig, whole: Path) -> None:
-    resumed = replace(config, project_dir=whole.parent, resume=True)
-    before = weights(whole, "last.ckpt")
-    assert train(resumed) == whole
-    assert all(before[key].equal(value) for key, value in weights(whole, "last.ckpt").items())
+def test_resuming_a_finished_run_only_prints_its_report(config: TrainConfig, complete: Path) -> None:
+    resumed = replace(config, project_dir=complete.parent, resume=True)
+    before = weights(complete, "last.ckpt")
+    assert train(resumed) == complete
+    assert all(before[key].equal(value) for key, value in weights(complete, "last.ckpt").items())
 
 
-def test_the_configuration_file_names_the_run(config: TrainConfig) -> None:
+def test_the_configuration_file_selects_the_run(config: TrainConfig) -> None:
     first = train(replace(config, max_epochs=1))
     train(replace(config, max_epochs=1))
     assert train(replace(config, max_epochs=2, resume=True, config=first / "run.toml")) == first
 
 
-def test_without_one_the_latest_run_goes_on(config: TrainConfig) -> None:
+def test_without_a_configuration_file_the_latest_run_is_resumed(config: TrainConfig) -> None:
     first, second = (train(replace(config, max_epochs=1)) for _ in range(2))
     now = os.stat(first / CHECKPOINTS / "last.ckpt").st_mtime
     os.utime(second / CHECKPOINTS / "last.ckpt", (now + 10, now + 10))
@@ -146,19 +149,35 @@ def test_without_one_the_latest_run_goes_on(config: TrainConfig) -> None:
     [
         (
             {"batch_size": 32},
-            r"its batch_size is 64, not 32; with the options of that run: ch train --config .* --resume",
+            r"its batch_size is 64, not 32; to resume it with its own options: ch train --config .* --resume",
         ),
         ({"seed": 1}, "its seed is 0, not 1"),
         ({"data_options": {"num_rows": 500}}, "its data_options"),
     ],
 )
-def test_another_run_is_refused(config: TrainConfig, change: dict[str, Any], message: str) -> None:
+def test_a_run_with_other_options_is_not_resumed(config: TrainConfig, change: dict[str, Any], message: str) -> None:
     train(replace(config, max_epochs=1))
     with pytest.raises(ValueError, match=message):
         train(replace(config, resume=True, **change))
 
 
-def test_a_checkpoint_of_another_tool_is_refused(config: TrainConfig) -> None:
+def test_other_data_are_not_resumed(config: TrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    train(replace(config, max_epochs=1))
+    monkeypatch.setattr(Experiment, "data_hash", "0" * 64)
+    with pytest.raises(ValueError, match="it was trained on different data than 'toy_tiny'"):
+        train(replace(config, resume=True))
+
+
+def test_a_checkpoint_from_before_an_option_existed_is_resumed(config: TrainConfig) -> None:
+    path = train(replace(config, max_epochs=2)) / CHECKPOINTS / "last.ckpt"
+    content = read_checkpoint(path)
+    del content["identity"]["accumulate_grad_batches"]
+    torch.save(content, path)
+    train(replace(config, max_epochs=3, resume=True))
+    assert read_checkpoint(path)["epoch"] == 3
+
+
+def test_a_checkpoint_of_another_tool_is_not_resumed(config: TrainConfig) -> None:
     folder = train(replace(config, max_epochs=1))
     torch.save({"state_dict": {}}, folder / CHECKPOINTS / "last.ckpt")
     with pytest.raises(ValueError, match=r"last.ckpt cannot be resumed from: it was not written by ch train"):
@@ -173,6 +192,7 @@ def run_python(code: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 KILLED = """
 import os, signal, sys
 from chop.cli import main
+from chop.runs import Experiment
 from chop.training import checkpoint
 
 replace, calls = os.replace, 0
@@ -189,8 +209,8 @@ sys.exit(main({arguments!r}))
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "call"), [("last.ckpt", 3), ("best.ckpt", 2)])
-def test_kill_9_during_a_save_is_made_good(
-    config: TrainConfig, whole: Path, tmp_path: Path, name: str, call: int
+def test_a_run_killed_during_a_save_is_resumed(
+    config: TrainConfig, complete: Path, tmp_path: Path, name: str, call: int
 ) -> None:
     arguments = ["train", config.model, "toy_tiny", "--max-epochs", "4", "--batch-size", "64"]
     arguments += ["--learning-rate", "0.01", "--lr-scheduler", "cosine", "--log-every-n-steps", "5"]
@@ -205,4 +225,4 @@ def test_kill_9_during_a_save_is_made_good(
     command = f"from chop.cli import main; raise SystemExit(main({again!r}))"
     done = run_python(command, tmp_path)
     assert done.returncode == 0, done.stderr
-    check_same(folder, whole)
+    check_same(folder, complete)

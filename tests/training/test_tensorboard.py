@@ -1,4 +1,4 @@
-"""TensorBoard's files: the checksum of the standard, and bytes that TensorBoard's own writer made."""
+"""TensorBoard event files, compared with bytes that TensorBoard wrote."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from chop.training.tensorboard import EventFile, crc32c, record
 
 
-def test_the_checksum_has_the_check_value_of_its_standard() -> None:
+def test_the_checksum_of_the_standard() -> None:
     assert crc32c(b"123456789") == 0xE3069283  # RFC 3720 calls it CRC32C
     assert crc32c(bytes(32)) == 0x8A9136AA
 

@@ -1,4 +1,4 @@
-"""`ch test`: the numbers of a checkpoint, kept like those of any run."""
+"""`ch test`: the results of a checkpoint, in a run folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def config(train_config: TrainConfig) -> TestConfig:
     return TestConfig(model="toy", dataset="toy_tiny", accelerator="cpu", project_dir=train_config.project_dir)
 
 
-def test_a_run_leaves_what_it_promises(config: TestConfig, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_files_of_a_run(config: TestConfig, capsys: pytest.CaptureFixture[str]) -> None:
     folder = run_test(config)
     files = {file.name for file in folder.iterdir()}
     assert files == {"run.toml", "metrics.jsonl", "summary.json", "confusion.png", "software"}
@@ -28,13 +28,13 @@ def test_a_run_leaves_what_it_promises(config: TestConfig, capsys: pytest.Captur
     assert line["test_accuracy"] == summary["test"]["accuracy"]
 
 
-def test_fresh_weights_are_a_warning(config: TestConfig, caplog: pytest.LogCaptureFixture) -> None:
+def test_untrained_weights_are_a_warning(config: TestConfig, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="chop"):
         run_test(config)
     assert "no checkpoint is loaded: 'toy' has untrained weights" in caplog.text
 
 
-def test_a_mistake_writes_nothing(config: TestConfig) -> None:
+def test_an_error_leaves_no_folder(config: TestConfig) -> None:
     with pytest.raises(ValueError, match=r"checkpoint 'no.ckpt' does not exist"):
         run_test(replace(config, load_name=Path("no.ckpt")))
     assert not config.project_dir.exists()

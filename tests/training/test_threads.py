@@ -1,4 +1,4 @@
-"""Threads where they pay."""
+"""Threads are used only for models that benefit from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _several(monkeypatch: pytest.MonkeyPatch, one_thread_and_no_drawing: None) -
     torch.set_num_threads(3)
 
 
-def test_little_work_gets_one_thread_and_gives_it_back() -> None:
+def test_small_models_use_one_thread_temporarily() -> None:
     with threads_for(MIN_PARALLEL_WORK - 1):
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == 3
@@ -23,13 +23,13 @@ def test_little_work_gets_one_thread_and_gives_it_back() -> None:
         assert torch.get_num_threads() == 3
 
 
-def test_the_users_number_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_variable_takes_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     with threads_for(1):
         assert torch.get_num_threads() == 3
 
 
-def test_multiplications_by_hand() -> None:
+def test_multiplications_worked_out_by_hand() -> None:
     model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4 * 3 * 3, 5))
     # 4 x 3 x 3 outputs of 2 x 3 x 3 weights each, and 5 outputs of 36 weights each
     assert multiplications(model.eval(), torch.zeros(2, 2, 5, 5)) == 36 * 18 + 5 * 36

@@ -1,9 +1,10 @@
-"""`ch transform`: passes in order, one new folder a run, and nothing left behind by a mistake."""
+"""`ch transform` runs passes in order, and keeps the result in a new run folder."""
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 from dataclasses import replace
 from datetime import date
@@ -40,14 +41,14 @@ def config(tmp_path: Path) -> TransformConfig:
     )
 
 
-def test_each_run_gets_a_folder_of_its_own(config: TransformConfig) -> None:
+def test_each_run_has_a_new_folder(config: TransformConfig) -> None:
     folders = [transform(config) for _ in range(3)]
     name = f"toy_classification_toy_tiny_{date.today().isoformat()}"
     expected = [config.project_dir / each / "software/transform" for each in (name, f"{name}_2", f"{name}_3")]
     assert folders == expected
 
 
-def test_the_change_is_printed_and_kept(config: TransformConfig, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_change_is_printed_and_written(config: TransformConfig, capsys: pytest.CaptureFixture[str]) -> None:
     folder = transform(config)
     assert "LinearInteger" in capsys.readouterr().out
     assert {file.name for file in folder.iterdir()} == {
@@ -72,7 +73,7 @@ def test_the_seed_decides_the_weights(config: TransformConfig) -> None:
     assert not first.state_dict()[key].equal(other.state_dict()[key])
 
 
-def test_a_checkpoint_is_where_it_starts_from(config: TransformConfig, tmp_path: Path) -> None:
+def test_the_weights_of_a_checkpoint_are_transformed(config: TransformConfig, tmp_path: Path) -> None:
     class Info:
         num_features, num_classes, feature_shape = 4, 2, (4,)
 
@@ -92,7 +93,7 @@ def test_a_checkpoint_is_where_it_starts_from(config: TransformConfig, tmp_path:
         ({"load_name": Path("no.ckpt")}, "checkpoint 'no.ckpt' does not exist"),
     ],
 )
-def test_a_mistake_is_named_and_writes_nothing(
+def test_an_error_is_reported_and_leaves_no_folder(
     config: TransformConfig, change: dict[str, object], message: str
 ) -> None:
     with pytest.raises((UnknownNameError, ValueError)) as caught:
@@ -101,39 +102,39 @@ def test_a_mistake_is_named_and_writes_nothing(
     assert not config.project_dir.exists()
 
 
-def test_a_folder_that_is_a_file_is_named(config: TransformConfig) -> None:
+def test_a_project_folder_that_is_a_file_is_reported(config: TransformConfig) -> None:
     config.project_dir.write_text("")
     with pytest.raises(OSError, match=r"cannot write in .*out: Not a directory"):
         transform(config)
 
 
-def test_asking_for_a_gpu_is_answered_with_a_warning(
-    config: TransformConfig, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_missing_gpu_is_a_warning(config: TransformConfig, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="chop"):
         transform(replace(config, accelerator="gpu"))
-    assert torch.cuda.is_available() or "accelerator 'gpu' is not on this machine" in caplog.text
+    assert torch.cuda.is_available() or "accelerator 'gpu' is not available on this machine" in caplog.text
 
 
-def test_both_graphs_are_tested_on_the_data(config: TransformConfig, capsys: pytest.CaptureFixture[str]) -> None:
+def test_both_graphs_are_evaluated_on_the_test_split(
+    config: TransformConfig, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = transform(config).parents[1]
     results = summary(run)["test"]
     assert set(results) == {"before", "after"}
     assert results["before"]["loss"] != results["after"]["loss"]
     out = capsys.readouterr().out
-    assert "data: toy_tiny (synthetic), test part" in out
+    assert "data: toy_tiny (synthetic), test split" in out
     assert f"{results['after']['loss']:.4f}" in out
     assert (run / "run.toml").is_file()
     assert (run / "metrics.jsonl").is_file()
 
 
-def test_the_test_can_be_left_out(config: TransformConfig, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_evaluation_can_be_turned_off(config: TransformConfig, capsys: pytest.CaptureFixture[str]) -> None:
     run = transform(replace(config, transform=TransformTable(evaluate=False))).parents[1]
     assert summary(run)["test"] == {}
-    assert "test part" not in capsys.readouterr().out
+    assert "test split" not in capsys.readouterr().out
 
 
-def test_a_transformed_graph_is_tested_trained_further_and_tested_again(config: TransformConfig) -> None:
+def test_a_transformed_graph_can_be_tested_and_trained(config: TransformConfig) -> None:
     folder = transform(config)
     common: dict[str, Any] = {"model": "toy", "dataset": "toy_tiny", "project_dir": config.project_dir}
     after = summary(folder.parents[1])["test"]["after"]
@@ -157,16 +158,14 @@ def test_weights_without_their_formats_are_a_warning(
     run = train(TrainConfig(load_name=transform(config) / "transformed_ckpt", max_epochs=1, **common))
     with caplog.at_level(logging.WARNING, logger="chop"):
         run_test(TestConfig(load_name=run / "software/training_ckpts/best.ckpt", **common))
-    assert "best.ckpt holds weights only; with their number formats they are in" in caplog.text
+    assert "best.ckpt holds weights without number formats; " in caplog.text
 
 
 def summary(run: Path) -> Any:
     return json.loads((run / "summary.json").read_text())
 
 
-def test_layers_can_be_quantised_without_a_graph(
-    config: TransformConfig, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_layers_are_quantised_without_a_graph(config: TransformConfig, capsys: pytest.CaptureFixture[str]) -> None:
     by_graph = summary(transform(config).parents[1])
     capsys.readouterr()
     folder = transform(replace(config, transform=TransformTable(style="module")))
@@ -177,7 +176,7 @@ def test_layers_can_be_quantised_without_a_graph(
         transform(replace(config, passes={"count_flops": {}}, transform=TransformTable(style="module")))
 
 
-def test_passes_that_want_data_get_the_training_rows(config: TransformConfig) -> None:
+def test_passes_that_need_data_get_training_rows(config: TransformConfig) -> None:
     calibrated = replace(config, passes={**config.passes, "calibrate": {"method": "mse", "num_batches": 3}})
     graph, _ = load_mase_graph_interface_pass(None, transform(calibrated) / "transformed_ckpt")
     plain, _ = load_mase_graph_interface_pass(None, transform(config) / "transformed_ckpt")
@@ -188,7 +187,9 @@ def test_passes_that_want_data_get_the_training_rows(config: TransformConfig) ->
     assert widths[0] != widths[1] == [[8, 4]] * len(widths[1])
 
 
-def test_what_passes_measure_is_told_and_kept(config: TransformConfig, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_passes_measure_is_printed_and_kept(
+    config: TransformConfig, capsys: pytest.CaptureFixture[str]
+) -> None:
     passes = {**config.passes, "count_bitops": {}, "calculate_avg_bits_mg": {}, "verify_quantization": {}}
     folder = transform(replace(config, passes=passes))
     printed = capsys.readouterr().out
@@ -213,30 +214,30 @@ def test_arguments_of_all_passes_are_read_before_the_first_runs(config: Transfor
     assert not Path(str(config.project_dir) + ".txt").exists()
 
 
-def test_fresh_weights_and_no_passes_are_warnings(
+def test_untrained_weights_and_no_passes_are_warnings(
     config: TransformConfig, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, logger="chop"):
         transform(replace(config, passes={}))
     assert "there are no passes" in caplog.text
-    assert "these are fresh weights of 'toy'" in caplog.text
+    assert "'toy' has untrained weights" in caplog.text
 
 
-def test_a_full_disk_leaves_nothing_half_written(config: TransformConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = Path.write_bytes
+def test_a_full_disk_leaves_no_incomplete_run(config: TransformConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_file = os.replace
 
-    def write(path: Path, content: bytes) -> int:
-        if "graph.json" in path.name:
+    def replace_or_fail(source: Path, target: Path) -> None:
+        if target.name == "graph.json":
             raise OSError(28, "No space left on device")
-        return original(path, content)
+        replace_file(source, target)
 
-    monkeypatch.setattr(Path, "write_bytes", write)
+    monkeypatch.setattr(os, "replace", replace_or_fail)
     with pytest.raises(OSError, match=r"No space left on device: '.*graph.json'"):
         transform(config)
     assert list(config.project_dir.iterdir()) == []
 
 
-def test_a_pass_that_wants_labels_is_given_those_of_the_data(
+def test_a_pass_that_needs_labels_gets_those_of_the_data(
     config: TransformConfig, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, logger="chop"):
@@ -244,7 +245,7 @@ def test_a_pass_that_wants_labels_is_given_those_of_the_data(
     assert re.search(r"most sensitive first: seq_blocks_\d \(loss [+-]\S+, \S+ dB\), ", caplog.text)
 
 
-def test_the_cost_before_and_after_is_kept_whichever_passes_are_run(config: TransformConfig) -> None:
+def test_the_cost_before_and_after_is_always_kept(config: TransformConfig) -> None:
     cost = summary(transform(config).parents[1])["cost"]
     assert (cost["samples"], cost["convention"], cost["unknown"]) == (4, "bops", [])
     macs = 4 * (4 * 16 + 16 * 16 + 16 * 2)  # 4 rows of 4 features through layers of 16, 16 and 2
@@ -256,12 +257,10 @@ def test_the_cost_before_and_after_is_kept_whichever_passes_are_run(config: Tran
         assert cost[when]["average_weight_bits"] == bits
 
 
-def test_a_page_about_the_run_is_written_at_its_end_if_asked_for(
-    config: TransformConfig, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_report_is_written_on_request(config: TransformConfig, capsys: pytest.CaptureFixture[str]) -> None:
     page = transform(replace(config, report=True)).parent.parent / "report.html"
     assert "<!doctype html>" in page.read_text().lower()
     assert f"page: {page}" in capsys.readouterr().out
     module = TransformTable(style="module")
-    with pytest.raises(ValueError, match='--report does not go with style = "module"'):
+    with pytest.raises(ValueError, match='--report cannot be used with style = "module"'):
         transform(replace(config, report=True, transform=module))

@@ -1,4 +1,4 @@
-"""`ch explain`: all about one node of a run, in words and tables."""
+"""`ch explain`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from chop.runs.run import open_run
 
 
 def explain(config: ExplainConfig) -> None:
-    """Print what is to be known of a node, or the nodes that there are."""
-    run = open_run(config)
+    """Print the explanation of one node of a run, or the list of its nodes."""
+    run = open_run(config.run, config.project_dir)
     if config.node is None:
         print(_list_nodes(run.graph))
         return

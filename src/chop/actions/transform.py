@@ -10,7 +10,7 @@ from chop.transforming import transform as transforming
 
 
 def transform(config: TransformConfig) -> Path:
-    """Run passes over a model, write a report page if asked to, and return the folder of the new model."""
+    """Run passes on a model, write a report if requested, and return the folder of the new model."""
     folder = transforming.transform(config)
     if config.report or config.open:
         page = report(ReportConfig(run=folder.path, open=config.open))

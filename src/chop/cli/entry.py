@@ -1,4 +1,4 @@
-"""`ch`: one subcommand an action, its options read off the action's dataclass."""
+"""The command `ch`: reads the arguments, runs the action and reports errors in one line."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from importlib import import_module
 from pathlib import Path
 from typing import cast
 
-from chop.cli.parser import InfoRequest, parse
+from chop.cli.parser import parse
 from chop.cli.settings import Settings, read_settings
-from chop.config import CommandConfig, TrainConfig
+from chop.config import CommandConfig
 from chop.plugins import load_plugin, users_frame
 from chop.registry import UnknownNameError
 
 EXTRAS = {"optuna": "search", "pyarrow": "search", "scipy": "search"}
-"""Packages that not every installation has, and the extra that brings each."""
+"""Optional packages, each with the extra of `chop` that installs it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `ch` and return its exit code; a user's mistake is one line on stderr and code 2."""
+    """Run `ch` and return its exit code: 2 after an error of the user, with one line on stderr."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         _run(words)
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt as error:
@@ -45,79 +45,63 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(words: Sequence[str]) -> None:
-    command = parse(words)
-    if isinstance(command, InfoRequest):
-        from chop.info import describe  # imports torch, which --help does not need
-
-        for plugin in command.plugins:
-            load_plugin(plugin)
-        print(describe(command.kind, command.name))
-        if command.png is not None and command.name is not None:
-            from chop.info.formats import draw_format
-
-            draw_format(command.name, command.png)
-        return
-    settings = read_settings(command.action, command.texts)
-    if command.show_config:
+    request = parse(words)
+    settings = read_settings(request.action, request.texts)
+    if request.show_config:
         print(settings.show(), end="")
     else:
-        _tell_where(run_action(settings))
-
-
-def _tell_where(place: Path | None) -> None:
-    """Where the results are, if there are any, told by the first process for all."""
-    if place is None:
-        return
-    from chop.training.devices import is_main_process
-
-    if is_main_process():
-        print(f"saved in {place}")
+        _print_output_path(run_action(settings))
 
 
 def run_action(settings: Settings) -> Path | None:
-    """Import the action, and with it torch, and run it once or over the grid."""
-    from chop.tools.allocator import keep_freed_memory
-
-    configs = settings.configs()
-    _set_log(configs[0])
-    keep_freed_memory()
-    for plugin in configs[0].plugins:
-        load_plugin(plugin)
+    """Run an action and return the path of its results, if it has any."""
+    _prepare(settings.configs()[0])
+    # Imported here, and torch with it: `ch --help` stays fast.
     action = getattr(import_module(f"chop.actions.{settings.action}"), settings.action)
-    if not settings.varied:
-        return cast("Path | None", action(configs[0]))
-    from chop.training.grid import run_grid
-
-    return run_grid([each for each in configs if isinstance(each, TrainConfig)], settings.varied).path
+    return cast("Path | None", action(settings.config()))
 
 
-def _set_log(config: CommandConfig) -> None:
+def _prepare(config: CommandConfig) -> None:
+    """Set up logging and the memory allocator, and load the plug-ins."""
+    from chop.tools.allocator import keep_freed_memory
     from chop.tools.logger import set_logging_verbosity
 
     level = "debug" if config.debug else config.log_level
     set_logging_verbosity("error" if config.no_warnings else level)
     if config.no_warnings:
         warnings.simplefilter("ignore")
+    keep_freed_memory()
+    for plugin in config.plugins:
+        load_plugin(plugin)
+
+
+def _print_output_path(path: Path | None) -> None:
+    """Print where the results are, from the main process only."""
+    if path is None:
+        return
+    from chop.training.devices import is_main_process  # imports torch, which --help does not need
+
+    if is_main_process():
+        print(f"saved in {path}")
 
 
 def _explain(error: Exception) -> str | None:
-    """One line for a mistake that the user can mend; None for one of ours."""
+    """Return one line for an error that the user can correct, and None for an error in this package."""
     text = " ".join(str(error).split())
     if isinstance(error, ValueError | UnknownNameError | OSError):
         return text
     if isinstance(error, ModuleNotFoundError) and error.name in EXTRAS:
         return f"this needs the package '{error.name}': pip install 'chop[{EXTRAS[error.name]}]'"
-    place = users_frame(error)
-    return f"{place}: {type(error).__name__}: {text}" if place else None
+    line = users_frame(error)
+    return f"{line}: {type(error).__name__}: {text}" if line else None
 
 
 def _wants_traceback(words: Sequence[str]) -> bool:
     pairs = zip(words, [*words[1:], ""], strict=True)
     if "--debug" in words or "--log-level=debug" in words or ("--log-level", "debug") in pairs:
         return True
-    with suppress(ValueError, UnknownNameError, OSError):  # the options may be what is wrong
-        command = parse(words)
-        if not isinstance(command, InfoRequest):
-            values = read_settings(command.action, command.texts).values
-            return values.get("debug") is True or values.get("log_level") == "debug"
+    with suppress(ValueError, UnknownNameError, OSError):  # the error may be in the options themselves
+        request = parse(words)
+        values = read_settings(request.action, request.texts).values
+        return values.get("debug") is True or values.get("log_level") == "debug"
     return False

@@ -3,6 +3,7 @@
 from chop.config.actions import ACTIONS, AnyConfig
 from chop.config.base import PAIRS, ActionConfig, CommandConfig, RunConfig, WorkOptions, option
 from chop.config.explain import ExplainConfig
+from chop.config.info import INFO_KINDS, InfoConfig
 from chop.config.report import ReportConfig
 from chop.config.search import (
     Direction,
@@ -14,18 +15,20 @@ from chop.config.search import (
     StrategyTable,
 )
 from chop.config.test import TestConfig
-from chop.config.train import TrainConfig
+from chop.config.train import TrainConfig, TrainGrid
 from chop.config.transform import TransformConfig, TransformTable
 from chop.config.view import ViewConfig
 
 __all__ = [
     "ACTIONS",
+    "INFO_KINDS",
     "PAIRS",
     "ActionConfig",
     "AnyConfig",
     "CommandConfig",
     "Direction",
     "ExplainConfig",
+    "InfoConfig",
     "MetricTable",
     "ReportConfig",
     "RunConfig",
@@ -36,6 +39,7 @@ __all__ = [
     "StrategyTable",
     "TestConfig",
     "TrainConfig",
+    "TrainGrid",
     "TransformConfig",
     "TransformTable",
     "ViewConfig",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from chop.config.base import CommandConfig
 from chop.config.explain import ExplainConfig
+from chop.config.info import InfoConfig
 from chop.config.report import ReportConfig
 from chop.config.search import SearchConfig
 from chop.config.test import TestConfig
@@ -20,7 +21,7 @@ class AnyConfig(TrainConfig, TestConfig, TransformConfig, SearchConfig):
     """Every option that a TOML file may hold, so that one file serves all actions on a model."""
 
 
-# Each name is also the name of the module in chop.actions and of the function in it, imported when it is run.
+# The function that runs `ch NAME` is `chop.actions.NAME.NAME`; it is imported when it is needed.
 ACTIONS: Mapping[str, type[CommandConfig]] = {
     "train": TrainConfig,
     "test": TestConfig,
@@ -29,4 +30,5 @@ ACTIONS: Mapping[str, type[CommandConfig]] = {
     "report": ReportConfig,
     "explain": ExplainConfig,
     "view": ViewConfig,
+    "info": InfoConfig,
 }

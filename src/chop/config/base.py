@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 
 def option(
@@ -14,7 +14,7 @@ def option(
     help: str,
     aliases: tuple[str, ...] = (),
     kind: Literal["option", "positional", "toml"] = "option",
-    group: str = "this run",
+    group: str = "general",
     least: float | None = None,
     most: float | None = None,
     grid: bool = False,
@@ -22,9 +22,9 @@ def option(
 ) -> Any:
     """Return a dataclass field that is one command-line option, one TOML key and one line of help.
 
-    An option of kind `toml` is not on the command line. `group` is its heading in the help, `least` and `most` are
-    its bounds. A `grid` option takes a list in `ch train`. `same_on_resume` means that a training can only be resumed
-    with the value it was started with, because the value decides the weights.
+    A `toml` option is not on the command line. `group` is the heading in the help, `least` and `most` are bounds.
+    `ch train` accepts a list for a `grid` option. A run can only be resumed with the same value of a
+    `same_on_resume` option, because the weights depend on it.
     """
     metadata = {"help": help, "aliases": aliases, "kind": kind, "group": group, "least": least, "most": most}
     metadata |= {"grid": grid, "same_on_resume": same_on_resume}
@@ -34,12 +34,15 @@ def option(
 
 
 PAIRS = ("data_options", "model_options")
-"""Options that are written as NAME=VALUE and can be repeated."""
+"""Options given as NAME=VALUE, which can be repeated."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CommandConfig:
     """Options of every command: plug-ins and logging."""
+
+    examples: ClassVar[tuple[str, ...]] = ()
+    """Command lines shown at the end of the help."""
 
     plugins: tuple[Path, ...] = option(
         (), aliases=("plugin",), help="Python file that registers models, data sets, formats or passes; repeatable"
@@ -68,7 +71,7 @@ class WorkOptions:
         kind="positional", same_on_resume=True, help="name of a model (ch info models), or path/to/net.py:Net"
     )
     dataset: str = option(
-        kind="positional", same_on_resume=True, help="name of a data set (ch info datasets), or a file of rows"
+        kind="positional", same_on_resume=True, help="name of a data set (ch info datasets), or a data file"
     )
 
     config: Path | None = option(None, help="TOML file with these options; the command line overrides it")
@@ -76,13 +79,15 @@ class WorkOptions:
     load_name: Path | None = option(
         None, aliases=("load",), help="checkpoint, folder of a saved graph, or run folder to start from"
     )
+    load_type: Literal["auto", "pt", "pl", "mz"] = option(
+        "auto", help="what --load names: a state_dict (pt), a training checkpoint (pl) or a saved graph (mz)"
+    )
     model_options: Mapping[str, Any] = option(
         {}, aliases=("model_option",), help="option of the model, for example hidden=[64,32]; repeatable"
     )
-    load_type: Literal["auto", "pt", "pl", "mz"] = option("auto", help="kind of that checkpoint")
     batch_size: int = option(128, least=1, grid=True, same_on_resume=True, help="samples per batch")
     seed: int = option(
-        0, least=0, grid=True, same_on_resume=True, help="seed of the initial weights and of the order of the data"
+        0, least=0, grid=True, same_on_resume=True, help="random seed of the initial weights and the data order"
     )
 
     data_path: Path | None = option(None, aliases=("data",), group="data", help="file or folder of the data set")
@@ -101,20 +106,18 @@ class WorkOptions:
     num_devices: int = option(1, aliases=("gpu",), least=1, group="machine", help="devices per machine")
     nodes: int = option(1, least=1, group="machine", help="number of machines")
     strategy: Literal["auto", "ddp", "fsdp"] = option(
-        "auto", group="machine", help="how several devices share the work"
+        "auto", group="machine", help="how to distribute the work over several devices"
     )
     trainer_precision: Literal[
         "32", "64", "bf16", "16-mixed", "bf16-mixed", "16-true", "bf16-true", "32-true", "64-true"
     ] = option("32", group="machine", same_on_resume=True, help="floating-point precision of the computation")
 
-    project_dir: Path = option(
-        Path("mase_output"), group="output", help="folder in which each run makes its folder"
-    )
-    project: str | None = option(None, group="output", help="name of the project that the run belongs to")
+    project_dir: Path = option(Path("mase_output"), group="output", help="folder in which run folders are created")
+    project: str | None = option(None, group="output", help="project name, recorded with the run")
     report_to: Literal["tensorboard", "none", "wandb"] = option(
-        "tensorboard", group="output", help="where the curves go besides metrics.jsonl"
+        "tensorboard", group="output", help="where to log training curves, in addition to metrics.jsonl"
     )
-    log_every_n_steps: int = option(50, least=1, group="output", help="steps between two log entries")
+    log_every_n_steps: int = option(50, least=1, group="output", help="number of steps between log entries")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +134,6 @@ class RunConfig(CommandConfig):
     """Options of every command that opens an existing run."""
 
     run: Path | None = option(
-        None, kind="positional", help="run folder, or its name in --project-dir; default: the latest run there"
+        None, kind="positional", help="run folder, or its name in --project-dir; default: the latest run"
     )
-    project_dir: Path = option(Path("mase_output"), help="folder that holds the runs")
+    project_dir: Path = option(Path("mase_output"), help="folder with the runs")

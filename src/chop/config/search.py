@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from chop.config.base import ActionConfig, option
 
@@ -13,23 +13,25 @@ Direction = Literal["maximize", "minimize"]
 
 @dataclass(frozen=True)
 class SpaceSetup:
-    by: Literal["name", "type", "regex_name"] = "name"  # what the keys of `seed` are
+    """`[search.search_space.setup]`."""
+
+    by: Literal["name", "type", "regex_name"] = "name"  # meaning of the keys of `seed`
 
 
 @dataclass(frozen=True)
 class SpaceTable:
-    """`[search.search_space]`: which configurations there are."""
+    """`[search.search_space]`: the configurations to choose from."""
 
     name: str = "graph/quantize/mixed_precision_ptq"
     setup: SpaceSetup = field(default_factory=SpaceSetup)
     seed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     training: Mapping[str, Any] = field(default_factory=dict)  # choices of `learning_rate`, `batch_size`, ...
-    model: Mapping[str, Any] = field(default_factory=dict)  # choices of what the model's builder takes
+    model: Mapping[str, Any] = field(default_factory=dict)  # choices of model options
 
 
 @dataclass(frozen=True)
 class MetricTable:
-    """`[search.strategy.metrics] accuracy.scale = ...`; without a direction, the metric's own."""
+    """`[search.strategy.metrics] accuracy.scale = ...`; the default direction is that of the metric."""
 
     scale: float = 1.0
     direction: Direction | None = None
@@ -37,7 +39,7 @@ class MetricTable:
 
 @dataclass(frozen=True)
 class StrategyTable:
-    """`[search.strategy]`: how the space is searched, and what is measured."""
+    """`[search.strategy]`: how to search the space, and what to measure."""
 
     name: str = "optuna"
     eval_mode: bool = True
@@ -57,13 +59,20 @@ class SearchTable:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchConfig(ActionConfig):
-    """Find Pareto-optimal number formats for each layer."""
+    """Search for Pareto-optimal number formats of the layers."""
+
+    examples: ClassVar[tuple[str, ...]] = (
+        "ch search --config configs/examples/jsc_toy_search.toml",
+        "ch search --config configs/examples/jsc_toy_search.toml --max-drop 0.5",
+    )
 
     search: SearchTable = option(SearchTable(), kind="toml", help="the [search] table")
     n_trials: int | None = option(
         None, least=1, group="search", help="number of trials, not counting the uniform baselines"
     )
-    timeout: float | None = option(None, least=0, group="search", help="start no new trial after this many seconds")
+    timeout: float | None = option(
+        None, least=0, group="search", help="start no new trials after this many seconds"
+    )
     workers: int | None = option(None, least=1, group="search", help="worker processes on this machine")
     storage: str | None = option(
         None,
@@ -73,12 +82,14 @@ class SearchConfig(ActionConfig):
     study: str | None = option(
         None, group="search", help="name of the study; machines with the same name share the work"
     )
-    resume: bool = option(False, group="search", help="resume a search that was stopped")
+    resume: bool = option(False, group="search", help="resume an interrupted search")
     max_drop: float | None = option(
         None,
         least=0,
         group="search",
-        help="choose the cheapest trial that loses at most this many points of accuracy",
+        help="choose the cheapest trial that loses at most this many percentage points of accuracy",
     )
-    apply: int | None = option(None, group="search", help="write the graph of this trial and run no others")
-    finetune: int = option(0, least=0, group="search", help="epochs to fine-tune the chosen configuration for")
+    apply: int | None = option(None, group="search", help="write the graph of this trial instead of searching")
+    finetune: int = option(
+        0, least=0, group="search", help="number of epochs to fine-tune the chosen configuration"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from chop.config.base import ActionConfig
 
@@ -11,4 +12,7 @@ from chop.config.base import ActionConfig
 class TestConfig(ActionConfig):
     """Evaluate a model on the test split of a data set."""
 
+    examples: ClassVar[tuple[str, ...]] = (
+        "ch test jsc-tiny jsc --load mase_output/jsc-tiny_classification_jsc_2026-01-31",
+    )
     __test__ = False  # not a test case, although pytest would take its name for one

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from chop.config.base import ActionConfig, option
 
@@ -13,7 +13,9 @@ from chop.config.base import ActionConfig, option
 class TransformTable:
     """The `[transform]` table of a TOML file."""
 
-    style: Literal["graph", "module"] = "graph"  # module: layers only, for models that cannot be traced
+    style: Literal["graph", "module"] = (
+        "graph"  # module: replace layers only, for models that cannot be captured as a graph
+    )
     evaluate: bool = True  # evaluate the model before and after
 
 
@@ -21,7 +23,9 @@ class TransformTable:
 class TransformConfig(ActionConfig):
     """Run the passes of a TOML file over a model and save the resulting graph."""
 
+    examples: ClassVar[tuple[str, ...]] = ("ch transform --config configs/examples/jsc_toy_by_type.toml --report",)
+
     passes: Mapping[str, Mapping[str, Any]] = option({}, kind="toml", help="[passes.NAME], run in order")
     transform: TransformTable = option(TransformTable(), kind="toml", help="the [transform] table")
-    report: bool = option(False, group="output", help="write a report page at the end, as ch report does")
-    open: bool = option(False, group="output", help="same as --report, and open the page in a browser")
+    report: bool = option(False, group="output", help="also write a report, as ch report does")
+    open: bool = option(False, group="output", help="also write a report and open it in a browser")

@@ -1,4 +1,4 @@
-"""What a node costs: pure functions of its metadata."""
+"""The cost of nodes and graphs: pure functions of their metadata."""
 
 from chop.cost.bitops import bitops
 from chop.cost.conventions import CONVENTIONS, Convention, Product, Work

@@ -1,11 +1,11 @@
-"""Bit operations of a node: its operations, weighed by the bits of its operands."""
+"""Bit operations of a node: its operations, weighted by the widths of its operands."""
 
 from __future__ import annotations
 
 from functools import partial
 
 from chop.cost.composite_layers import layer_count
-from chop.cost.conventions import Number, Product, Work, bitops_formula, whole
+from chop.cost.conventions import Number, Product, Work, bitops_formula, exact_int
 from chop.cost.operations import count
 from chop.cost.used_bits import used_bits
 from chop.formats import Format
@@ -18,18 +18,18 @@ _FLOAT = Float()
 
 
 def bitops(meta: NodeMeta, convention: str = "mase") -> Number | None:
-    """Bit operations of a node, an int where they are whole; None if its operations are not known."""
+    """Return the bit operations of a node, as an int if possible; None if its operations are unknown."""
     formula, found = bitops_formula(convention), work(meta)
-    return None if found is None else whole(formula(found))
+    return None if found is None else exact_int(formula(found))
 
 
 def work(meta: NodeMeta) -> Work | None:
-    """The node's operations with the formats of their operands; None if they are not known.
+    """Return the node's operations with the formats of their operands; None if they are unknown.
 
-    MACs multiply `data_in_0` with the operand of role `weight` (`data_in_1` of a matrix product), unless the
-    op says otherwise: attention multiplies the query with the key, and the probabilities, which are as wide
-    as the query, with the value. All other operations of an op with MACs or with one operand work on what is as
-    wide as its first operand; a product of two tensors has the bits of both.
+    MACs multiply `data_in_0` by the operand with role `weight` (`data_in_1` of a matrix product), unless the op
+    declares other products: attention multiplies the query by the key, and the probabilities, which have the
+    width of the query, by the value. All other operations have the width of the first operand; only a product
+    of two tensors has the widths of both.
     """
     counted = count(meta)
     if counted is None:
@@ -64,10 +64,10 @@ def _products(meta: NodeMeta, counted: Count, formats: dict[str, Format]) -> tup
 
 
 def _terms(meta: NodeMeta, counted: Count) -> tuple[int, ...]:
-    """How many products each sum has, for each pair of factors."""
+    """Return the number of products per sum, for each pair of factors."""
     if meta.op is None:
         layer = layer_count(meta)
-        assert layer is not None, "what is counted is an op or a known layer"
+        assert layer is not None, "operations are known for ops and composite layers only"
         return layer.terms
     if not counted.products:
         return (counted.macs // numel(meta.call().results[0]),)

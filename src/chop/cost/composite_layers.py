@@ -1,4 +1,4 @@
-"""Operations of layers that are several ops at once, and so no row of the op table."""
+"""Operations of layers that consist of several ops, and therefore are not in the op table."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from chop.ops import OPS, Call, Count, Shape
 
 @dataclass(frozen=True)
 class LayerCount:
-    """The operations of a layer, and of each of `count.products` how many products a sum has."""
+    """The operations of a layer, and the number of products per sum for each of `count.products`."""
 
     count: Count
     terms: tuple[int, ...]
 
 
 def layer_count(meta: NodeMeta) -> LayerCount | None:
-    """The operations of a layer that is several ops at once; None for all others."""
+    """Return the operations of a composite layer; None for any other node."""
     module = meta.module
     is_attention = (
         isinstance(module, nn.MultiheadAttention) and type(module).forward is nn.MultiheadAttention.forward
     )
     if not is_attention or len(meta.node.args) < 3:
-        return None  # given by name, query, key and value may stand in any order
+        return None  # as keyword arguments, query, key and value may be in any order
     assert isinstance(module, nn.MultiheadAttention)
     return _multihead_attention(meta, module)
 
 
 def _multihead_attention(meta: NodeMeta, module: nn.MultiheadAttention) -> LayerCount:
-    """Three projections, attention in each head, and the projection of what comes out."""
+    """Count three input projections, attention in each head, and the output projection."""
     queries, keys = (_batch_and_length(meta, name, module) for name in ("data_in_0", "data_in_1"))
     width, heads = module.embed_dim, module.num_heads
     batch, length = queries
@@ -58,7 +58,7 @@ def _multihead_attention(meta: NodeMeta, module: nn.MultiheadAttention) -> Layer
 
 
 def _average_of_heads(meta: NodeMeta, scores: int, heads: int) -> Count:
-    """The second result, where it is asked for: the probabilities, as a mean over the heads."""
+    """Count the operations of the optional second result: the mean of the probabilities over the heads."""
     weights = meta.results.get("data_out_1")
     if weights is None or weights.numel != scores:
         return Count()

@@ -1,4 +1,4 @@
-"""The conventions under which operations and bit operations are counted, each by its name."""
+"""Conventions for counting operations and bit operations, by name."""
 
 from __future__ import annotations
 
@@ -16,37 +16,38 @@ Number = int | float
 
 @dataclass(frozen=True)
 class Product:
-    """MACs of one call that multiply the same two operands."""
+    """The MACs of a call that multiply the same two operands."""
 
     macs: int
     left: Format
     right: Format
     terms: int
-    """Products that each sum adds up."""
+    """The number of products per sum."""
     used_bits: Callable[[], tuple[Fraction, Fraction]]
-    """Bits of either factor that are ever used, on average; worked out when called."""
+    """Returns the average number of used bits of both factors (`chop.cost.used_bits`)."""
 
     @property
     def bits(self) -> tuple[Number, Number]:
+        """Bits per element of both factors."""
         return bits_of(self.left), bits_of(self.right)
 
 
 @dataclass(frozen=True)
 class Work:
-    """The operations of one call, with the formats of what they work on."""
+    """The operations of a call, with the formats of their operands."""
 
     count: Count
     products: tuple[Product, ...]
     data: Format
-    """Of the first data operand."""
+    """The format of the first data operand."""
     other: Format
-    """Of the second factor of the multiplications that are no MACs."""
+    """The format of the second factor of multiplications that are not MACs."""
     bias: Format | None
 
 
 @dataclass(frozen=True)
 class Convention:
-    """What counts, and how much. None: the convention says nothing of such a count."""
+    """A way to count operations, bit operations or both; None if it does not define a count."""
 
     summary: str
     operations: Callable[[Count], int] | None = None
@@ -57,6 +58,7 @@ CONVENTIONS: Registry[Convention] = Registry("convention")
 
 
 def operations_formula(name: str) -> Callable[[Count], int]:
+    """Return the function of a convention that counts operations."""
     found = CONVENTIONS[name].operations
     if found is None:
         known = [key for key, convention in CONVENTIONS.items() if convention.operations]
@@ -65,21 +67,22 @@ def operations_formula(name: str) -> Callable[[Count], int]:
 
 
 def bitops_formula(name: str) -> Callable[[Work], Number]:
+    """Return the function of a convention that counts bit operations."""
     found = CONVENTIONS[name].bitops
     if found is None:
         known = [key for key, convention in CONVENTIONS.items() if convention.bitops]
-        raise ValueError(f"convention '{name}' counts no bit operations; {closest(name, known)}")
+        raise ValueError(f"convention '{name}' does not count bit operations; {closest(name, known)}")
     return found
 
 
-def whole(value: Number) -> Number:
-    """An int where the value is one, so that large counts stay exact."""
+def exact_int(value: Number) -> Number:
+    """Return the value as an int if it is an integer, so that large counts stay exact."""
     return int(value) if value == int(value) else value
 
 
 def bits_of(number_format: Format) -> Number:
-    """Bits that an element takes, an int where they are whole."""
-    return whole(number_format.bits)
+    """Return the bits per element of a format, as an int if possible."""
+    return exact_int(number_format.bits)
 
 
 def _mase_bitops(work: Work) -> Number:
@@ -97,11 +100,11 @@ def _bops(work: Work) -> Number:
 
 
 def _uniq_bitops(work: Work) -> Number:
-    """UNIQ (Baskin et al., ACM TOCS 37, 2021, arXiv:1804.10969).
+    """Count bit operations as in UNIQ (Baskin et al., ACM TOCS 37, 2021, arXiv:1804.10969).
 
-    A layer of n inputs, m outputs and k x k kernels takes m n k^2 (b_a b_w + b_a + b_w + log2(n k^2)) for each
-    position of its output: a multiplication, and an addition as wide as the sum of n k^2 products can become. In
-    groups, n is the inputs of one group.
+    A layer with n inputs, m outputs and k x k kernels takes m n k^2 (b_a b_w + b_a + b_w + log2(n k^2)) per output
+    position: multiplications, and additions with the width of a sum of n k^2 products. With groups, n is the
+    number of inputs per group.
     """
     total: Number = 0
     for product in work.products:
@@ -111,10 +114,10 @@ def _uniq_bitops(work: Work) -> Number:
 
 
 def _effective_bitops(work: Work) -> Number:
-    """HGQ (Sun et al., 2024, arXiv:2405.00645): the sum of b_i b_j over all multiplications.
+    """Count bit operations as in HGQ (Sun et al., 2024, arXiv:2405.00645): the sum of b_i b_j over all MACs.
 
-    Additions are in it already: a factor of one bit costs as much as adding the other. Which bits are used is
-    told in `chop.cost.used_bits`.
+    This includes additions: multiplying by a 1-bit factor costs as much as adding the other factor.
+    `chop.cost.used_bits` defines b_i and b_j.
     """
     total = Fraction(0)
     for product in work.products:
@@ -126,8 +129,8 @@ def _effective_bitops(work: Work) -> Number:
 CONVENTIONS.add(
     "mase",
     Convention(
-        "every operation once, a MAC too; b_in x b_w + max(b_bias, b_in) bit operations a MAC, "
-        "b_in x b_in a multiplication, b_in an addition",
+        "every operation counts 1, also a MAC; bit operations: b_in x b_w + max(b_bias, b_in) per MAC, "
+        "b_in x b_in per multiplication, b_in per addition",
         operations=lambda count: count.macs + count.multiplies + count.adds,
         bitops=_mase_bitops,
     ),
@@ -136,19 +139,19 @@ CONVENTIONS.add("macs", Convention("MACs only", operations=lambda count: count.m
 CONVENTIONS.add(
     "flops",
     Convention(
-        "two a MAC, all others once",
+        "a MAC counts 2, every other operation 1",
         operations=lambda count: 2 * count.macs + count.multiplies + count.adds,
     ),
 )
-CONVENTIONS.add("bops", Convention("MACs only, b_in x b_w each, as in QONNX", bitops=_bops))
+CONVENTIONS.add("bops", Convention("MACs only: b_in x b_w bit operations each, as in QONNX", bitops=_bops))
 CONVENTIONS.add(
     "uniq",
-    Convention("MACs only, b_in x b_w + b_in + b_w + log2(products a sum) each, as in UNIQ", bitops=_uniq_bitops),
+    Convention("MACs only: b_in x b_w + b_in + b_w + log2(products per sum) each, as in UNIQ", bitops=_uniq_bitops),
 )
 CONVENTIONS.add(
     "ebops",
     Convention(
-        "MACs only, the bits of both factors that are used: no signs, no zeros at the ends of a weight, as in HGQ",
+        "MACs only: product of the used bits, without signs and without zeros at the ends of a weight, as in HGQ",
         bitops=_effective_bitops,
     ),
 )

@@ -1,4 +1,4 @@
-"""Energy of a node, from a table of picojoules that users can replace."""
+"""Energy of a node, from a table of picojoules per operation that users can replace."""
 
 from __future__ import annotations
 
@@ -30,10 +30,12 @@ _HOROWITZ_MEMORY = {"cache_8kb": 10 / 64, "cache_32kb": 20 / 64, "cache_1mb": 10
 
 @dataclass(frozen=True)
 class Energy:
-    """Picojoules: 45 nm at 0.9 V, from M. Horowitz, "Computing's energy problem", ISSCC 2014, figure 1.1.9.
+    """Energy per operation in pJ, by default in 45 nm at 0.9 V.
 
-    An addition grows with the width of its operands, a multiplication with the product of their widths: between
-    two widths of a table it is interpolated, outside of them scaled (`chop.cost.width_tables.at_power`).
+    The numbers are from M. Horowitz, "Computing's energy problem", ISSCC 2014, figure 1.1.9.
+
+    The energy of an addition is proportional to the width of its operands, that of a multiplication to the
+    product of their widths. Other widths are interpolated or scaled (`chop.cost.width_tables.at_power`).
     """
 
     integer_add: Table = field(default_factory=lambda: _HOROWITZ["integer_add"])
@@ -41,36 +43,36 @@ class Energy:
     float_add: Table = field(default_factory=lambda: _HOROWITZ["float_add"])
     float_multiply: Table = field(default_factory=lambda: _HOROWITZ["float_multiply"])
     memory: Mapping[str, float] = field(default_factory=lambda: _HOROWITZ_MEMORY)
-    """Of a bit read or written. The paper has 64 bits: 10 pJ, 20 pJ, 100 pJ, and 1.3 to 2.6 nJ for DRAM."""
+    """pJ per bit read or written. The paper has 64-bit accesses: 10, 20 and 100 pJ, and 1.3 to 2.6 nJ for DRAM."""
     weights: str = "dram"
-    """The memory that weights are in."""
+    """The memory that holds the weights."""
     activations: str = "cache_1mb"
-    """The memory that activations are in."""
+    """The memory that holds the activations."""
 
     def __post_init__(self) -> None:
         for name in _HOROWITZ:
             object.__setattr__(self, name, by_width(getattr(self, name), name))
         for name, picojoules in self.memory.items():
             if not 0 <= picojoules < math.inf:
-                raise ValueError(f"memory must be picojoules a bit, got {picojoules} for '{name}'")
+                raise ValueError(f"memory must be picojoules per bit, got {picojoules} for '{name}'")
         for name in (self.weights, self.activations):
             if name not in self.memory:
                 raise ValueError(f"there is no memory '{name}', {closest(name, self.memory)}")
 
     def add(self, width: float, *, floating_point: bool) -> float:
-        """Of an addition of `width` bits."""
+        """Return the energy of one addition of `width` bits, in pJ."""
         return at_power(self.float_add if floating_point else self.integer_add, width, 1)
 
     def multiply(self, left: float, right: float, *, floating_point: bool) -> float:
-        """Of a multiplication of factors of so many bits."""
+        """Return the energy of one multiplication at these operand widths, in pJ."""
         return at_power(self.float_multiply if floating_point else self.integer_multiply, left * right, 2)
 
 
 def energy(meta: NodeMeta, table: Energy) -> float | None:
-    """Picojoules of a node: its operations, and the bits that it moves; None if its operations are not known.
+    """Return the energy of a node's operations and data movement in pJ; None if its operations are unknown.
 
-    Products of integers are added up in as many bits as a product has, those of floats in the bits of the wider
-    factor. A factor in floating point makes all of it so.
+    The width of an addition in a MAC is the sum of both widths for integers (8 x 4 bits: 12), and the larger width
+    for floats. A MAC with one floating-point factor counts as floating point.
     """
     found = work(meta)
     if found is None:

@@ -1,4 +1,4 @@
-"""Everything that is known of the cost of a graph."""
+"""The complete cost estimate of a graph."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chop.cost.bitops import bitops
-from chop.cost.conventions import Number, whole
+from chop.cost.conventions import Number, exact_int
 from chop.cost.energy import Energy, energy
 from chop.cost.memory import input_storage, weight_storage
 from chop.cost.operations import flops, operations
@@ -19,23 +19,23 @@ from chop.ir import NodeMeta
 
 @dataclass(frozen=True)
 class NodeCost:
-    """What one node costs; None: its operations are not known, or there is no device."""
+    """The cost of one node; None where its operations are unknown, or no device is given."""
 
     op: str
     macs: int | None
     flops: int | None
-    """Operations in floating point, a MAC being two."""
+    """Floating-point operations; a MAC is two."""
     operations: int | None
-    """Operations in whichever format, a MAC being two."""
+    """Operations in any format; a MAC is two."""
     bitops: Number | None
     parameters: int
     weight_bits: Number
     activation_bits: Number
-    """Of the activations that the node makes."""
+    """Bits of the activations that the node produces."""
     moved_bits: Number
-    """Of all that the node reads and writes."""
+    """Bits that the node reads and writes."""
     intensity: float | None
-    """Operations for each byte moved."""
+    """Operations per byte moved."""
     energy_pj: float | None
     time_s: float | None
     bound: Bound | None
@@ -43,14 +43,14 @@ class NodeCost:
 
 @dataclass(frozen=True)
 class TotalCost:
-    """What a graph costs; operations, bits moved, energy and time are of nodes whose operations are known."""
+    """The cost of a graph; operations, bits moved, energy and time exclude nodes whose operations are unknown."""
 
     macs: int
     flops: int
     operations: int
     bitops: Number
     parameters: int
-    """Distinct ones, as in `weight_bits`."""
+    """Distinct parameters, as for `weight_bits`."""
     weight_bits: Number
     activation_bits: Number
     moved_bits: Number
@@ -60,17 +60,19 @@ class TotalCost:
     peak_activation_bits: Number
     peak_node: str | None
     average_weight_bits: float
-    """Of weights and biases that can be quantised."""
+    """Bits per element of weights and biases that can be quantised."""
     average_activation_bits: float
-    """Of inputs of nodes that can be quantised."""
+    """Bits per element of inputs of nodes that can be quantised."""
 
 
 @dataclass(frozen=True)
 class Estimate:
+    """The cost of each node, and of the graph."""
+
     by_node: dict[str, NodeCost]
     total: TotalCost
     unknown: tuple[str, ...]
-    """The nodes whose operations are not known."""
+    """The nodes whose operations are unknown."""
 
 
 def estimate(
@@ -79,9 +81,9 @@ def estimate(
     device: Device | None = None,
     table: Energy | None = None,
 ) -> Estimate:
-    """What all nodes of a graph cost, and what they cost together; with a device, the time as well.
+    """Return the cost of each node and of the graph; with a device, also the time.
 
-    Results are taken to be kept in the formats that they are read in (`as_stored`).
+    Results are assumed to be stored in the formats in which they are read (`as_stored`).
     """
     picojoules, kept, live = table or Energy(), as_stored(metas), activations(metas)
     found = {
@@ -123,11 +125,11 @@ def _total(
         macs=sum(cost.macs or 0 for cost in known),
         flops=sum(cost.flops or 0 for cost in known),
         operations=counted,
-        bitops=whole(sum(cost.bitops or 0 for cost in known)),
+        bitops=exact_int(sum(cost.bitops or 0 for cost in known)),
         parameters=held.elements,
         weight_bits=held.bits,
         activation_bits=live.total,
-        moved_bits=whole(moved),
+        moved_bits=exact_int(moved),
         intensity=8 * counted / moved if moved else None,
         energy_pj=sum(cost.energy_pj or 0.0 for cost in known),
         time_s=None if device is None else sum(cost.time_s or 0.0 for cost in known),

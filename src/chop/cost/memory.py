@@ -1,4 +1,4 @@
-"""Numbers that a graph keeps in weights and takes in as inputs, and their bits."""
+"""The elements and bits of the weights and inputs of a graph's nodes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from chop.ops import Role
 
 @dataclass(frozen=True)
 class Storage:
-    """How many elements there are, and the bits of all of them."""
+    """A number of elements, and the bits of all of them."""
 
     elements: int
     bits: Number
 
     @classmethod
     def of(cls, tensors: Iterable[TensorMeta]) -> Storage:
+        """Return the storage of tensors in their formats."""
         found = list(tensors)
         return cls(
             sum(tensor.numel for tensor in found), sum(tensor.numel * tensor.format.bits for tensor in found)
@@ -29,14 +30,14 @@ class Storage:
 
     @property
     def average(self) -> float:
-        """Bits of an element; 0 where there is none."""
+        """Bits per element; 0 if there are no elements."""
         return self.bits / self.elements if self.elements else 0.0
 
 
 def weight_storage(metas: Sequence[NodeMeta]) -> Storage:
-    """Weights and biases of all nodes of a graph that can be quantised.
+    """Return the storage of the weights and biases of all nodes that can be quantised.
 
-    A tensor that several nodes use is kept once in each format that they use it in.
+    A tensor that several nodes use counts once per format.
     """
     constant = constant_nodes(metas)
     distinct: dict[Hashable, TensorMeta] = {}
@@ -48,10 +49,10 @@ def weight_storage(metas: Sequence[NodeMeta]) -> Storage:
 
 
 def input_storage(metas: Sequence[NodeMeta]) -> Storage:
-    """Inputs of all nodes of a graph that can be quantised, each at every node that takes it.
+    """Return the storage of the inputs of all nodes that can be quantised; a tensor counts for each reader.
 
-    A factor of a matrix product that depends on the model's inputs is one, although its role is `weight`;
-    what is never quantised, such as the indices of an embedding, is none.
+    A factor of a matrix product that depends on the model's inputs counts, although its role is `weight`.
+    Operands that are never quantised, such as the indices of an embedding, do not count.
     """
     constant = constant_nodes(metas)
     return Storage.of(
@@ -60,24 +61,24 @@ def input_storage(metas: Sequence[NodeMeta]) -> Storage:
 
 
 def _operands(metas: Sequence[NodeMeta]) -> Iterator[tuple[NodeMeta, str, Role]]:
-    """Node, name and role of each operand that can be quantised."""
+    """Yield node, name and role of each operand that can be quantised."""
     for meta in metas:
         if meta.op is not None:
             table = {operand.name: operand for operand in meta.op.operands}
             for name in meta.args:
-                # A variadic operand stands in the table once, but in the graph once for each tensor.
+                # A variadic operand is one entry of the op table, but one argument per tensor in the graph.
                 role = table.get(name, meta.op.operands[0]).role
                 if role is not None:
                     yield meta, name, role
 
 
 def _is_weight(meta: NodeMeta, name: str, role: Role, constant: set[fx.Node]) -> bool:
-    """Whether an operand is a weight or bias that follows from parameters alone."""
+    """Whether an operand is a weight or bias that depends on parameters only."""
     return role != "data_in" and (meta.args[name].held or _source(meta, name) in constant)
 
 
 def is_constant(meta: NodeMeta, name: str) -> bool:
-    """Whether an operand of a node follows from parameters and buffers alone."""
+    """Whether an operand of a node depends on parameters and buffers only."""
     if meta.args[name].held:
         return True
     source = _source(meta, name) if meta.op is not None else None
@@ -94,7 +95,7 @@ def is_constant(meta: NodeMeta, name: str) -> bool:
 
 
 def constant_nodes(metas: Sequence[NodeMeta]) -> set[fx.Node]:
-    """The nodes that depend on no input of the model."""
+    """Return the nodes that do not depend on an input of the model."""
     constant: set[fx.Node] = set()
     for meta in metas:
         if meta.node.op != "placeholder" and constant.issuperset(meta.node.all_input_nodes):
@@ -103,7 +104,7 @@ def constant_nodes(metas: Sequence[NodeMeta]) -> set[fx.Node]:
 
 
 def _source(meta: NodeMeta, name: str) -> fx.Node | None:
-    """The node that an operand comes from."""
+    """Return the node that computes an operand."""
     assert meta.op is not None, "only an op has operands"
     found = {bound: value for bound, _, value in meta.op.bound(meta.node.args, meta.node.kwargs)}
     value = found[name] if name in found else None
@@ -111,11 +112,11 @@ def _source(meta: NodeMeta, name: str) -> fx.Node | None:
 
 
 def _origin(meta: NodeMeta, name: str) -> Hashable:
-    """What is the same for two operands that are the same tensor, also transposed or reshaped."""
+    """Return a key that is equal for operands that are the same tensor, even if transposed or reshaped."""
     if meta.args[name].held:
         return id(getattr(meta.module, name))
     source = _source(meta, name)
-    assert source is not None, "a weight that no layer holds comes from a node"
+    assert source is not None, "a weight that is not a parameter of a layer comes from a node"
     source = moved_from(source)
     if source.op != "get_attr":
         return source
@@ -123,20 +124,20 @@ def _origin(meta: NodeMeta, name: str) -> Hashable:
 
 
 def attribute_of(meta: NodeMeta, node: fx.Node) -> object:
-    """The parameter, buffer or other attribute that a `get_attr` node reads."""
+    """Return the parameter, buffer or other attribute that a `get_attr` node reads."""
     owner, _, attribute = str(node.target).rpartition(".")
     return getattr(meta.model.get_submodule(owner), attribute)
 
 
 def moved_from(node: fx.Node) -> fx.Node:
-    """Where the elements of a node come from, when all that only moves them is taken away."""
+    """Return the node that computes the elements of `node`, skipping nodes that only move them."""
     while (before := _moved_from(node)) is not None:
         node = before
     return node
 
 
 def _moved_from(node: fx.Node) -> fx.Node | None:
-    """The node whose elements a node moves to other places, all of them and nothing else."""
+    """Return the input of a node that moves all of its elements and does nothing else; otherwise None."""
     meta = cast(NodeMeta, node.meta["mase"])
     if meta.mase_type != "implicit_func" or len(node.all_input_nodes) != 1:
         return None

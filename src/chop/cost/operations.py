@@ -1,4 +1,4 @@
-"""Operations of a node."""
+"""The number of operations of a node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chop.ops import Count
 
 
 def count(meta: NodeMeta) -> Count | None:
-    """The operations of a node by kind; None if they are not known."""
+    """Return the operations of a node by kind; None if they are unknown."""
     if meta.op is None:
         if meta.node.op in GRAPH_KINDS:
             return Count()
@@ -27,27 +27,27 @@ def count(meta: NodeMeta) -> Count | None:
     return meta.op.count(call)
 
 
-def _computed(setting: object) -> bool:
-    """Whether another node computes a setting, such as a window as large as the input."""
-    if isinstance(setting, tuple | list):
-        return any(_computed(item) for item in setting)
-    return isinstance(setting, fx.Node)
+def _computed(attribute: object) -> bool:
+    """Whether an attribute is computed by another node, such as a window as large as the input."""
+    if isinstance(attribute, tuple | list):
+        return any(_computed(item) for item in attribute)
+    return isinstance(attribute, fx.Node)
 
 
 def operations(meta: NodeMeta, convention: str = "mase") -> int | None:
-    """Operations of a node in whichever format; None if they are not known."""
+    """Return the operations of a node in any format; None if they are unknown."""
     formula, counted = operations_formula(convention), count(meta)
     return None if counted is None else formula(counted)
 
 
 def flops(meta: NodeMeta, convention: str = "mase") -> int | None:
-    """Floating-point operations of a node: all or none of its operations; None if they are not known."""
+    """Return the floating-point operations of a node: all of its operations or none; None if they are unknown."""
     found = operations(meta, convention)
     return found if found is None or is_floating_point(meta) else 0
 
 
 def is_floating_point(meta: NodeMeta) -> bool:
-    """Whether the first operand of a node is in a floating-point format, and no tensor of integers."""
+    """Whether the first operand of a node is in a floating-point format, and is not a tensor of integers."""
     first = next(iter(meta.args.values()), None)
     return first is None or (first.format.floating_point and first.dtype not in _INTEGERS)
 

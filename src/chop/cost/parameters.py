@@ -1,4 +1,4 @@
-"""The parameters of nodes, and the bits that they take."""
+"""The parameters of nodes and their bits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from torch import fx, nn
 
-from chop.cost.conventions import Number, bits_of, whole
+from chop.cost.conventions import Number, bits_of, exact_int
 from chop.cost.memory import Storage, attribute_of, moved_from
 from chop.formats import Format
 from chop.formats.float import Float
@@ -15,37 +15,37 @@ from chop.ir import NodeMeta
 
 
 class HeldParameter(NamedTuple):
-    """A parameter as one node reads it."""
+    """A parameter that a node reads, with the format it is read in."""
 
     identity: int
-    """The same for two nodes that share it."""
+    """The same for all nodes that share the parameter."""
     elements: int
     format: Format
 
 
 def parameters(meta: NodeMeta) -> int:
-    """Elements of the parameters that a node reads: of its layer, known or not, or of the model."""
+    """Return the number of elements of all parameters that a node reads: of its layer, or of the model."""
     return sum({each.identity: each.elements for each in held_parameters(meta)}.values())
 
 
 def weight_bits(meta: NodeMeta) -> Number:
-    """Bits of the parameters that a node reads, in the formats that it reads them in."""
+    """Return the bits of all parameters that a node reads, in the formats it reads them in."""
     return _bits(set(held_parameters(meta)))
 
 
 def layer_bits(meta: NodeMeta) -> Number:
-    """The same, of those only that the node's layer holds itself."""
+    """Return the bits of the parameters of a node's layer."""
     return _bits(set(_of_layer(meta)))
 
 
 def parameter_storage(metas: Sequence[NodeMeta]) -> Storage:
-    """Distinct parameters of all nodes; the bits of one that is read in several formats are there for each."""
+    """Return the storage of the distinct parameters of all nodes, once for each format they are read in."""
     found = {each for meta in metas for each in held_parameters(meta)}
     return Storage(sum({each.identity: each.elements for each in found}.values()), _bits(found))
 
 
 def held_parameters(meta: NodeMeta) -> Iterator[HeldParameter]:
-    """Every parameter that a node reads, in `float` where it is not quantised or the layer is unknown."""
+    """Yield every parameter that a node reads; its format is `float` if it is not quantised."""
     yield from _of_layer(meta)
     for node, number_format in _sources(meta):
         source = moved_from(node)
@@ -62,7 +62,7 @@ def _of_layer(meta: NodeMeta) -> Iterator[HeldParameter]:
 
 
 def _sources(meta: NodeMeta) -> Iterator[tuple[fx.Node, Format]]:
-    """The nodes that a node computes from, each with the format it is read in. What only moves data has none."""
+    """Yield the inputs of a node with the format they are read in; none for a node that only moves data."""
     if meta.mase_type == "implicit_func":
         return
     formats = {name: tensor.format for name, tensor in meta.args.items()}
@@ -73,4 +73,4 @@ def _sources(meta: NodeMeta) -> Iterator[tuple[fx.Node, Format]]:
 
 
 def _bits(found: set[HeldParameter]) -> Number:
-    return whole(sum(each.elements * bits_of(each.format) for each in found))
+    return exact_int(sum(each.elements * bits_of(each.format) for each in found))

@@ -1,4 +1,4 @@
-"""Activations in the order of the graph: what each takes, and how much there is at one time."""
+"""The memory of activations: of each node, and the peak over a run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from chop.cost.conventions import Number, whole
+from chop.cost.conventions import Number, exact_int
 from chop.cost.memory import constant_nodes
 from chop.cost.storage_formats import as_stored, tensor_bits
 from chop.ir import NodeMeta
@@ -26,27 +26,28 @@ _CASTS = frozenset(("to", "float", "type_as"))
 
 @dataclass(frozen=True)
 class Activations:
-    """Bits of the activations of one run."""
+    """The bits of the activations of one run."""
 
     by_node: dict[str, Number]
-    """Of those that a node makes: 0 for views, for ops that work in place, and for what no input decides."""
+    """Bits of the results of each node: 0 for views, in-place ops, and nodes that do not depend on an input."""
     peak: Number
-    """The most that there is at one time."""
+    """The largest number of bits in use at one time."""
     peak_node: str | None
-    """The first node at which that is; None in a graph without activations."""
+    """The first node at which the peak is reached; None in a graph without activations."""
 
     @property
     def total(self) -> Number:
-        return whole(sum(self.by_node.values()))
+        """The sum over all nodes."""
+        return exact_int(sum(self.by_node.values()))
 
 
 def activations(metas: Sequence[NodeMeta]) -> Activations:
-    """What the activations of a graph take, inputs and outputs included.
+    """Return the memory of the activations of a graph, including inputs and outputs.
 
-    Nodes run in the order of the graph. A tensor is there from the node that makes it to its last reader, both
-    included; one that is returned, to the end. Views and ops that work in place share the memory of what they
-    read: `reshape` and `flatten` count as views; `contiguous`, `clone`, `repeat`, `cat`, `stack`, indexing with
-    tensors or lists and casts to another dtype as copies.
+    Nodes run in the order of the graph. A tensor is in memory from the node that computes it to its last reader,
+    inclusive; an output, until the end. Views and in-place ops share the memory of their input: `reshape` and
+    `flatten` count as views; `contiguous`, `clone`, `repeat`, `cat`, `stack`, indexing with tensors or lists, and
+    casts to another dtype count as copies.
     """
     kept = as_stored(metas)
     owners = _owners(kept)
@@ -63,13 +64,13 @@ def activations(metas: Sequence[NodeMeta]) -> Activations:
             peak, peak_node = present, meta.node.name
         present -= sum(ending.pop(step, []))
     by_node = {meta.node.name: sizes.get(meta.node, 0) for meta in kept}
-    return Activations(by_node, whole(peak), peak_node)
+    return Activations(by_node, exact_int(peak), peak_node)
 
 
 def _sizes_and_ends(
     metas: Sequence[NodeMeta], owners: dict[fx.Node, fx.Node]
 ) -> tuple[dict[fx.Node, Number], dict[fx.Node, int]]:
-    """The bits of each memory, by the node that makes it, and the step of its last reader."""
+    """Return the bits of each memory block, by the node that allocates it, and the step of its last reader."""
     sizes: dict[fx.Node, Number] = {}
     ends: dict[fx.Node, int] = {}
     constant = constant_nodes(metas)
@@ -84,7 +85,7 @@ def _sizes_and_ends(
 
 
 def _owners(metas: Sequence[NodeMeta]) -> dict[fx.Node, fx.Node]:
-    """For each node, the one that made the memory which its result lies in."""
+    """Return for each node the node that allocated the memory of its result."""
     owners: dict[fx.Node, fx.Node] = {}
     for meta in metas:
         source = _shares_with(meta)
@@ -93,7 +94,7 @@ def _owners(metas: Sequence[NodeMeta]) -> dict[fx.Node, fx.Node]:
 
 
 def _shares_with(meta: NodeMeta) -> fx.Node | None:
-    """The input whose memory the result of a node lies in."""
+    """Return the input whose memory the result of a node shares."""
     if meta.op is None or not meta.results:
         return None
     if not is_view(meta) and not writes_in_place(meta.node, meta.module):
@@ -103,7 +104,7 @@ def _shares_with(meta: NodeMeta) -> fx.Node | None:
 
 
 def is_view(meta: NodeMeta) -> bool:
-    """Whether the result of a node is its input, or part of it, seen in another way."""
+    """Whether the result of a node is a view of its input."""
     if meta.op is None:
         return False
     if meta.op.name in _CASTS:
@@ -116,11 +117,11 @@ def is_view(meta: NodeMeta) -> bool:
 
 
 def _makes_tensors(item: object) -> bool:
-    """Whether a node gives tensors, and no number such as `x.size(0)`."""
+    """Whether a node returns tensors, as opposed to a number such as `x.size(0)`."""
     return isinstance(item, fx.Node) and bool(item.meta["mase"].results)
 
 
 def _read(meta: NodeMeta) -> Iterator[fx.Node]:
-    """The nodes whose tensors a node needs. Looking at a shape needs none."""
+    """Yield the nodes whose values a node reads; reading a shape needs none."""
     if meta.op is None or meta.results:
         yield from meta.node.all_input_nodes

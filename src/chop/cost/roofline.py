@@ -1,4 +1,4 @@
-"""Time on a described device: the longer of computing and of moving data (Williams et al., CACM 52(4), 2009)."""
+"""The roofline model: time is the larger of computing and moving data (Williams et al., CACM 52(4), 2009)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from chop.cost.bitops import work
-from chop.cost.conventions import Number, bits_of, whole
+from chop.cost.conventions import Number, bits_of, exact_int
 from chop.cost.operations import operations
 from chop.cost.parameters import layer_bits
 from chop.cost.peak_activations import is_view
@@ -22,59 +22,61 @@ Bound = Literal["compute", "memory"]
 
 @dataclass(frozen=True)
 class Device:
-    """What computes: a `[device]` table."""
+    """Peak performance and bandwidth of a device: a `[device]` table."""
 
     name: str
     peak: Mapping[int | str, float]
-    """Operations a second by the width of their operands in bits, a MAC being two: `{8 = 4e12, 32 = 1e12}`."""
+    """Operations per second by operand width in bits, where a MAC is two: `{8 = 4e12, 32 = 1e12}`."""
     bandwidth: float
-    """Bytes a second from and to memory."""
+    """Bytes per second from and to memory."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "peak", by_width(self.peak, "peak"))
         if not (self.bandwidth > 0 and math.isfinite(self.bandwidth)):
-            raise ValueError(f"bandwidth must be a positive number of bytes a second, got {self.bandwidth}")
+            raise ValueError(f"bandwidth must be a positive number of bytes per second, got {self.bandwidth}")
 
     def operations_per_second(self, width: int) -> float:
-        """The peak for operands of `width` bits: that of the narrowest width listed that holds them."""
+        """Return the peak for operands of `width` bits: that of the smallest listed width that is large enough."""
         fitting = [int(listed) for listed in self.peak if int(listed) >= width]
         if not fitting:
             widest = max(int(listed) for listed in self.peak)
-            raise ValueError(f"device '{self.name}' has a peak up to {widest} bits only, not for {width}")
+            raise ValueError(
+                f"device '{self.name}' lists peaks up to {widest} bits only, but operands have {width}"
+            )
         return self.peak[min(fitting)]
 
 
 class Time(NamedTuple):
-    """Seconds of one node, and what they go into; None where there is nothing to do."""
+    """The time of one node, and whether computing or memory limits it; None if the node does nothing."""
 
     seconds: float
     bound: Bound | None
 
 
 def moved_bits(meta: NodeMeta) -> Number:
-    """Bits that a node reads and writes: operands in the formats that it reads them in, parameters, results."""
+    """Return the bits that a node reads and writes: operands (in the formats it reads), parameters, results."""
     if meta.node.op in GRAPH_KINDS or is_view(meta) or not meta.results:
         return 0
     tensors = [tensor for tensor in meta.args.values() if not tensor.held] + list(meta.results.values())
-    return whole(sum(tensor_bits(tensor) for tensor in tensors) + layer_bits(meta) - unread_bits(meta))
+    return exact_int(sum(tensor_bits(tensor) for tensor in tensors) + layer_bits(meta) - unread_bits(meta))
 
 
 def unread_bits(meta: NodeMeta) -> Number:
-    """Bits of the parameters that a node leaves alone: the rows of an embedding that are not looked up."""
+    """Return the bits of parameters that a node does not read: rows of an embedding that are not looked up."""
     if meta.mase_op != "embedding":
         return 0
     table, looked_up = meta.args["weight"], meta.results["data_out_0"]
-    return whole(max(table.numel - looked_up.numel, 0) * bits_of(table.format))
+    return exact_int(max(table.numel - looked_up.numel, 0) * bits_of(table.format))
 
 
 def arithmetic_intensity(meta: NodeMeta) -> float | None:
-    """Operations for each byte moved, a MAC being two; None if they are not known, or nothing is moved."""
+    """Return operations per byte moved, where a MAC is two; None if they are unknown or nothing is moved."""
     counted, moved = operations(meta, "flops"), moved_bits(meta)
     return None if counted is None or not moved else 8 * counted / moved
 
 
 def operand_width(meta: NodeMeta) -> int:
-    """Bits of the widest operand that a node computes with; what blocks share is not in it."""
+    """Return the bits per element of the widest operand, without what blocks share."""
     found = work(meta)
     if found is None:
         return 0
@@ -85,7 +87,7 @@ def operand_width(meta: NodeMeta) -> int:
 
 
 def estimate_time(meta: NodeMeta, device: Device) -> Time | None:
-    """Seconds that a node takes at least on a device; None if its operations are not known."""
+    """Return the least time of a node on a device; None if its operations are unknown."""
     counted = operations(meta, "flops")
     if counted is None:
         return None

@@ -1,4 +1,4 @@
-"""Bits of the factors of a product that hardware with fixed weights has to wire up."""
+"""The bits of operands that a multiplier with fixed weights needs."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from chop.nn.quantized import QuantizedLayer
 
 
 def used_bits(meta: NodeMeta, left: str, right: str) -> tuple[Fraction, Fraction]:
-    """Average bits of two operands of a node that a product of them uses, as HGQ counts them.
+    """Return the average number of bits of two operands that their products use, as defined by HGQ.
 
-    - The sign is none of them, in any format. What a block shares is none either: it is applied to sums.
-    - Of data, all other bits of the format are used: they depend on the input.
-    - Of a weight, those from the highest to the lowest that is set in its magnitude: 0b0101000 uses 3, 0 none.
-      The magnitude is that of the integer behind the value, or else of the significand: powers of two, and so
-      exponents, are shifts, which cost nothing.
+    - Signs do not count, and neither does what a block shares: it is applied to sums.
+    - All other bits of data count, because they depend on the input.
+    - For a weight, the bits from the highest to the lowest one that is set count: 3 for 0b0101000, none for 0.
+      This refers to the integer that represents the weight, or else to its significand: powers of two, and
+      therefore exponents, are shifts, which cost nothing.
 
-    A weight whose value is not known counts as data. Each element of a weight takes part in equally many products,
-    so that the average is enough.
+    A weight whose value is unknown counts as data. Each element of a weight is a factor of equally many products,
+    so the average is sufficient.
     """
     return _used(meta, left), _used(meta, right)
 
 
 def _used(meta: NodeMeta, name: str) -> Fraction:
-    number_format = _placed(meta, name)
+    number_format = _format_of(meta, name)
     constant = name in meta.args and is_constant(meta, name)
     value = meta.value(name) if constant else None
     if value is None or value.numel() == 0:
@@ -39,25 +39,25 @@ def _used(meta: NodeMeta, name: str) -> Fraction:
     return Fraction(int(used.sum()), used.numel())
 
 
-def _placed(meta: NodeMeta, name: str) -> Format:
-    """The format of an operand, with its blocks and channels where they are in that operand."""
+def _format_of(meta: NodeMeta, name: str) -> Format:
+    """Return the format of an operand, with the operand's dimensions for blocks and channels."""
     if name not in meta.args:
         return Float()
     number_format, operand = meta.args[name].format, meta.operands.get(name)
-    return number_format if operand is None else number_format.placed(operand.reduce_dim, operand.channel_dim)
+    return number_format if operand is None else number_format.for_operand(operand.reduce_dim, operand.channel_dim)
 
 
 def _declared(number_format: Format) -> int:
-    """Bits of the magnitude; at least the one that the two values of a sign take."""
+    """Return the bits of the magnitude; at least 1, for a format that is only a sign."""
     return max(number_format.width - bool(getattr(number_format, "is_signed", True)), 1)
 
 
 def _integers(meta: NodeMeta, name: str, value: Tensor, number_format: Format) -> Tensor:
-    """The integers behind a weight; in a format that has none, its significands as integers."""
+    """Return the integers that represent a weight, or its significands as integers if the format has none."""
     layer = meta.quantized
     try:
         if isinstance(layer, QuantizedLayer) and name in layer.held and layer.formats.get(name) == number_format:
-            return layer.integers(name)[0]  # it may have learned its scale
+            return layer.integers(name)[0]  # with the layer's scale, which may be learned
         return number_format.integers(value)[0]
     except ValueError:
         significand = torch.frexp(number_format.quantize(value).double()).mantissa
@@ -65,7 +65,7 @@ def _integers(meta: NodeMeta, name: str, value: Tensor, number_format: Format) -
 
 
 def enclosed_bits(integers: Tensor) -> Tensor:
-    """Bits from the highest to the lowest that is set in each magnitude; 0 for 0."""
+    """Return the number of bits from the highest to the lowest set bit of each magnitude; 0 for 0."""
     magnitude = integers.abs()
     lowest = magnitude & -magnitude
     span = torch.frexp(magnitude.double()).exponent - torch.frexp(lowest.double()).exponent + 1

@@ -1,4 +1,4 @@
-"""Tables of numbers by width in bits, as users write them."""
+"""Users' tables of numbers by width in bits."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from itertools import pairwise
 
 
 def by_width(table: Mapping[int | str, float], what: str) -> dict[int, float]:
-    """The table with its widths as integers, narrowest first: keys of TOML are words."""
+    """Return the table with integer keys, narrowest first; keys in TOML are strings."""
     found = {_width(width, what): number for width, number in table.items()}
     if not found:
-        raise ValueError(f"{what} must list one width at least, such as {{8 = 1e12}}")
+        raise ValueError(f"{what} must list at least one width, such as {{8 = 1e12}}")
     for width, number in found.items():
         if not (number > 0 and math.isfinite(number)):
             raise ValueError(f"{what} must be positive numbers, got {number} for {width} bits")
@@ -21,14 +21,15 @@ def by_width(table: Mapping[int | str, float], what: str) -> dict[int, float]:
 def _width(width: int | str, what: str) -> int:
     if str(width).isdecimal() and int(width) > 0:
         return int(width)
-    raise ValueError(f"{what} has widths in bits as keys, such as 8, got '{width}'")
+    raise ValueError(f"{what} must have widths in bits as keys, such as 8, got '{width}'")
 
 
 def at_power(table: Mapping[int | str, float], size: float, power: int) -> float:
-    """A number that grows with width ** power, for `size`, which is such a power of a width.
+    """Return the number at `size = width ** power`, for a quantity that is proportional to `size`.
 
-    Between two widths of the table it is interpolated, linearly in the power; below and above all of them it is
-    that of the nearest one, scaled. The table is one that `by_width` made.
+    Between two widths of the table it is interpolated linearly in `size`. Outside of them the nearest entry is
+    scaled: with `{8: 0.2}` and power 2, a width of 4 (size 16) gives 0.2 * 16 / 64 = 0.05. `table` is a result of
+    `by_width`.
     """
     points = [(float(int(width) ** power), number) for width, number in table.items()]
     for (low, below), (high, above) in pairwise(points):

@@ -1,4 +1,4 @@
-"""Data sets by name, one file each, and the module that makes batches of them."""
+"""Data sets by name, one file each, and the data module that makes batches."""
 
 from chop.dataset.base import (
     DATASETS,

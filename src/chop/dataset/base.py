@@ -1,4 +1,4 @@
-"""The registry of data sets, and what each of them gives."""
+"""The registry of data sets, and their interface."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ from chop.registry import Registry
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """What models and reports need to know of a data set."""
+    """What models and reports need to know about a data set."""
 
     name: str
-    num_features: int  # numbers a sample, over all its dimensions
+    num_features: int  # numbers per sample, over all its dimensions
     num_classes: int
-    feature_shape: tuple[int, ...] = ()  # of one sample; (num_features,) when left out
+    feature_shape: tuple[int, ...] = ()  # of one sample; the default is (num_features,)
     class_names: tuple[str, ...] = ()
     feature_names: tuple[str, ...] = ()
-    provenance: str = ""  # where these rows come from, in words; known once they are loaded, as the next two
-    version: str = ""  # which of several published versions, in a word
-    hash: str = ""  # of all the numbers: equal hashes mean equal rows in equal parts
+    provenance: str = ""  # where the rows come from, as text; like the next two, known after loading
+    version: str = ""  # which of several published versions, in one word
+    hash: str = ""  # of all rows: equal hashes mean equal rows in equal splits
 
     def __post_init__(self) -> None:
         if not self.feature_shape:
             object.__setattr__(self, "feature_shape", (self.num_features,))
         if math.prod(self.feature_shape) != self.num_features:
             raise ValueError(
-                f"data set '{self.name}': samples of shape {self.feature_shape} hold "
+                f"data set '{self.name}': samples of shape {self.feature_shape} have "
                 f"{math.prod(self.feature_shape)} numbers, not num_features={self.num_features}"
             )
         for kind, names, count in (
-            ("class", self.class_names, self.num_classes),
-            ("feature", self.feature_names, self.num_features),
+            ("classes", self.class_names, self.num_classes),
+            ("features", self.feature_names, self.num_features),
         ):
             if names and len(names) != count:
-                raise ValueError(f"data set '{self.name}' has {len(names)} {kind} names for {count}")
+                raise ValueError(f"data set '{self.name}' has {len(names)} names for {count} {kind}")
 
     @property
     def title(self) -> str:
-        """The name with the provenance in brackets, for logs, tables and pictures."""
+        """The name with the provenance in parentheses, for logs, tables and plots."""
         return f"{self.name} ({self.provenance})" if self.provenance else self.name
 
 
 class Rows(NamedTuple):
-    """Samples along the first dimension, and the class number (int64) of each."""
+    """Samples along the first dimension, and the class index (int64) of each."""
 
     features: Tensor
     labels: Tensor
@@ -58,7 +58,7 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class Scaling:
-    """Features in physical units to standardised ones."""
+    """The standardisation of features: `(features - mean) / scale`."""
 
     mean: Tensor
     scale: Tensor
@@ -69,18 +69,18 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Splits:
-    """All rows of a data set, in memory; no row is in two parts."""
+    """All rows of a data set, in memory; no row is in two splits."""
 
     train: Rows
     val: Rows
     test: Rows
     provenance: str = ""
-    scaling: Scaling | None = None  # what was applied to the features, if anything
+    scaling: Scaling | None = None  # what was applied to the features; None if nothing
     version: str = ""
 
     @cached_property
     def hash(self) -> str:
-        """16 hex digits that change with any bit of any part; worked out once, at about 1 GB/s."""
+        """16 hex digits that depend on every bit of every split; computed once, at about 1 GB/s."""
         digest = hashlib.sha256()
         for tensor in (*self.train, *self.val, *self.test):
             digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -89,34 +89,36 @@ class Splits:
 
 
 class Dataset(Protocol):
-    """A data set: what is known beforehand, and the rows."""
+    """A data set: its description, and its rows."""
 
     @property
-    def info(self) -> DatasetInfo: ...
+    def info(self) -> DatasetInfo:
+        """The description, which is available before the rows are loaded."""
+        ...
 
-    def load(self) -> Splits: ...
+    def load(self) -> Splits:
+        """Return the rows."""
+        ...
 
 
 @runtime_checkable
 class Prepared(Protocol):
-    """A data set that fetches files beforehand; `load` does so too where that was not done."""
+    """A data set that downloads files; `load` does so too if they are missing."""
 
-    def prepare(self) -> None: ...
+    def prepare(self) -> None:
+        """Download what is missing."""
+        ...
 
 
-DatasetMaker = Callable[..., Dataset]  # called with seed=... and the data set's own options
+DatasetMaker = Callable[..., Dataset]  # called with seed=... and the options of the data set
 D = TypeVar("D", bound=DatasetMaker)
 DATASETS: Registry[DatasetMaker] = Registry("data set")
 
 
 def register_dataset(name: str) -> Callable[[D], D]:
-    """A decorator that files a class with `info` and `load()`, or a function giving one, under `name`.
+    """Register a class with `info` and `load()`, or a function that returns an instance of one, under `name`.
 
-    It is called with its own options by name, `seed` among them if it takes one; every argument has a default.
+    It is called with its options as keyword arguments, and with `seed` if it takes one. Every argument needs
+    a default.
     """
-
-    def decorate(make: D) -> D:
-        DATASETS.add(name, make)
-        return make
-
-    return decorate
+    return DATASETS.register(name)

@@ -1,4 +1,4 @@
-"""Small colour photographs."""
+"""CIFAR-10: small colour photographs."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ NUM_IMAGES = (50_000, 10_000)
 @register_dataset("cifar10")
 @dataclass(frozen=True)
 class CIFAR10:
-    """60,000 photographs of 32 x 32 pixels in 10 classes (Krizhevsky, 2009).
+    """60,000 photographs, 32 x 32 pixels, in 10 classes (Krizhevsky, 2009).
 
     `path` is the archive of the binary version, or a folder with it or with its six files, .gz or not.
     """
 
-    seed: int = 42  # of the validation images
+    seed: int = 42  # selects the validation images
     path: str | os.PathLike[str] | None = None  # archive, or folder with it or with its six files
 
     info: ClassVar[DatasetInfo] = DatasetInfo(
@@ -59,10 +59,11 @@ class CIFAR10:
     )
 
     def prepare(self) -> None:
-        """Fetch the archive, if it is not on this machine yet."""
+        """Download the archive, if it is not on this machine yet."""
         self._find_source()
 
     def load(self) -> Splits:
+        """Return the images in three splits."""
         source = self._find_source()
         if source.is_dir():
             contents = {name: read_bytes(find_file(source, name, "cifar10")) for name in TRAIN + TEST}
@@ -72,7 +73,7 @@ class CIFAR10:
         return split_images(train, test, self.seed, NUM_IMAGES)
 
     def _find_source(self) -> Path:
-        """The archive, or the folder with the unpacked files."""
+        """Return the archive, or the folder with the unpacked files."""
         if self.path is None:
             folder = cache_folder("cifar10")
             alternative = "the archive of the binary version, or a folder with its files,"
@@ -92,7 +93,7 @@ def _look_in(folder: Path) -> Path | None:
 
 
 def _to_images(source: Path, contents: Mapping[str, bytes], names: Sequence[str]) -> Images:
-    """The images of the files `names`, one after the other."""
+    """Return the images of the files `names`, concatenated."""
     missing = [name for name in names if name not in contents]
     if missing:
         raise ValueError(f"'{source}' has no file '{missing[0]}', which data set 'cifar10' needs")

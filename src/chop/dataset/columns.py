@@ -1,4 +1,4 @@
-"""Columns of a user's table, as numbers and as classes."""
+"""Converting columns of a user's table to numbers and classes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from chop.registry import closest
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-LABELS = ("label", "class", "target", "y")  # what a label column is called, unless the user says
-NUM_SHOWN = 12  # names in an error message
+LABELS = ("label", "class", "target", "y")  # default names of the label column
+MAX_NAMES_SHOWN = 12  # in an error message
 
 
 def pick_label(columns: Sequence[str], label: str | None, where: str, candidates: Sequence[str] = LABELS) -> str:
-    """Which of `columns` holds the labels: the one the user names, else the one with a usual name."""
+    """Return the name of the label column: `label`, or else the only one of `candidates` in `columns`."""
     if label is not None:
         if label not in columns:
             hint = closest(label, columns)
@@ -30,19 +30,19 @@ def pick_label(columns: Sequence[str], label: str | None, where: str, candidates
     found = [name for name in candidates if name in columns]
     if not found:
         raise ValueError(
-            f"{where} has no column called {', '.join(candidates)}: name that of the labels as label=; "
+            f"{where} has no column called {', '.join(candidates)}: give the name of the label column as label=; "
             f"its columns: {_list(columns)}"
         )
     if len(found) > 1:
         raise ValueError(
-            f"{where} has several columns that may hold the labels, {', '.join(found)}: choose one as label=, "
+            f"{where} has several possible label columns, {', '.join(found)}: choose one with label=, "
             "and leave the others out with ignore="
         )
     return found[0]
 
 
 def to_numbers(frame: DataFrame, where: str) -> Tensor:
-    """All columns as float32 [rows, columns]; what is no finite number is an error that says where."""
+    """Return all columns as float32 [rows, columns]; a value that is not a finite number is an error."""
     from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
 
     for name, column in frame.items():
@@ -54,7 +54,7 @@ def to_numbers(frame: DataFrame, where: str) -> Tensor:
 
 
 def _describe_text(column: Series) -> str:
-    """What is wrong with a column that does not hold numbers, with an example."""
+    """Return what is wrong with a column that does not hold numbers, with an example."""
     import pandas as pd
 
     if column.isna().all():
@@ -63,12 +63,12 @@ def _describe_text(column: Series) -> str:
     if pd.api.types.is_object_dtype(column.dtype) or pd.api.types.is_string_dtype(column.dtype):
         text = values[pd.to_numeric(values, errors="coerce").isna()]
         values = text if len(text) else values
-    return f"holds no numbers ({str(values.iloc[0])!r} in row {values.index[0] + 1})"
+    return f"is not numeric ({str(values.iloc[0])!r} in row {values.index[0] + 1})"
 
 
 def finite(values: npt.NDArray[Any], names: Sequence[str], where: str) -> Tensor:
-    """`values` [rows, columns] as float32, all of them finite."""
-    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is found below
+    """Return `values` [rows, columns] as float32; raise an error if one is not finite."""
+    with np.errstate(over="ignore"):  # values that are too large become infinite, and are found below
         numbers = values.astype(np.float32)
     wrong = ~np.isfinite(numbers)
     if wrong.any():
@@ -81,17 +81,17 @@ def finite(values: npt.NDArray[Any], names: Sequence[str], where: str) -> Tensor
 
 
 def to_classes(values: Iterable[Any], where: str) -> tuple[Tensor, tuple[str, ...]]:
-    """Class numbers (int64), and the name of each class: numbers in their order, names in alphabetical order."""
+    """Return class indices (int64) and class names, sorted by number or alphabetically."""
     import pandas as pd
 
     numbers, names = pd.factorize(_clean_labels(values, where), sort=True)
     if len(names) < 2:
-        raise ValueError(f"{where}: all labels are '{names[0]}', there must be two classes or more")
+        raise ValueError(f"{where}: all labels are '{names[0]}'; at least two classes are required")
     return torch.from_numpy(numbers.astype(np.int64)), tuple(str(name) for name in names)
 
 
 def _clean_labels(values: Iterable[Any], where: str) -> npt.NDArray[Any]:
-    """Whole numbers as int64, all else as text; none is missing."""
+    """Return integer labels as int64, all others as text; raise an error if one is missing."""
     import pandas as pd
 
     column = pd.Series(values).reset_index(drop=True)
@@ -106,12 +106,12 @@ def _clean_labels(values: Iterable[Any], where: str) -> npt.NDArray[Any]:
     if pd.api.types.is_float_dtype(column.dtype):
         broken = column[column != column.round()]
         if len(broken):
-            raise ValueError(f"{where}: labels are names or whole numbers, {broken.iloc[0]:g} is neither")
+            raise ValueError(f"{where}: labels must be names or integers, got {broken.iloc[0]:g}")
     if pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_bool_dtype(column.dtype):
         return column.to_numpy(dtype=np.int64)
-    return column.astype(str).to_numpy(dtype=object)  # NumPy's own text loses zeros at its end
+    return column.astype(str).to_numpy(dtype=object)  # NumPy's text type drops zero bytes at the end
 
 
 def _list(columns: Sequence[str]) -> str:
-    rest = len(columns) - NUM_SHOWN
-    return ", ".join(columns[:NUM_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+    rest = len(columns) - MAX_NAMES_SHOWN
+    return ", ".join(columns[:MAX_NAMES_SHOWN]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,4 +1,4 @@
-"""The data of one run: a data set, and loaders of its batches."""
+"""The data of a run: a data set, and loaders of its batches."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ Batch = tuple[Tensor, Tensor]
 class MaseDataModule:
     """Batches `(xs, ys)` of a data set, from `train_`, `val_`, `test_` and `pred_dataloader()`.
 
-    `name` is that of a registered data set, a data file (.npz, .csv, .parquet, .h5), or a class of the user's
-    as `data.py:Name` or `module:Name`. `seed` fixes the order of the training batches; `data_seed` fixes which
-    rows are generated and which are for testing, so that runs with several seeds are tested on the same rows.
-    Further options go to the data set (`path=`, `num_rows=1000`, `label=`). `model_name` is noted only: rows
-    are prepared alike for every model.
+    `name` is a registered data set, a data file (.npz, .csv, .parquet, .h5), or a user's class as `data.py:Name` or
+    `module:Name`. `seed` determines the order of training batches. `data_seed` determines generated rows and the
+    splits, so that runs with different seeds are tested on the same rows. Further options go to the data set
+    (`path=`, `num_rows=1000`, `label=`). `model_name` has no effect: rows are the same for every model.
     """
 
     def __init__(
@@ -41,11 +40,11 @@ class MaseDataModule:
         **options: object,
     ) -> None:
         if batch_size < 1:
-            raise ValueError(f"batch_size must be 1 or more, {batch_size} was given")
+            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         if num_workers < 0:
-            raise ValueError(f"num_workers must be 0 or more, {num_workers} was given")
+            raise ValueError(f"num_workers must be at least 0, got {num_workers}")
         if tokenizer is not None or max_token_len is not None:
-            raise ValueError(f"data set '{name}' holds no text: it takes no tokenizer and no max_token_len")
+            raise ValueError(f"data set '{name}' has no text: tokenizer and max_token_len cannot be used")
         self.name, self.model_name = name, model_name
         self.batch_size, self.num_workers = batch_size, num_workers
         self.seed = seed
@@ -55,7 +54,7 @@ class MaseDataModule:
 
     @property
     def dataset_info(self) -> DatasetInfo:
-        """What is known of the data set; after `setup()` with provenance, version and hash of its rows."""
+        """The description of the data set; after `setup()` with provenance, version and hash of its rows."""
         info, splits = self._dataset.info, self._splits
         if splits is None:
             return info
@@ -66,12 +65,12 @@ class MaseDataModule:
         """All rows, as tensors in memory."""
         if self._splits is None:
             raise RuntimeError(
-                f"the data of '{self.name}' are not loaded yet: call setup() of the data module first"
+                f"the rows of '{self.name}' are not loaded yet: call setup() of the data module first"
             )
         return self._splits
 
     def prepare_data(self) -> None:
-        """Fetch files from elsewhere, where the data set needs any and they are not on this machine yet."""
+        """Download the files of the data set that are not on this machine yet."""
         if isinstance(self._dataset, Prepared):
             self._dataset.prepare()
 
@@ -83,19 +82,19 @@ class MaseDataModule:
             self._splits = splits
 
     def train_dataloader(self) -> DataLoader[Batch]:
-        """The training part, in another order each time through."""
+        """Return batches of the training split, shuffled in each epoch."""
         return self._loader(self.splits.train, shuffle=True)
 
     def val_dataloader(self) -> DataLoader[Batch]:
-        """The validation part, in its order."""
+        """Return batches of the validation split, in order."""
         return self._loader(self.splits.val)
 
     def test_dataloader(self) -> DataLoader[Batch]:
-        """The test part, in its order."""
+        """Return batches of the test split, in order."""
         return self._loader(self.splits.test)
 
     def pred_dataloader(self) -> DataLoader[Batch]:
-        """What predictions are made for: the test part, in its order."""
+        """Return batches to predict: those of the test split, in order."""
         return self._loader(self.splits.test)
 
     def _loader(self, rows: Rows, shuffle: bool = False) -> DataLoader[Batch]:
@@ -105,12 +104,12 @@ class MaseDataModule:
             shuffle=shuffle,
             num_workers=self.num_workers,
             collate_fn=_as_pair,
-            generator=torch.Generator().manual_seed(self.seed),  # also keeps the global one untouched
+            generator=torch.Generator().manual_seed(self.seed),  # the global generator is not used
         )
 
 
 class _Batches(TorchDataset[Batch]):
-    """Rows that a loader draws a batch at a time, which is many times faster than row by row."""
+    """Rows for a loader that takes a batch at a time, which is many times faster than row by row."""
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows

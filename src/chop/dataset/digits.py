@@ -1,4 +1,4 @@
-"""The small handwritten digits that scikit-learn brings."""
+"""The handwritten digits that are part of scikit-learn."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from chop.dataset.images import Images, check_images, split_images
 from chop.dataset.readers.optional import need
 from chop.dataset.splits import TEST_SHARE
 
-WHITE = 16  # the brightest pixel
+WHITE = 16  # the value of the brightest pixel
 
 
 @register_dataset("digits")
 @dataclass(frozen=True)
 class Digits:
-    """1,797 handwritten digits of 8 x 8 pixels (Alpaydin and Kaynak, 1998), bundled with scikit-learn."""
+    """1,797 images of handwritten digits, 8 x 8 pixels (Alpaydin and Kaynak, 1998), part of scikit-learn."""
 
     seed: int = 42
 
@@ -27,6 +27,7 @@ class Digits:
     )
 
     def load(self) -> Splits:
+        """Return the images in three splits."""
         content = need("sklearn.datasets", "data set 'digits'").load_digits()
         pixels = torch.from_numpy(content.images.astype("uint8")).unsqueeze(1)
         labels = torch.from_numpy(content.target.astype("int64"))

@@ -1,4 +1,4 @@
-"""Pieces of clothing, in the format of MNIST."""
+"""Fashion-MNIST: images of clothing in the format of MNIST."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chop.dataset.idx_images import IdxImages
 @register_dataset("fashion_mnist")
 @dataclass(frozen=True)
 class FashionMNIST(IdxImages):
-    """70,000 pieces of clothing of 28 x 28 pixels (Xiao et al., 2017); `path` is a folder with the files."""
+    """70,000 images of clothing, 28 x 28 pixels (Xiao et al., 2017); `path` is a folder with them."""
 
     info: ClassVar[DatasetInfo] = DatasetInfo(
         "fashion_mnist",

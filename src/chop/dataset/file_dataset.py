@@ -1,4 +1,4 @@
-"""Rows in a user's own file."""
+"""A data set from a user's file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ARRAY_PAIRS = {"y": "x", "labels": "features"}  # names of the labels -> names of the features
-LEAST_ROWS = 10  # so that each part gets some
+MIN_ROWS = 10  # so that no split is empty
 
 
 class _Samples(NamedTuple):
@@ -40,18 +40,19 @@ class _Samples(NamedTuple):
 class FileDataset:
     """A table with a label column (.csv, .parquet, .h5, .arff), or arrays x and y (.npz, .h5).
 
-    All other columns are features, but for those in `ignore`. 20 % of the rows are for testing.
+    All other columns are features, except those in `ignore`. 20 % of the rows are the test split.
     """
 
     path: str | os.PathLike[str]
     seed: int = 42
     label: str | None = None  # name of the label column, or of the array of labels
-    ignore: str | Sequence[str] = ()  # columns to leave out, in a list or with commas between
-    hdf5_table: str | None = None  # which table of an HDF5 file
-    standardise: bool = True  # features, with the training part
+    ignore: str | Sequence[str] = ()  # columns to leave out, as a list or separated by commas
+    hdf5_table: str | None = None  # the table of an HDF5 file to read
+    standardise: bool = True  # the features, by the statistics of the training split
 
     @property
     def info(self) -> DatasetInfo:
+        """The description, for which the file is read."""
         samples = self._samples
         return DatasetInfo(
             name=Path(self.path).stem,
@@ -63,6 +64,7 @@ class FileDataset:
         )
 
     def load(self) -> Splits:
+        """Return the rows of the file in three splits."""
         features, labels, *_ = self._samples
         provenance = f"file {Path(self.path).name}, {len(features):,} rows"
         splits = split_rows(features, labels, self.seed, provenance, version="file")
@@ -79,8 +81,8 @@ class FileDataset:
             samples = _from_arrays(content, self.label, ignore, where)
         else:
             samples = _from_table(content.rename(columns=str), self.label, ignore, where)
-        if len(samples.features) < LEAST_ROWS:
-            raise ValueError(f"{where} has {len(samples.features)} rows, {LEAST_ROWS} are needed")
+        if len(samples.features) < MIN_ROWS:
+            raise ValueError(f"{where} has {len(samples.features)} rows, but {MIN_ROWS} are required")
         return samples
 
 
@@ -99,7 +101,7 @@ def _from_table(frame: DataFrame, label: str | None, ignore: Sequence[str], wher
         raise ValueError(f"{where} has no columns besides the labels")
     for name in (name for name in LABELS if name in features):
         logger.warning(
-            "%s: column '%s' is a feature; if it tells the label, leave it out with ignore=", where, name
+            "%s: column '%s' is a feature; if it contains the label, leave it out with ignore=", where, name
         )
     labels, class_names = to_classes(frame[label], where)
     return _Samples(to_numbers(features, where), labels, class_names, tuple(features.columns))
@@ -116,7 +118,7 @@ def _from_arrays(arrays: Arrays, label: str | None, ignore: Sequence[str], where
             f"they have {list(features.shape)} and {list(labels.shape)}"
         )
     if not (np.issubdtype(features.dtype, np.number) or features.dtype == bool) or np.iscomplexobj(features):
-        raise ValueError(f"{where}: '{features_name}' holds no numbers but {features.dtype}")
+        raise ValueError(f"{where}: '{features_name}' must hold numbers, not {features.dtype}")
     rows = features.reshape(len(features), -1)
     numbers = finite(rows, [f"{features_name}[{i}]" for i in range(rows.shape[1])], where)
     numbered, class_names = to_classes(labels.tolist(), where)
@@ -124,7 +126,7 @@ def _from_arrays(arrays: Arrays, label: str | None, ignore: Sequence[str], where
 
 
 def _pick_arrays(arrays: Mapping[str, object], label: str | None, where: str) -> tuple[str, str]:
-    """The names of the array of labels and of that of features."""
+    """Return the names of the array of labels and the array of features."""
     by_lower = {name.lower(): name for name in arrays}
     if label is None:
         for labels, features in ARRAY_PAIRS.items():

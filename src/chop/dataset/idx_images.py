@@ -1,4 +1,4 @@
-"""What data sets in the format of MNIST share: four files, in a folder of the user's or fetched."""
+"""The base class of data sets in the format of MNIST: four files, in a user's folder or downloaded."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ from chop.dataset.images import Images, check_images, split_images
 from chop.dataset.readers.idx import read_idx
 from chop.dataset.source_files import fetch_from_mirrors, find_file, named_folder
 
-NUM_IMAGES = (60_000, 10_000)  # for training and for testing, in the original files
+NUM_IMAGES = (60_000, 10_000)  # training and test images in the original files
 
 
 @dataclass(frozen=True)
 class IdxImages:
-    """Grey images of 28 x 28 pixels; `path` is a folder with the four original files, .gz or unpacked."""
+    """Greyscale images of 28 x 28 pixels; `path` is a folder with the four original files, .gz or unpacked."""
 
-    seed: int = 42  # of the validation images
+    seed: int = 42  # selects the validation images
     path: str | os.PathLike[str] | None = None  # folder with the four files, .gz or unpacked
 
     info: ClassVar[DatasetInfo]
-    mirrors: ClassVar[tuple[str, ...]]  # addresses that the name of a file is added to
+    mirrors: ClassVar[tuple[str, ...]]  # URLs to which the name of a file is appended
     checksums: ClassVar[Mapping[str, str]]  # name of each file (without .gz) -> published md5 (of the .gz)
 
     def prepare(self) -> None:
-        """Fetch the files that are not on this machine yet."""
+        """Download the files that are not on this machine yet."""
         self._find_files()
 
     def load(self) -> Splits:
+        """Return the images in three splits."""
         files = self._find_files()
         train, test = (self._read(files, part) for part in ("train", "t10k"))
         return split_images(train, test, self.seed, NUM_IMAGES)
@@ -47,7 +48,7 @@ class IdxImages:
         return {name: self._cached(folder, name, md5) for name, md5 in self.checksums.items()}
 
     def _cached(self, folder: Path, name: str, md5: str) -> Path:
-        if (folder / name).is_file():  # put there by the user, unpacked
+        if (folder / name).is_file():  # an unpacked file of the user
             return folder / name
         packed = f"{name}.gz"
         remotes = [Remote(mirror + packed, packed, md5) for mirror in self.mirrors]

@@ -1,4 +1,4 @@
-"""Images of bytes into the parts of a data set."""
+"""Dividing images into the splits of a data set."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import torch
 from torch import Tensor
 
 from chop.dataset.base import DatasetInfo, Rows, Scaling, Splits
-from chop.dataset.splits import put_aside
+from chop.dataset.splits import choose_validation
 
 
 class Images(NamedTuple):
-    """Pixels as uint8 [n, channels, height, width], and class numbers as int64 [n]."""
+    """Pixels as uint8 [n, channels, height, width], and class indices as int64 [n]."""
 
     pixels: Tensor
     labels: Tensor
 
 
 def check_images(images: Images, info: DatasetInfo, where: object) -> None:
-    """Raise where images and labels do not fit together, or not to `info`."""
+    """Raise an error if images and labels do not match each other or `info`."""
     if tuple(images.pixels.shape[1:]) != info.feature_shape or len(images.pixels) != len(images.labels):
         raise ValueError(
             f"'{where}' has images of shape {list(images.pixels.shape)} for {len(images.labels)} labels; images of "
@@ -31,16 +31,16 @@ def check_images(images: Images, info: DatasetInfo, where: object) -> None:
 
 
 def split_images(train: Images, test: Images, seed: int, published: tuple[int, int], white: int = 255) -> Splits:
-    """A tenth of `train`, which `seed` decides, is put aside for validation; standardised by channel.
+    """Return three splits, standardised per channel; `seed` selects the tenth of `train` that is for validation.
 
-    Pixels are divided by `white` first, as is usual. `published` are the numbers of images for training and for
-    testing that the original files have.
+    Pixels are first divided by `white`. `published` are the numbers of training and test images in the original
+    files.
     """
     version = "original" if (len(train.labels), len(test.labels)) == published else "other"
     provenance = f"{version} files, {len(train.labels):,} + {len(test.labels):,} images"
-    chosen, aside = put_aside(len(train.labels), seed)
+    chosen, held_out_rows = choose_validation(len(train.labels), seed)
     kept = Images(train.pixels[chosen], train.labels[chosen])
-    held_out = Images(train.pixels[aside], train.labels[aside])
+    held_out = Images(train.pixels[held_out_rows], train.labels[held_out_rows])
     scaling = _channel_scaling(kept.pixels, white)
     return Splits(
         train=_to_rows(kept, scaling, white),
@@ -53,7 +53,7 @@ def split_images(train: Images, test: Images, seed: int, published: tuple[int, i
 
 
 def _channel_scaling(pixels: Tensor, white: int) -> Scaling:
-    """Mean and deviation of each channel, exact: they are worked out from how often each byte occurs."""
+    """Return the exact mean and deviation of each channel, computed from a histogram of the bytes."""
     counts = torch.stack([torch.bincount(channel.flatten(), minlength=256) for channel in pixels.unbind(dim=1)])
     shares = counts.double() / counts.sum(dim=1, keepdim=True)
     levels = torch.arange(256, dtype=torch.float64) / white
@@ -64,6 +64,6 @@ def _channel_scaling(pixels: Tensor, white: int) -> Scaling:
 
 
 def _to_rows(images: Images, scaling: Scaling, white: int) -> Rows:
-    numbers = images.pixels.float()  # four times the memory, so that the rest is done in place
+    numbers = images.pixels.float()  # four times the memory, so the rest is done in place
     numbers.div_(white).sub_(scaling.mean).div_(scaling.scale)
     return Rows(numbers, images.labels)

@@ -1,4 +1,4 @@
-"""Jet substructure classification: 16 features of a jet, 5 kinds of particle it may come from."""
+"""Jet substructure classification: 16 features of a jet, and the 5 kinds of particle that can cause it."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ VERSIONS = (*FILES, "generated")
 @register_dataset("jsc")
 @dataclass(frozen=True)
 class JSC:
-    """Jet substructure classification: the published rows if they can be had, else look-alikes.
+    """Jet substructure classification: the published rows if they are available, otherwise generated ones.
 
-    They are taken from `path` (a file of either published version, or a folder with one), else from the cache
-    folder, else from CERNBox, else from OpenML, else generated from figures of real jets.
+    The sources in order: `path` (a file of a published version, or a folder with one), the cache folder, CERNBox,
+    OpenML, and finally a generator that imitates the statistics of real jets.
     """
 
-    seed: int = 42  # of the validation rows; of look-alikes also of the test rows and all numbers
-    num_rows: int | None = None  # of published rows all, of look-alikes 50,000, unless given
-    path: str | os.PathLike[str] | None = None  # file of either published version, or folder with one
-    version: str | None = None  # cernbox, openml or generated: only this one, or an error
+    seed: int = 42  # selects the validation rows; for generated rows also the values and the test rows
+    num_rows: int | None = None  # default: all published rows, or 50,000 generated ones
+    path: str | os.PathLike[str] | None = None  # file of a published version, or folder with one
+    version: str | None = None  # cernbox, openml or generated; an error if it is not available
 
     info: ClassVar[DatasetInfo] = DatasetInfo(
         "jsc", len(FEATURES), len(CLASSES), class_names=CLASSES, feature_names=FEATURES
@@ -42,18 +42,18 @@ class JSC:
 
     def __post_init__(self) -> None:
         if self.num_rows is not None and self.num_rows < 10:
-            raise ValueError(f"data set 'jsc' needs num_rows of 10 or more, {self.num_rows} was given")
+            raise ValueError(f"data set 'jsc' needs num_rows of at least 10, got {self.num_rows}")
         if self.version not in (None, *VERSIONS):
             raise ValueError(f"data set 'jsc' has no version '{self.version}', {closest(self.version, VERSIONS)}")
         if self.version == "generated" and self.path is not None:
-            raise ValueError(f"data set 'jsc': rows are generated, or read from '{os.fspath(self.path)}', not both")
+            raise ValueError(f"data set 'jsc': version 'generated' cannot be read from '{os.fspath(self.path)}'")
 
     def prepare(self) -> None:
-        """Fetch the published rows, where there are none on this machine yet and they can be reached."""
+        """Download the published rows, if they are not on this machine and can be reached."""
         self._find_file()
 
     def load(self) -> Splits:
-        """Standardised rows; a warning says when they are not the published ones."""
+        """Return standardised rows; log a warning if they are not the published ones."""
         found = self._find_file()
         if isinstance(found, Path):
             return standardise(self._read(found))
@@ -62,7 +62,7 @@ class JSC:
         return standardise(split_rows(*rows, self.seed, GENERATED, version="generated"))
 
     def _find_file(self) -> Path | str:
-        """The file to read, or why there is none."""
+        """Return the file to read, or the reason why there is none."""
         if self.version == "generated":
             return ""
         if self.path is not None:
@@ -75,7 +75,7 @@ class JSC:
         except DownloadError as error:
             if self.version is not None:
                 raise DownloadError(
-                    f"the {self.version} version of data set 'jsc' cannot be had: {error}"
+                    f"the {self.version} version of data set 'jsc' is not available: {error}"
                 ) from error
             return str(error)
 
@@ -96,5 +96,5 @@ class JSC:
         if self.num_rows is None:
             return splits
         if self.num_rows > len(jets.labels):
-            raise ValueError(f"data file '{path}' has {len(jets.labels)} rows, num_rows={self.num_rows} was given")
+            raise ValueError(f"data file '{path}' has {len(jets.labels)} rows, but num_rows is {self.num_rows}")
         return replace(shorten(splits, self.num_rows), provenance=f"{jets.provenance}, {self.num_rows:,} of them")

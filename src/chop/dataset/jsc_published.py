@@ -1,4 +1,4 @@
-"""The two published versions of the jets: where they are kept, where they are fetched, how they are read."""
+"""The two published versions of the jets: finding, downloading and reading them."""
 
 from __future__ import annotations
 
@@ -59,30 +59,31 @@ OPENML_NAME = "hls4ml_lhc_jets_hlf"
 OPENML_PARQUET = "https://data.openml.org/datasets/0004/42468/dataset_42468.pq"
 OPENML_DESCRIPTION = "https://www.openml.org/api/v1/json/data/42468"
 
-# Names under which each version is looked for in a folder; the first is the one that we download to.
+# File names of each version in a folder; downloads get the first one.
 FILES = {
     "cernbox": (CERNBOX_NAME, "cernbox.h5"),
     "openml": (f"{OPENML_NAME}.parquet", f"{OPENML_NAME}.arff", "dataset_42468.pq", "dataset_42468.arff"),
 }
-NUM_ROWS = {"cernbox": 986_806, "openml": 830_000}  # without duplicates; about so many
-LEAST_SHARE = 0.95  # of those rows, in a file that is whole
+NUM_ROWS = {"cernbox": 986_806, "openml": 830_000}  # approximately, without duplicates
+MIN_SHARE = 0.95  # of these rows, in a complete file
 
 
 class Jets(NamedTuple):
-    """All rows of a file, in its order and in physical units."""
+    """All rows of a file, in order and in physical units."""
 
     features: Tensor
-    labels: Tensor  # -1 where the file names no class, or several
+    labels: Tensor  # -1 if the file gives no class, or several
     version: str
 
     @property
     def provenance(self) -> str:
-        whole = LEAST_SHARE * NUM_ROWS[self.version] <= len(self.labels)
-        return f"{self.version} version, {len(self.labels):,} rows{'' if whole else ' only'}"
+        """The version and the number of rows, as text."""
+        is_complete = MIN_SHARE * NUM_ROWS[self.version] <= len(self.labels)
+        return f"{self.version} version, {len(self.labels):,} rows{'' if is_complete else ' only'}"
 
 
 def find_in(folder: Path, version: str | None) -> Path | None:
-    """The file of `version`, or else of any, in a folder."""
+    """Return the file of `version`, or of any version if that is None, in a folder."""
     for kind, names in FILES.items():
         for name in names:
             if version in (None, kind) and (folder / name).is_file():
@@ -91,7 +92,7 @@ def find_in(folder: Path, version: str | None) -> Path | None:
 
 
 def find_cached(version: str | None) -> Path | None:
-    """The file in the cache folder, which is still what was downloaded."""
+    """Return the file in the cache folder, after verifying its checksum."""
     path = find_in(cache_folder("jsc"), version)
     if path is not None:
         verify_recorded(path)
@@ -99,9 +100,9 @@ def find_cached(version: str | None) -> Path | None:
 
 
 def fetch_any(version: str | None) -> Path:
-    """The file from CERNBox, or else from OpenML; what was wrong with each is in the error."""
+    """Download the file from CERNBox or else OpenML; the error says why each failed."""
     if is_offline():
-        raise DownloadError("nothing is downloaded, as CHOP_OFFLINE is set")
+        raise DownloadError("downloads are disabled by CHOP_OFFLINE")
     reasons = []
     for kind, fetch_it in _SOURCES.items():
         if version in (None, kind):
@@ -115,20 +116,20 @@ def fetch_any(version: str | None) -> Path:
 def _fetch_cernbox(folder: Path) -> Path:
     if not installed("h5py"):
         raise DownloadError(f"its HDF5 file needs h5py, which is not installed: {INSTALL}")
-    # CERN publishes no checksum. A file is accepted if it has the length that the server announced, and can be
-    # read through with the columns and the number of rows that are known; its sha256 is noted from then on.
+    # CERN publishes no checksum. A file is accepted if it has the length that the server announced, and the
+    # expected columns and number of rows; its sha256 is recorded then.
     return fetch(Remote(CERNBOX_URL, CERNBOX_NAME, check=partial(check_jets, version="cernbox")), folder)
 
 
 def _fetch_openml(folder: Path) -> Path:
     check = partial(check_jets, version="openml")
-    if installed("pyarrow"):  # smaller and quicker to read than the text, but its checksum is not published
+    if installed("pyarrow"):  # smaller and faster to read than the text, but without a published checksum
         return fetch(Remote(OPENML_PARQUET, f"{OPENML_NAME}.parquet", check=check), folder)
     try:
         description = json.loads(fetch_text(OPENML_DESCRIPTION))["data_set_description"]
         url, md5 = str(description["url"]), str(description["md5_checksum"]).lower()
     except (ValueError, KeyError, TypeError) as error:
-        raise DownloadError(f"{OPENML_DESCRIPTION} does not say where the file is") from error
+        raise DownloadError(f"{OPENML_DESCRIPTION} does not contain the URL of the file") from error
     return fetch(Remote(url, f"{OPENML_NAME}.arff", md5, check), folder)
 
 
@@ -136,21 +137,21 @@ _SOURCES: dict[str, Callable[[Path], Path]] = {"cernbox": _fetch_cernbox, "openm
 
 
 def check_jets(path: Path, version: str) -> None:
-    """Raise where `path` is not the whole file of `version`."""
+    """Raise an error if `path` is not a complete file of `version`."""
     jets = read_jets(path)
-    if jets.version != version or len(jets.labels) < LEAST_SHARE * NUM_ROWS[version]:
+    if jets.version != version or len(jets.labels) < MIN_SHARE * NUM_ROWS[version]:
         raise ValueError(f"it holds {jets.provenance}")
 
 
 def read_jets(path: Path) -> Jets:
-    """The jets in a file of either version, which its columns tell."""
+    """Return the jets in a file; its columns determine the version."""
     with reading(path, "file of jets"), path.open("rb") as file:
         is_hdf5 = file.read(4) == b"\x89HDF"
     table, columns = (CERNBOX_TABLE, CERNBOX_COLUMNS) if is_hdf5 else (None, ())
     frame = read_content(path, table, columns)
     where = f"data file '{path}'"
     if isinstance(frame, dict):
-        raise ValueError(f"{where} holds arrays without names of columns; jets have {', '.join(FEATURES)}")
+        raise ValueError(f"{where} has arrays without column names; jets have {', '.join(FEATURES)}")
     if "class" in frame and FEATURES[0] in frame:
         return _from_openml(frame, where)
     return _from_cernbox(frame, where)
@@ -167,7 +168,7 @@ def _from_cernbox(frame: DataFrame, where: str) -> Jets:
     features, one_hot = numbers.split([len(FEATURES), len(CLASSES)], dim=1)
     unclear = (one_hot.eq(1).sum(dim=1) != 1) | (one_hot.ne(0).sum(dim=1) != 1)
     if unclear.any():
-        logger.warning("%s: %d rows of no single class are left out", where, int(unclear.sum()))
+        logger.warning("%s: %d rows without exactly one class are left out", where, int(unclear.sum()))
     return Jets(features.contiguous(), one_hot.argmax(dim=1).masked_fill(unclear, -1), "cernbox")
 
 

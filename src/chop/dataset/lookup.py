@@ -1,4 +1,4 @@
-"""From what users write for a data set to the data set: a name, a file of rows, or a class of their own."""
+"""Finding a data set by what users write: a name, a data file, or a reference to a class."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from chop.registry import closest
 
 
 def resolve_dataset(spec: str) -> DatasetMaker:
-    """What makes the data set `spec`: a registered name, a path to a data file, or `data.py:Name`.
+    """Return the class or function for `spec`: a registered name, a path to a data file, or `data.py:Name`.
 
-    `module.path:Name` works as well. Name is a class with `info` and `load()`, or a function giving one.
+    `module.path:Name` works too. Name is a class with `info` and `load()`, or a function that returns an instance.
     """
     if spec in DATASETS:
         return DATASETS[spec]
@@ -33,15 +33,15 @@ def resolve_dataset(spec: str) -> DatasetMaker:
         return make
     if len(path.parts) > 1:
         raise ValueError(f"data file '{spec}' does not exist")
-    return DATASETS[spec]  # raises, naming the nearest
+    return DATASETS[spec]  # raises an error that suggests the nearest name
 
 
 def dataset_from(
     spec: str, options: Mapping[str, object] | None = None, known_elsewhere: Iterable[str] = ()
 ) -> Dataset:
-    """The data set `spec`, made with `options`; each must be one that it takes, but for `seed`.
+    """Return the data set `spec` with `options`; it must accept all of them except `seed`.
 
-    `known_elsewhere` are options of the caller's own, for the hint in the error.
+    `known_elsewhere` are options of the caller, which error messages may suggest.
     """
     make = resolve_dataset(spec)
     parameters = inspect.signature(make).parameters
@@ -56,16 +56,16 @@ def dataset_from(
             raise ValueError(f"data set '{spec}' needs the option '{name}'")
     dataset = make(**_checked(make, given, f"data set '{spec}'"))
     if not (hasattr(dataset, "info") and callable(getattr(dataset, "load", None))):
-        raise ValueError(f"data set '{spec}' gives a {type(dataset).__name__} without info and load()")
+        raise ValueError(f"data set '{spec}' is a {type(dataset).__name__} without info and load()")
     return dataset
 
 
 def _checked(make: DatasetMaker, options: Mapping[str, object], where: str) -> dict[str, object]:
-    """The options, each seen to be of the type that a dataclass declares for it; a function checks its own."""
+    """Return the options after checking their types, if the data set is a dataclass that declares them."""
     cls = make.func if isinstance(make, partial) else make
     return check_options(cls, options, where) if isinstance(cls, type) and is_dataclass(cls) else dict(options)
 
 
 def get_dataset_info(name: str) -> DatasetInfo:
-    """What is known of the data set called `name` without loading it; a user's data file is read for that."""
+    """Return the description of the data set `name` without loading its rows; a user's data file is read."""
     return dataset_from(name).info

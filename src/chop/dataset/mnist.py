@@ -1,4 +1,4 @@
-"""Handwritten digits."""
+"""MNIST: images of handwritten digits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chop.dataset.idx_images import IdxImages
 @register_dataset("mnist")
 @dataclass(frozen=True)
 class MNIST(IdxImages):
-    """70,000 handwritten digits of 28 x 28 pixels (LeCun et al., 1998); `path` is a folder with the files."""
+    """70,000 images of handwritten digits, 28 x 28 pixels (LeCun et al., 1998); `path` is a folder with them."""
 
     info: ClassVar[DatasetInfo] = DatasetInfo(
         "mnist", 28 * 28, 10, feature_shape=(1, 28, 28), class_names=tuple("0123456789")

@@ -1,4 +1,4 @@
-"""Original files of a data set: in a folder that the user names, or fetched into the cache folder."""
+"""The original files of a data set: in a user's folder, or downloaded to the cache folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chop.dataset.download import DownloadError, Remote, fetch
 
 
 def named_folder(path: str | os.PathLike[str], dataset: str) -> Path:
-    """The folder that the user names."""
+    """Return the user's folder; raise an error if it does not exist."""
     folder = Path(path).expanduser()
     if not folder.is_dir():
         raise ValueError(f"the folder '{folder}' for data set '{dataset}' does not exist")
@@ -18,7 +18,7 @@ def named_folder(path: str | os.PathLike[str], dataset: str) -> Path:
 
 
 def find_file(folder: Path, name: str, dataset: str) -> Path:
-    """The file called `name` in a folder, packed or not."""
+    """Return the file called `name` in a folder, compressed or not."""
     for candidate in (folder / name, folder / f"{name}.gz"):
         if candidate.is_file():
             return candidate
@@ -26,7 +26,7 @@ def find_file(folder: Path, name: str, dataset: str) -> Path:
 
 
 def fetch_from_mirrors(remotes: Sequence[Remote], folder: Path, dataset: str, alternative: str) -> Path:
-    """The same file from the first place that gives it; `alternative` is what path= could name instead."""
+    """Return a file from the first server that has it; `alternative` says what path= accepts instead."""
     reasons = []
     for remote in remotes:
         try:
@@ -35,5 +35,5 @@ def fetch_from_mirrors(remotes: Sequence[Remote], folder: Path, dataset: str, al
             reasons.append(str(error))
     raise DownloadError(
         f"data set '{dataset}' is not in '{folder}' and cannot be downloaded: {'; '.join(reasons)}; "
-        f"name {alternative} as path= if you have them"
+        f"if you have {alternative} give it as path="
     )

@@ -1,4 +1,4 @@
-"""Rows into a training, a validation and a test part, standardised."""
+"""Dividing rows into training, validation and test splits, and standardising them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from torch import Tensor
 from chop.dataset.base import DatasetInfo, Rows, Scaling, Splits
 
 TEST_SHARE = 0.2  # of all rows
-VAL_SHARE = 0.1  # of the rows that are not for testing
-PUBLISHED_SEED = 42  # of the test parts that results on jets are published for
+VAL_SHARE = 0.1  # of the rows that are not in the test split
+PUBLISHED_SEED = 42  # of the test split of published results on jets
 
 
 def split_rows(features: Tensor, labels: Tensor, seed: int, provenance: str = "", version: str = "") -> Splits:
-    """80 % for training, a tenth of which is put aside for validation, and 20 % for testing."""
+    """Return 20 % of the rows for testing, 8 % for validation and 72 % for training."""
     order = torch.randperm(len(features), generator=torch.Generator().manual_seed(seed))
     num_test = round(TEST_SHARE * len(features))
     num_val = round(VAL_SHARE * (len(features) - num_test))
@@ -28,24 +28,26 @@ def split_rows(features: Tensor, labels: Tensor, seed: int, provenance: str = ""
 def split_as_published(
     features: Tensor, labels: Tensor, seed: int, provenance: str = "", version: str = ""
 ) -> Splits:
-    """The test part of scikit-learn's `train_test_split(test_size=0.2, random_state=42)`, row by row; `seed`
-    decides only which tenth of the other rows is put aside for validation. Rows of class -1 are left out."""
+    """Return the test split of scikit-learn's `train_test_split(test_size=0.2, random_state=42)`, row for row.
+
+    `seed` only selects which tenth of the other rows is for validation. Rows of class -1 are left out.
+    """
     order = torch.from_numpy(np.random.RandomState(PUBLISHED_SEED).permutation(len(features)))
     test, rest = order.tensor_split([math.ceil(TEST_SHARE * len(features))])
-    train, val = put_aside(len(rest), seed)
-    parts = tuple(part[labels[part] >= 0] for part in (rest[train], rest[val], test))
-    return _gather(features, labels, parts, provenance, version)
+    train, val = choose_validation(len(rest), seed)
+    chosen = tuple(rows[labels[rows] >= 0] for rows in (rest[train], rest[val], test))
+    return _gather(features, labels, chosen, provenance, version)
 
 
-def put_aside(num_rows: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Indices of the rows for training, and of the tenth that is for validation."""
+def choose_validation(num_rows: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Return the indices of the rows for training, and of the tenth for validation."""
     order = torch.randperm(num_rows, generator=torch.Generator().manual_seed(seed))
     val, train = order.tensor_split([round(VAL_SHARE * num_rows)])
     return train, val
 
 
 def shorten(splits: Splits, num_rows: int) -> Splits:
-    """The first rows of each part, `num_rows` in all; a row stays in its part."""
+    """Return the first rows of each split, `num_rows` in total."""
     num_test = round(TEST_SHARE * num_rows)
     num_val = round(VAL_SHARE * (num_rows - num_test))
     return replace(
@@ -57,9 +59,9 @@ def shorten(splits: Splits, num_rows: int) -> Splits:
 
 
 def standardise(splits: Splits) -> Splits:
-    """Mean 0 and deviation 1 in each feature of the training part; the other parts are scaled alike.
+    """Scale the features to mean 0 and deviation 1 in the training split; the other splits by the same factors.
 
-    Images [channels, height, width] are scaled channel by channel.
+    Images [channels, height, width] are scaled per channel.
     """
     train = splits.train.features.double()
     dims = (0, 2, 3) if train.dim() == 4 else (0,)
@@ -76,9 +78,9 @@ def standardise(splits: Splits) -> Splits:
 
 
 def check_splits(splits: Splits, info: DatasetInfo) -> None:
-    """Raise where the rows are not as `info` says."""
+    """Raise an error if the rows do not match `info`."""
     for name, rows in (("training", splits.train), ("validation", splits.val), ("test", splits.test)):
-        where = f"the {name} part of data set '{info.name}'"
+        where = f"the {name} split of data set '{info.name}'"
         if tuple(rows.features.shape) != (len(rows.labels), *info.feature_shape):
             raise ValueError(
                 f"{where} has features of shape {list(rows.features.shape)}, "
@@ -92,12 +94,12 @@ def check_splits(splits: Splits, info: DatasetInfo) -> None:
         if len(rows.labels) and not 0 <= rows.labels.min() <= rows.labels.max() < info.num_classes:
             raise ValueError(
                 f"{where} has labels from {rows.labels.min()} to {rows.labels.max()}; "
-                f"there are {info.num_classes} classes, from 0 on"
+                f"there are {info.num_classes} classes, from 0 to {info.num_classes - 1}"
             )
 
 
-def _gather(features: Tensor, labels: Tensor, parts: tuple[Tensor, ...], provenance: str, version: str) -> Splits:
-    train, val, test = (Rows(features[part], labels[part]) for part in parts)
+def _gather(features: Tensor, labels: Tensor, chosen: tuple[Tensor, ...], provenance: str, version: str) -> Splits:
+    train, val, test = (Rows(features[rows], labels[rows]) for rows in chosen)
     return Splits(train, val, test, provenance=provenance, version=version)
 
 

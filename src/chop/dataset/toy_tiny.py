@@ -1,4 +1,4 @@
-"""A data set to try things on: points inside and outside a ball."""
+"""A small synthetic data set: points inside and outside a ball."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import torch
 from chop.dataset.base import DatasetInfo, Splits, register_dataset
 from chop.dataset.splits import split_rows
 
-MEDIAN_SQUARED_RADIUS = 3.3567  # of four normal numbers (chi-squared, 4 degrees of freedom)
+MEDIAN_SQUARED_RADIUS = 3.3567  # chi-squared with 4 degrees of freedom: half of the points are outside
 
 
 @register_dataset("toy_tiny")
 @dataclass(frozen=True)
 class ToyTiny:
-    """1,000 points of four normal numbers: is the point outside the ball that holds half of them?"""
+    """1,000 normally distributed points in 4 dimensions; the class is whether a point is outside a ball."""
 
     seed: int = 42
     num_rows: int = 1000
@@ -24,6 +24,7 @@ class ToyTiny:
     info: ClassVar[DatasetInfo] = DatasetInfo("toy_tiny", 4, 2, class_names=("inside", "outside"))
 
     def load(self) -> Splits:
+        """Return the points in three splits."""
         generator = torch.Generator().manual_seed(self.seed)
         points = torch.randn(self.num_rows, self.info.num_features, generator=generator)
         labels = (points.square().sum(dim=1) > MEDIAN_SQUARED_RADIUS).long()

@@ -1,82 +1,136 @@
-"""Numbers as the pages show them, and what lies between two of them."""
+"""Numbers as text, for pages, tables and the terminal. Everything that shows numbers uses these functions."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-MINUS, TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
+MINUS, TIMES, INFINITY = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}", "\N{INFINITY}"
 PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+ENERGY_UNITS = ((1e12, "J"), (1e9, "mJ"), (1e6, "µJ"), (1e3, "nJ"), (1.0, "pJ"))
+ROUNDS_UP = 0.9995  # from this share of 1000 on, three digits would show 1000
 
 
-def plain(value: float) -> str:
-    """All digits of a whole number, six of any other: 1,234,567 or 0.333333."""
+# Terminal: a minus is an ASCII hyphen, so that numbers can be copied
+
+
+def table_number(value: float | None, digits: int = 5) -> str:
+    """Return a number for a text table: all digits of an integer, else `digits` significant ones.
+
+    >>> table_number(1234567), table_number(12345.6), table_number(1 / 3), table_number(None)
+    ('1,234,567', '12,346', '0.33333', '-')
+    """
+    if value is None:
+        return "-"
+    if not math.isfinite(value):
+        return str(value)
+    if _is_integer(value) or 10 ** (digits - 1) <= abs(value) < 1e15:
+        return f"{round(value):,}"
+    return f"{value:.{digits}g}"
+
+
+def decibels(value: float | None) -> str:
+    """Return a ratio in decibels: `31.4 dB`; `exact` if there is no error at all, `-` if it is unknown."""
+    if value is None:
+        return "-"
+    return "exact" if value == math.inf else f"{value:.1f} dB"
+
+
+# Pages
+
+
+def exact(value: float) -> str:
+    """Return all digits of an integer, six significant digits of any other number: 1,234,567 or 0.333333."""
     if math.isnan(value) or math.isinf(value):
-        return "not a number" if math.isnan(value) else f"{MINUS if value < 0 else ''}∞"
-    exact = isinstance(value, int) or (value.is_integer() and abs(value) < 1e15)
-    return _signed(f"{int(value):,}" if exact and abs(value) < 10**21 else f"{value:.6g}")
+        return "not a number" if math.isnan(value) else f"{MINUS if value < 0 else ''}{INFINITY}"
+    return _with_minus(f"{int(value):,}" if _is_integer(value) else f"{value:,.6g}")
 
 
-def short(value: float, unit: str = "") -> str:
-    """Three digits and a prefix: 1.23 M."""
-    for size, prefix in PREFIXES:
-        if abs(value) >= 0.9995 * size and math.isfinite(value):  # three digits of less are not 1000 yet
-            return f"{_digits(value / size)} {prefix}{unit}"
-    return f"{_digits(value)} {unit}".rstrip()
+def significant(value: float, digits: int = 4) -> str:
+    """Return a number rounded to `digits` significant digits, without trailing zeros: 13.43."""
+    if not math.isfinite(value) or value == 0:
+        return exact(value)
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    text = f"{value:.{digits - 1}e}" if decimals > 8 or abs(value) >= 1e6 else f"{value:,.{decimals}f}"
+    return _with_minus(text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text)
 
 
-def percent(value: float) -> str:
-    return _signed(f"{value:.2%}".replace("%", " %")) if math.isfinite(value) else plain(value)
+def with_prefix(value: float, unit: str = "") -> str:
+    """Return three digits with a decimal prefix: 1.23 M."""
+    if math.isfinite(value):
+        for size, prefix in PREFIXES:
+            if abs(value) >= ROUNDS_UP * size:
+                return f"{significant(value / size, 3)} {prefix}{unit}"
+    return f"{significant(value, 3)} {unit}".rstrip()
 
 
-def bits(value: float) -> str:
-    return _digits(value, 4)
+def percent(share: float) -> str:
+    """Return a share as a percentage: 30.38 %."""
+    return _with_minus(f"{share:.2%}".replace("%", " %")) if math.isfinite(share) else exact(share)
 
 
-def memory(value: float) -> str:
-    """Bits as bytes."""
-    return short(value / 8, "B")
+def points(share: float) -> str:
+    """Return a difference between two shares in percentage points, with its sign: +2.10 points."""
+    change = 100 * share
+    return _with_plus(f"{_with_minus(f'{change:.2f}')} points", change) if math.isfinite(change) else ""
 
 
-def seconds(value: float) -> str:
-    if not 60 <= value < math.inf:
-        return short(value, "s") if value >= 1 or value == 0 else f"{_digits(value * 1e3)} ms"
-    minutes, rest = divmod(round(value), 60)
+def memory(bits: float) -> str:
+    """Return a number of bits as bytes: 433 B."""
+    return with_prefix(bits / 8, "B")
+
+
+def energy(picojoules: float) -> str:
+    """Return an energy in the largest unit of which there is at least one: 4.5 nJ."""
+    return _in_units(picojoules, ENERGY_UNITS)
+
+
+def duration(seconds: float) -> str:
+    """Return a duration: 12.3 ms, 5.25 s, 1 min 1 s or 2 h 3 min."""
+    if not 60 <= seconds < math.inf:
+        in_seconds = seconds >= 1 or seconds == 0
+        return with_prefix(seconds, "s") if in_seconds else f"{significant(seconds * 1e3, 3)} ms"
+    minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
-def difference(first: float, second: float) -> str:
-    """From the first to the second as a share of the first; as it is, where the first is 0."""
-    change = second - first
+# Differences between two numbers, for pages
+
+
+def relative_change(before: float, after: float) -> str:
+    """Return the change as a percentage of `before`, from the double on as a factor; absolute if `before` is 0."""
+    change = after - before
     if not math.isfinite(change):
         return ""
-    if first == 0 or change == 0:
-        return _plus(plain(change), change)
-    share = change / abs(first)
-    return (
-        f"{TIMES}{_digits(second / first)}"
-        if share >= 1
-        else _plus(_signed(f"{share:.1%}").replace("%", " %"), share)
-    )
+    if before == 0 or change == 0:
+        return _with_plus(exact(change), change)
+    share = change / abs(before)
+    if share >= 1:
+        return f"{TIMES}{significant(after / before, 3)}"
+    return _with_plus(_with_minus(f"{share:.1%}").replace("%", " %"), share)
 
 
-def points(first: float, second: float) -> str:
-    """From one share to another in points of a hundred."""
-    change = 100 * (second - first)
-    return _plus(f"{_signed(f'{change:.2f}')} points", change) if math.isfinite(change) else ""
+def change_in_points(before: float, after: float) -> str:
+    """Return the change from one share to another in percentage points: +2.10 points."""
+    return points(after - before)
 
 
-def _digits(value: float, digits: int = 3) -> str:
-    if not math.isfinite(value) or value == 0:
-        return plain(value)
-    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
-    text = f"{value:.{digits - 1}e}" if places > 8 or abs(value) >= 1e6 else f"{value:,.{places}f}"
-    return _signed(text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text)
+def _is_integer(value: float) -> bool:
+    """Whether all digits of a number are before the point, and few enough to be shown."""
+    if isinstance(value, int):
+        return abs(value) < 10**21
+    return value.is_integer() and abs(value) < 1e15
 
 
-def _plus(text: str, value: float) -> str:
+def _in_units(value: float, units: Sequence[tuple[float, str]]) -> str:
+    size, unit = next((each for each in units if abs(value) >= ROUNDS_UP * each[0]), units[-1])
+    return f"{significant(value / size, 3)} {unit}"
+
+
+def _with_plus(text: str, value: float) -> str:
     return f"+{text}" if value > 0 else text
 
 
-def _signed(text: str) -> str:
+def _with_minus(text: str) -> str:
     return text.replace("-", MINUS)

@@ -1,4 +1,4 @@
-"""What commands print for the user to copy."""
+"""The name of the command in instructions that users copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Number formats, one file each. A new file in this folder is found by itself."""
+"""Number formats, one file each. A new file in this folder is imported automatically."""
 
 import importlib
 import pkgutil

@@ -1,4 +1,4 @@
-"""What a number format is: parameters, the rounding they define, and the gradient that passes through."""
+"""The base class of number formats: parameters, rounding, codes, and the straight-through gradient."""
 
 from __future__ import annotations
 
@@ -12,97 +12,130 @@ from torch import Tensor
 
 from chop.registry import Registry
 
-Place = Literal["reduce_dim", "channel_dim"]
+OperandDim = Literal["reduce_dim", "channel_dim"]
 Scales = tuple[Tensor, ...]
 Encoded = tuple[Tensor, Scales]
-"""Codes, and the scales of blocks or of the tensor, outermost last."""
+"""Codes, and the scales of the blocks or of the tensor; if there are both, the tensor's scale is last."""
 
 
 def param(
-    default: Any, *, help: str, search: Sequence[Any] = (), place: Place | None = None, kw_only: bool = False
+    default: Any,
+    *,
+    help: str,
+    search: Sequence[Any] = (),
+    operand_dim: OperandDim | None = None,
+    kw_only: bool = False,
 ) -> Any:
-    """A format's parameter. `search` lists values worth trying.
+    """Declare a parameter of a format. `search` lists values worth trying.
 
-    A parameter with a `place` that is left None is taken from the operand which the format is put on.
-    (`Any`, as for `dataclasses.field`: the field's own annotation says the type.)
+    A parameter with an `operand_dim` is a dimension; if it is None, `for_operand` sets it to that dimension of the
+    operand. (The return type is `Any`, as for `dataclasses.field`; the annotation of the field gives the type.)
     """
-    metadata = {"help": help, "search": tuple(search), "place": place}
+    metadata = {"help": help, "search": tuple(search), "operand_dim": operand_dim}
     return dataclasses.field(default=default, metadata=metadata, kw_only=kw_only)
 
 
 class Format(ABC):
-    """A set of representable numbers. A subclass is a frozen dataclass whose fields are its parameters."""
+    """A set of representable numbers. A subclass is a frozen dataclass whose fields are its parameters.
+
+    A subclass must define `width` and `quantize`. All other methods are optional: `encode`, `decode` and
+    `all_codes` for the list of its values in `ch info` and in reports, `integers` for the integers that hardware
+    would hold, `bits` if a block shares something, `rounds_rows_independently` to save memory for large inputs.
+    The class attributes and properties are promises that `tests/contracts` checks.
+    """
 
     name: ClassVar[str]
     floating_point: ClassVar[bool] = False
     """Whether arithmetic in this format counts as floating point."""
+    rounds: ClassVar[bool] = True
+    """Whether quantising changes numbers at all."""
+    is_symmetric: ClassVar[bool] = False
+    """Whether `quantize(-x)` is always `-quantize(x)` with the default parameters."""
+    requantize_tolerance: ClassVar[float] = 0.0
+    """The relative change that quantising a quantised tensor again may cause; 0 if none."""
 
     @property
     @abstractmethod
     def width(self) -> int:
-        """Bits that one element takes, sign included."""
+        """Bits per element, sign included."""
 
     @property
     def bits(self) -> float:
-        """Average storage of an element in bits, its part of everything shared by a block included."""
+        """Average storage per element in bits, including its share of what a block has in common."""
         return float(self.width)
 
     @abstractmethod
     def quantize(self, x: Tensor) -> Tensor:
-        """The nearest representable values, in the shape and dtype of `x`; not a view of `x`."""
+        """Return the nearest representable values, in the shape and dtype of `x`; not a view of `x`."""
 
     def integers(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Integers and the scale by which they stand for `quantize(x)`, exactly: integers * scale."""
-        raise ValueError(f"format '{self.name}' has no integers behind its values")
+        """Return integers and a scale with `integers * scale == quantize(x)`, exactly."""
+        raise ValueError(f"format '{self.name}' does not represent its values by integers")
 
     def encode(self, x: Tensor) -> Encoded:
-        """The codes that are stored for `x`, and the scales that go with them."""
+        """Return the codes that are stored for `x`, and their scales."""
         raise ValueError(f"format '{self.name}' does not say how its values are stored")
 
     def decode(self, codes: Tensor, scales: Scales = ()) -> Tensor:
-        """The numbers that codes stand for: `decode(*encode(x))` is `quantize(x)`. Without scales, those are 1."""
+        """Return the numbers of codes: `decode(*encode(x))` is `quantize(x)`. Without `scales`, they are 1."""
         raise ValueError(f"format '{self.name}' does not say how its values are stored")
 
-    def rounds_rows_apart(self, x: Tensor) -> bool:
-        """Whether each index of the first dimension of `x` is rounded as if it were alone."""
+    @classmethod
+    def has_codes(cls) -> bool:
+        """Whether the format defines `encode` and `decode`."""
+        return cls.encode is not Format.encode and cls.decode is not Format.decode
+
+    @classmethod
+    def has_integers(cls) -> bool:
+        """Whether the format defines `integers`."""
+        return cls.integers is not Format.integers
+
+    @property
+    def values_depend_on_data(self) -> bool:
+        """Whether the representable values follow the data, as with a scale that is computed from a block."""
+        return False
+
+    def rounds_rows_independently(self, x: Tensor) -> bool:
+        """Whether rounding `x` equals rounding each index of its first dimension separately."""
         return False
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether rounding the same numbers again gives the same."""
+        """Whether rounding the same numbers again gives the same result."""
         return True
 
     @property
     def needs_fit(self) -> bool:
-        """Whether a parameter is left to be chosen from data, by `fitted`."""
+        """Whether a parameter is still to be chosen from data, by `fitted`."""
         return False
 
     def fitted(self, largest: float) -> Self:
-        """This format with room for magnitudes up to `largest`; itself, where its parameters do not say that."""
+        """Return the format with parameters that cover magnitudes up to `largest`, if it has such parameters."""
         return self
 
     def scale_for(self, largest: float) -> float | None:
-        """The scale that just holds `largest`, of a format that can be given one."""
+        """Return the smallest scale that covers `largest`; None if the format takes no scale."""
         return None
 
     @property
-    def has_own_scale(self) -> bool:
-        """Whether it wants a trainable scale, which starts at `initial_scale`."""
+    def has_learned_scale(self) -> bool:
+        """Whether the format has a trainable scale, which starts at `initial_scale`."""
         return False
 
     def initial_scale(self, x: Tensor) -> Tensor:
-        raise ValueError(f"format '{self.name}' has no scale to learn")
+        """Return the value at which the training of the scale starts, for data `x`."""
+        raise ValueError(f"format '{self.name}' has no trainable scale")
 
     def all_codes(self) -> Tensor:
-        """Every code that one element can have."""
+        """Return every code of one element."""
         return torch.arange(2**self.width)
 
     def contains(self, x: Tensor) -> Tensor:
-        """Where `x` is a number that this format can represent."""
+        """Return a mask of the elements of `x` that the format can represent."""
         return self.quantize(x) == x
 
     def __call__(self, x: Tensor, scale: Tensor | None = None) -> Tensor:
-        """`quantize` with a straight-through gradient. Formats with a scale of their own may be given one."""
+        """Quantise with a straight-through gradient. `scale` is for formats with a learned or calibrated scale."""
         if torch.is_grad_enabled() and x.requires_grad:
             return _straight_through(x, self)
         return self.quantize(x)
@@ -113,7 +146,7 @@ class Format(ABC):
         numbers = [
             value
             for field in parameters(type(self))
-            if field.name != "width" and field.metadata["place"] is None
+            if field.name != "width" and field.metadata["operand_dim"] is None
             for value in [getattr(self, field.name)]
             if isinstance(value, int | float) and not isinstance(value, bool)
         ]
@@ -122,20 +155,20 @@ class Format(ABC):
     def __str__(self) -> str:
         return f"{self.name}({', '.join(str(number) for number in self.precision)})"
 
-    def placed(self, reduce_dim: int, channel_dim: int | None) -> Self:
-        """This format on an operand that is reduced along one dimension and has its channels along another."""
+    def for_operand(self, reduce_dim: int, channel_dim: int | None) -> Self:
+        """Return the format for an operand that is summed over `reduce_dim` and has channels in `channel_dim`."""
         dims = {"reduce_dim": reduce_dim, "channel_dim": channel_dim}
         found = {
-            field.name: dims[field.metadata["place"]]
+            field.name: dims[field.metadata["operand_dim"]]
             for field in parameters(type(self))
-            if field.metadata["place"] is not None and getattr(self, field.name) is None
+            if field.metadata["operand_dim"] is not None and getattr(self, field.name) is None
         }
-        # mypy does not see that every concrete format is a dataclass.
+        # mypy does not know that every concrete format is a dataclass.
         return dataclasses.replace(self, **found) if found else self  # type: ignore[type-var]
 
 
 class _StraightThrough(torch.autograd.Function):
-    """Rounding that the gradient does not see."""
+    """Rounding whose gradient is that of the identity."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, number_format: Format) -> Tensor:
@@ -146,7 +179,7 @@ class _StraightThrough(torch.autograd.Function):
         return gradient, None
 
 
-# `Function.apply` has no types of its own.
+# `Function.apply` is untyped.
 _straight_through: Callable[[Tensor, Format], Tensor] = _StraightThrough.apply
 
 FORMATS: Registry[type[Format]] = Registry("format")
@@ -154,24 +187,23 @@ FormatClass = TypeVar("FormatClass", bound=type[Format])
 
 
 def register_format(name: str) -> Callable[[FormatClass], FormatClass]:
-    """Files a format under the name that configs use; stands above `@dataclass`."""
+    """Register a format under the name that configs use; goes above `@dataclass`."""
 
-    def decorate(format_class: FormatClass) -> FormatClass:
+    def with_name(format_class: FormatClass) -> FormatClass:
         format_class.name = name
-        FORMATS.add(name, format_class)
         return format_class
 
-    return decorate
+    return FORMATS.register(name, with_name)
 
 
 def parameters(format_class: type[Format]) -> tuple[dataclasses.Field[Any], ...]:
-    """The parameters of a format: its own in the order of their declaration, then those it has in common."""
-    # mypy does not see that every concrete format is a dataclass.
+    """Return the fields of a format's parameters: its own in declaration order, then the keyword-only ones."""
+    # mypy does not know that every concrete format is a dataclass.
     fields = dataclasses.fields(format_class)  # type: ignore[arg-type]
     return tuple(sorted(fields, key=lambda field: bool(field.kw_only)))
 
 
 def check_range(what: str, value: int, low: int, high: int) -> None:
-    """Raises where a parameter lies outside of what its format can do."""
+    """Raise an error if a parameter is outside its range."""
     if not low <= value <= high:
         raise ValueError(f"{what} must be from {low} to {high}, got {value}")

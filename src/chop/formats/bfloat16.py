@@ -1,6 +1,6 @@
-"""Google's 16-bit float.
+"""Brain floating point.
 
-Rounded by us and not by a cast, which a compiler may leave out.
+Rounded explicitly instead of by a cast, which a compiler may remove.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _GRID = Grid(mantissa=7, min_exponent=-126, largest=255 * 2.0**120)
 @register_format("bfloat16")
 @dataclass(frozen=True)
 class BFloat16(OnGrid):
-    """Eight exponent bits and seven mantissa bits, saturating."""
+    """bfloat16: 8 exponent bits and 7 mantissa bits, saturating."""
 
     floating_point = True
 

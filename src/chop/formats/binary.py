@@ -14,17 +14,23 @@ from chop.formats.bits import finite_magnitude, signs, with_nan_of, working
 @register_format("binary")
 @dataclass(frozen=True)
 class Binary(Format):
-    """-s or +s (XNOR-Net): s is the mean magnitude, of each output channel for weights; 0 counts as positive."""
+    """-s or +s (XNOR-Net): s is the mean magnitude, for weights per output channel; 0 counts as positive."""
 
-    scaling: bool = param(True, help="False keeps s = 1")
+    requantize_tolerance = 2**-22  # s is a mean of the data
+
+    scaling: bool = param(True, help="whether s follows the data; False: s = 1")
     stochastic: bool = param(False, help="+s with probability (x + 1) / 2, as in BinaryConnect")
     channel_dim: int | None = param(
-        None, place="channel_dim", help="one s for each index of it; None: the operand's"
+        None, operand_dim="channel_dim", help="dimension with one s per index; None: the channels of the operand"
     )
 
     @property
     def width(self) -> int:
         return 1
+
+    @property
+    def values_depend_on_data(self) -> bool:
+        return self.scaling
 
     @property
     def is_repeatable(self) -> bool:
@@ -60,7 +66,7 @@ class Binary(Format):
         return finite_magnitude(x).mean(dims, keepdim=True, dtype=torch.float64).to(x.dtype)
 
     def _shared_dims(self, x: Tensor) -> tuple[int, ...]:
-        """The dimensions over which one s is taken: all, or all but the channels of a matrix or more."""
+        """Return the dimensions that share one s: all, or all but the channels if there are two or more."""
         if self.channel_dim is None or x.dim() < 2:
             return tuple(range(x.dim()))
         return tuple(d for d in range(x.dim()) if d != self.channel_dim % x.dim())

@@ -1,4 +1,4 @@
-"""Exact powers of two from the bits of a float: 4 to 11 times faster than log2, exp2 or frexp, and never off."""
+"""Exact powers of two from the bits of a float: 4 to 11 times faster than log2, exp2 or frexp."""
 
 from __future__ import annotations
 
@@ -23,22 +23,23 @@ LARGEST = torch.finfo(torch.float32).max
 
 
 def working(x: Tensor) -> Tensor:
-    """`x` in a dtype whose bits this module reads: float32, or float64 as it is."""
+    """Return `x` in a dtype that this module supports: unchanged if float32 or float64, else float32."""
     return x if x.dtype in _LAYOUTS else x.float()
 
 
 def mantissa_width(dtype: torch.dtype) -> int:
+    """Return the number of mantissa bits of a dtype."""
     return _LAYOUTS[dtype].mantissa_width
 
 
 def power_of_two_below(x: Tensor) -> Tensor:
-    """The largest power of two that is at most |x|; 0 for zeros and subnormals, inf for inf and NaN."""
+    """Return the largest power of two that is at most |x|; 0 for zeros and subnormals, inf for inf and NaN."""
     layout = _LAYOUTS[x.dtype]
     return (x.view(layout.integer) & layout.exponent_mask).view(x.dtype)
 
 
 def floor_log2(magnitude: Tensor) -> Tensor:
-    """floor(log2(magnitude)) as an integer, subnormals included; far below every exponent for 0."""
+    """Return floor(log2(magnitude)) as an integer, also for subnormals; for 0 it is below every exponent."""
     layout = _LAYOUTS[magnitude.dtype]
     lift = layout.mantissa_width + 1
     smallest_normal = 2.0 ** (1 - layout.bias)
@@ -51,7 +52,7 @@ def floor_log2(magnitude: Tensor) -> Tensor:
 
 
 def power_of_two(exponent: Tensor, dtype: torch.dtype) -> Tensor:
-    """2 ** exponent, exactly, down to the smallest subnormal of `dtype`."""
+    """Return 2 ** exponent, exactly, down to the smallest subnormal of `dtype`."""
     layout = _LAYOUTS[dtype]
 
     def normal(part: Tensor) -> Tensor:
@@ -62,7 +63,7 @@ def power_of_two(exponent: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def nearest_even_power_of_two(x: Tensor, *, odd_exponents_are_even: bool) -> Tensor:
-    """The power of two nearest to |x|; between two, the one with an even exponent, or with an odd one."""
+    """Return the power of two nearest to |x|; ties go to the even exponent, or else to the odd one."""
     layout = _LAYOUTS[x.dtype]
     bits = x.view(layout.integer) & torch.iinfo(layout.integer).max
     last = (bits >> layout.mantissa_width).bitwise_and_(1)  # the bias is odd: 1 where the exponent is even
@@ -72,7 +73,7 @@ def nearest_even_power_of_two(x: Tensor, *, odd_exponents_are_even: bool) -> Ten
 
 
 def exact_power_of_two_below(magnitude: Tensor) -> Tensor:
-    """As `power_of_two_below`, but subnormals have theirs, too; for the few maxima of blocks."""
+    """Return the largest power of two that is at most `magnitude`, also for subnormals; for small tensors."""
     layout = _LAYOUTS[magnitude.dtype]
     lift = 2.0 ** (layout.mantissa_width + 1)
     lifted = power_of_two_below(magnitude.clamp(max=1.0).mul_(lift)).mul_(1 / lift)
@@ -80,12 +81,12 @@ def exact_power_of_two_below(magnitude: Tensor) -> Tensor:
 
 
 def finite_magnitude(x: Tensor) -> Tensor:
-    """|x| for a maximum or a mean: infinities count as the largest float32, NaN as nothing."""
+    """Return |x| for a maximum or a mean: infinities count as the largest float32, NaN as 0."""
     return x.abs().nan_to_num_(nan=0.0, posinf=LARGEST)
 
 
 def signs(x: Tensor) -> Tensor:
-    """-1 for negative numbers, +1 for all others, -0 included; by bits, 20 times faster than `where`."""
+    """Return -1 for negative numbers, +1 for all others, including -0; 20 times faster than `where`."""
     layout = _LAYOUTS[x.dtype]
     width = torch.iinfo(layout.integer).bits
     one = layout.bias << layout.mantissa_width
@@ -93,5 +94,5 @@ def signs(x: Tensor) -> Tensor:
 
 
 def with_nan_of(y: Tensor, x: Tensor) -> Tensor:
-    """`y`, in place, but NaN where `x` is NaN."""
+    """Set `y` to NaN where `x` is NaN, in place."""
     return y.add_(x.clamp(-LARGEST, LARGEST).mul_(0.0))

@@ -16,12 +16,16 @@ from chop.formats.rounding import Rounded, round_
 @register_format("block_fp")
 @dataclass(frozen=True)
 class BlockFP(InBlocks, Rounded, Format):
-    """Block floating point (MSFP): integers of `width` bits, one exponent for each block."""
+    """Block floating point (MSFP): integers of `width` bits, with one exponent per block."""
 
-    width: int = param(8, search=(3, 4, 6, 8), help="bits of an element, sign included")
+    is_symmetric = True
+
+    width: int = param(8, search=(3, 4, 6, 8), help="bits per element, sign included")
     exponent_width: int = param(8, help="bits of the exponent that a block shares")
     exponent_bias: int | None = param(None, help="subtracted from the stored exponent; None: half of its range")
-    block_size: BlockSize = param(16, search=(16, 32), help="elements a block, or a tile's shape", kw_only=True)
+    block_size: BlockSize = param(
+        16, search=(16, 32), help="elements per block, or the shape of a tile", kw_only=True
+    )
 
     def __post_init__(self) -> None:
         check_range("width", self.width, 2, 23)
@@ -57,7 +61,7 @@ class BlockFP(InBlocks, Rounded, Format):
         return torch.arange(-limit, limit + 1)
 
     def _step(self, largest: Tensor) -> Tensor:
-        """The value of the last bit in a block with this maximum."""
+        """Return the value of the last bit in blocks with these maxima."""
         low, high = -self._bias, 2**self.exponent_width - 1 - self._bias
         power = exact_power_of_two_below(largest).clamp_(2.0 ** (low - 1), 2.0 ** min(high - 1, 127))
         return power.mul_(2.0 ** (2 - self.width))

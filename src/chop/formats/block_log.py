@@ -1,4 +1,4 @@
-"""Powers of two whose range a block shares."""
+"""Powers of two with a shared exponent bias per block."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from chop.formats.shared_bias import SharedBias
 @register_format("block_log")
 @dataclass(frozen=True)
 class BlockLog(SharedBias):
-    """`log` with an exponent bias for each block, which puts the power nearest to its maximum on the top code."""
+    """`log` with an exponent bias per block, chosen so that the top code is the power nearest to its maximum."""
 
-    width: int = param(8, search=(3, 4, 6, 8), help="bits of an element, sign included")
+    width: int = param(8, search=(3, 4, 6, 8), help="bits per element, sign included")
 
     def __post_init__(self) -> None:
         check_range("width", self.width, 2, 8)
@@ -34,5 +34,5 @@ class BlockLog(SharedBias):
 
     @property
     def grid(self) -> Grid:
-        """The numbers of a block whose top code is 1."""
+        """The values of a block whose top code is 1."""
         return Grid(0, 1 - self._top_code, 1.0)

@@ -1,4 +1,4 @@
-"""Small floats whose range a block shares."""
+"""Small floats with a shared exponent bias per block."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from chop.formats.shared_bias import SharedBias
 @register_format("block_minifloat")
 @dataclass(frozen=True)
 class BlockMinifloat(SharedBias):
-    """`minifloat_ieee` with an exponent bias for each block, so that its largest value is in the top binade."""
+    """`minifloat_ieee` with an exponent bias per block, chosen so that the block's maximum is in the top binade."""
 
     floating_point = True
 
-    width: int = param(8, search=(4, 6, 8), help="bits of an element, sign included")
+    width: int = param(8, search=(4, 6, 8), help="bits per element, sign included")
     exponent_width: int = param(4, search=(2, 3, 4), help="bits of the exponent")
 
     def __post_init__(self) -> None:
@@ -32,6 +32,6 @@ class BlockMinifloat(SharedBias):
 
     @property
     def grid(self) -> Grid:
-        """The numbers of a block whose top binade begins at 1."""
+        """The values of a block whose top binade begins at 1."""
         mantissa = self.width - 1 - self.exponent_width
         return Grid(mantissa, 2 - 2**self.exponent_width, 2 - 2.0**-mantissa)

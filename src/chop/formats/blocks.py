@@ -1,4 +1,4 @@
-"""Tensors cut into blocks that share something: an exponent, a bias, a scale."""
+"""Tensors divided into blocks that share an exponent, a bias or a scale."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BlockSize = int | tuple[int, ...]
 
 @dataclass(frozen=True)
 class Blocks:
-    """A tensor seen as blocks: `values` has an extra dimension for each one that is cut, listed in `dims`."""
+    """A tensor in blocks: [6, 32] in blocks of 16 along dimension 1 has `values` [6, 2, 16] and `dims` (2,)."""
 
     values: Tensor
     dims: tuple[int, ...]
@@ -28,9 +28,9 @@ class Blocks:
 
     @classmethod
     def of(cls, x: Tensor, block_size: BlockSize, block_dim: int | None) -> Blocks:
-        """Cut `x` along `block_dim` (an integer size), or into tiles over its last dimensions (a tuple).
+        """Divide `x` along `block_dim` (an integer size), or into tiles of its last dimensions (a tuple).
 
-        Where a dimension is no multiple of the block, zeros fill the last block: they change no maximum.
+        If a dimension is not a multiple of the block, zeros fill the last block; they do not change its maximum.
         """
         if x.dim() == 0:
             x = x.reshape(1)
@@ -45,30 +45,30 @@ class Blocks:
         return cls(x, dims, shape, padded)
 
     def largest(self) -> Tensor:
-        """The largest magnitude of each block, ready to broadcast against `values`."""
+        """Return the largest magnitude of each block, in a shape that broadcasts against `values`."""
         magnitude = finite_magnitude(self.values)
         if self.dims == (magnitude.dim() - 1,):
-            # torch reduces fewer than 32 neighbours very slowly; halving them is twice as fast.
+            # torch is slow at reducing fewer than 32 neighbours; halving them repeatedly is twice as fast.
             while magnitude.shape[-1] in (2, 4, 8, 16):
                 half = magnitude.shape[-1] // 2
                 magnitude = torch.maximum(magnitude[..., :half], magnitude[..., half:])
         return magnitude.amax(self.dims, keepdim=True)
 
     def join(self, values: Tensor, like: Tensor) -> Tensor:
-        """Put blocks together again, in the shape and dtype of the tensor that was cut."""
-        whole = values.reshape(self.padded)
+        """Return the blocks as one tensor, in the shape and dtype of `like`."""
+        joined = values.reshape(self.padded)
         for dim, n in enumerate(self.shape):
-            whole = whole.narrow(dim, 0, n)
-        whole = whole.reshape(like.shape).to(like.dtype)
-        # A view of what nobody else holds: autograd must not take it for one, or in-place ops on it fail.
-        return cast(Tensor, torch.ops.aten._unsafe_view(whole, whole.shape))
+            joined = joined.narrow(dim, 0, n)
+        joined = joined.reshape(like.shape).to(like.dtype)
+        # Nothing else refers to this memory. If autograd saw a view, in-place ops on it would fail.
+        return cast(Tensor, torch.ops.aten._unsafe_view(joined, joined.shape))
 
 
 def _sizes(x: Tensor, block_size: BlockSize, block_dim: int | None) -> dict[int, int]:
-    """The extent of a block in each dimension that is cut; never longer than the dimension."""
+    """Return the size of a block in each divided dimension, at most the size of the dimension."""
     if isinstance(block_size, int):
         dim = -1 if block_dim is None else block_dim
-        # A vector has one dimension only, whichever the operand's usual one is.
+        # A vector has one dimension only, whatever the dimension of the operand is.
         wanted = {dim % x.dim() if -x.dim() <= dim < x.dim() else x.dim() - 1: block_size}
     else:
         tile = block_size[-x.dim() :]
@@ -78,23 +78,31 @@ def _sizes(x: Tensor, block_size: BlockSize, block_dim: int | None) -> dict[int,
 
 @dataclass(frozen=True, kw_only=True)
 class InBlocks:
-    """A format with blocks: their shape, and how to go through them."""
+    """A format with blocks: the parameters of their shape, and functions over blocks."""
 
-    block_size: BlockSize = param(32, help="elements a block, or the shape of a tile", kw_only=True)
+    block_size: BlockSize = param(32, help="elements per block, or the shape of a tile", kw_only=True)
     block_dim: int | None = param(
-        None, place="reduce_dim", help="blocks run along it; None: the operand's", kw_only=True
+        None,
+        operand_dim="reduce_dim",
+        help="dimension along which blocks run; None: the one that the op sums over",
+        kw_only=True,
     )
 
-    def rounds_rows_apart(self, x: Tensor) -> bool:
+    def rounds_rows_independently(self, x: Tensor) -> bool:
         return x.dim() > 0 and 0 not in _sizes(x, self.block_size, self.block_dim)
 
+    @property
+    def values_depend_on_data(self) -> bool:
+        return True
+
     def check_blocks(self) -> None:
+        """Raise an error if the block size is not positive."""
         sizes = (self.block_size,) if isinstance(self.block_size, int) else self.block_size
         if not sizes or min(sizes) < 1:
             raise ValueError(f"block_size must be a positive integer or a list of them, got {self.block_size}")
 
     def by_blocks(self, x: Tensor, change: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-        """`change(values, largest)` of all blocks; `largest` is each block's largest magnitude."""
+        """Return `change(values, largest)` for all blocks; `largest` is the largest magnitude of each block."""
         if x.numel() == 0:
             return x.clone()
         blocks = Blocks.of(working(x), self.block_size, self.block_dim)
@@ -103,7 +111,7 @@ class InBlocks:
     def encode_by_blocks(
         self, x: Tensor, scale: Callable[[Tensor], Tensor], codes: Callable[[Tensor, Tensor], Tensor]
     ) -> Encoded:
-        """The codes of `x` in its own shape, and the scale of each block."""
+        """Return the codes of `x` in its shape, and the scale of each block."""
         if x.numel() == 0:
             return x.long(), (torch.ones_like(x),)
         blocks = Blocks.of(working(x), self.block_size, self.block_dim)
@@ -112,7 +120,7 @@ class InBlocks:
         return blocks.join(found, like=x.new_empty(x.shape, dtype=torch.int64)), (scales,)
 
     def decode_by_blocks(self, codes: Tensor, scales: Scales, values: Callable[[Tensor], Tensor]) -> Tensor:
-        """Numbers from codes; without scales, every block has 1."""
+        """Return the numbers of codes; without `scales`, the scale of every block is 1."""
         numbers = values(codes)
         if not scales or codes.numel() == 0:
             return numbers
@@ -121,5 +129,5 @@ class InBlocks:
 
 
 def shared_bits(width: int, block_size: BlockSize) -> float:
-    """What `width` bits that a whole block shares add to each of its elements."""
+    """Return the bits per element that a value of `width` bits per block adds: 8 bits in blocks of 16 add 0.5."""
     return width / math.prod((block_size,) if isinstance(block_size, int) else block_size)

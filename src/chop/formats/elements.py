@@ -1,4 +1,4 @@
-"""The elements of the OCP formats."""
+"""The element types of the OCP formats."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ ELEMENTS: dict[ElementName, Grid] = {
 
 
 def element_width(name: ElementName) -> int:
-    """Sign, exponent and mantissa: the digits of the name, and one."""
+    """Return the bits of an element: the two digits of its name, and one for the sign."""
     return 1 + int(name[1]) + int(name[3])

@@ -1,4 +1,4 @@
-"""PyTorch's own floating point."""
+"""Floating point without rounding."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from chop.formats.base import Encoded, Format, Scales, param, register_format
 @register_format("float")
 @dataclass(frozen=True)
 class Float(Format):
-    """Numbers as PyTorch holds them: no rounding; what every tensor is before it is quantised."""
+    """PyTorch's floating point, without rounding: the format of every tensor before it is quantised."""
 
     floating_point = True
+    rounds = False
 
-    width: int = param(32, help="bits that cost passes count for an element")
+    width: int = param(32, help="bits per element that cost passes count")
 
     def quantize(self, x: Tensor) -> Tensor:
         return x

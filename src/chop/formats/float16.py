@@ -1,6 +1,6 @@
-"""IEEE's 16-bit float.
+"""IEEE half precision.
 
-Rounded by us and not by a cast, which a compiler may leave out.
+Rounded explicitly instead of by a cast, which a compiler may remove.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _GRID = Grid(mantissa=10, min_exponent=-14, largest=65504.0)
 @register_format("float16")
 @dataclass(frozen=True)
 class Float16(OnGrid):
-    """IEEE half precision, saturating."""
+    """IEEE half precision: 5 exponent bits and 10 mantissa bits, saturating."""
 
     floating_point = True
 

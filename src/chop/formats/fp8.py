@@ -1,4 +1,4 @@
-"""Eight-bit floats as hardware has them."""
+"""The 8-bit floats of the OCP standard."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chop.formats.minifloat import Grid, OnGrid
 @register_format("fp8")
 @dataclass(frozen=True)
 class FP8(OnGrid):
-    """OFP8 E4M3 or E5M2, saturating."""
+    """OCP 8-bit floating point, E4M3 or E5M2, saturating."""
 
     floating_point = True
 

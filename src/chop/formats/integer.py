@@ -22,31 +22,38 @@ Granularity = Literal["tensor", "channel", "group"]
 @register_format("integer")
 @dataclass(frozen=True)
 class Integer(Rounded, Format):
-    """Fixed point: an integer of `width` bits over 2**frac_width, saturating; or INT8, INT4 with a free scale."""
+    """Fixed point: `width`-bit integers over 2**frac_width, saturating; or INT8, INT4 with a scale from data."""
 
-    width: int = param(8, search=(2, 3, 4, 6, 8, 16), help="bits of an element, sign included")
+    width: int = param(8, search=(2, 3, 4, 6, 8, 16), help="bits per element, sign included")
     frac_width: int | Literal["auto"] | None = param(
-        4, help="bits behind the point, may be negative; None: half of the width; auto: chosen from data"
+        4, help="fraction bits, may be negative; None: half of the width; auto: chosen from data"
     )
-    is_signed: bool = param(True, help="two's complement, or from 0 upwards")
+    is_signed: bool = param(True, help="two's complement; False: from 0 upwards")
     scale: Scale = param(
         "power_of_two", kw_only=True, help="the step: 2**-frac_width; float: from the maximum; learned: by LSQ"
     )
     granularity: Granularity = param(
-        "tensor", kw_only=True, help="a step for each output channel of a weight, or each group, from their maxima"
+        "tensor", kw_only=True, help="what shares a step: the tensor, an output channel, or a group of elements"
     )
-    group_size: int = param(32, kw_only=True, help="elements a group")
-    channel_dim: int | None = param(None, place="channel_dim", kw_only=True, help="None: the operand's")
-    block_dim: int | None = param(None, place="reduce_dim", kw_only=True, help="groups run along it")
+    group_size: int = param(32, kw_only=True, help="elements per group")
+    channel_dim: int | None = param(
+        None, operand_dim="channel_dim", kw_only=True, help="dimension of the channels; None: that of the operand"
+    )
+    block_dim: int | None = param(
+        None,
+        operand_dim="reduce_dim",
+        kw_only=True,
+        help="dimension along which groups run; None: the one that the op sums over",
+    )
 
     def __post_init__(self) -> None:
         check_range("width", self.width, 1, 32)
         check_range("group_size", self.group_size, 1, 2**31)
         if self.scale == "learned" and self.granularity != "tensor":
-            raise ValueError(f"a learned scale is one for the tensor, not one for each {self.granularity}")
+            raise ValueError(f"a learned scale needs granularity 'tensor', got '{self.granularity}'")
         if self.frac_width is None:
             object.__setattr__(self, "frac_width", self.width // 2)
-        # Beyond these, 2**frac_width or the range leaves float32.
+        # Outside these limits, 2**frac_width or the range does not fit float32.
         check_range("frac_width", self._fraction, -96, 126)
         low, high = self._limits()
         object.__setattr__(self, "_low", low)
@@ -58,11 +65,15 @@ class Integer(Rounded, Format):
     def precision(self) -> list[int | float]:
         return [self.width, self._fraction] if self.is_fixed_point else [self.width]
 
-    def rounds_rows_apart(self, x: Tensor) -> bool:
+    @property
+    def values_depend_on_data(self) -> bool:
+        return not self.is_fixed_point
+
+    def rounds_rows_independently(self, x: Tensor) -> bool:
         return self.is_fixed_point
 
     @property
-    def has_own_scale(self) -> bool:
+    def has_learned_scale(self) -> bool:
         return self.scale == "learned"
 
     @property
@@ -70,10 +81,11 @@ class Integer(Rounded, Format):
         return self.frac_width == "auto"
 
     def fitted(self, largest: float) -> Self:
-        """The same with as many fraction bits as leave room for magnitudes up to `largest`."""
+        """Return the format with the most fraction bits that cover magnitudes up to `largest`."""
         if not self.is_fixed_point:
             return self
-        room = max(self._high, 1.0) / largest if largest > 0 else 2.0**self.width  # one bit: 0 and -1 step
+        # At least 1: a format with 1 bit has no positive value.
+        room = max(self._high, 1.0) / largest if largest > 0 else 2.0**self.width
         return replace(self, frac_width=max(-96, min(126, math.floor(math.log2(room)))))
 
     def scale_for(self, largest: float) -> float | None:
@@ -83,14 +95,14 @@ class Integer(Rounded, Format):
 
     @property
     def bits(self) -> float:
-        """A group's scale comes on top: eight bits of an exponent, or a float32; channels and tensors are large."""
+        """The width, plus the share of a group's scale (8-bit exponent or float32); other scales are negligible."""
         scale_width = 8 if self.scale == "power_of_two" else 32
         return self.width + (shared_bits(scale_width, self.group_size) if self.granularity == "group" else 0.0)
 
     def quantize(self, x: Tensor, scale: Tensor | None = None) -> Tensor:
         if scale is not None or not self.is_fixed_point:
             return self._quantize_scaled(x, None if scale is None else _positive(scale))
-        # One fresh buffer, then in place: a third of the time of plain expressions.
+        # One new buffer, then in place: this takes a third of the time of plain expressions.
         scaled = x.mul(self._factor) if x.dtype in _WIDE else x.float().mul_(self._factor)
         y = round_(scaled, self.rounding).clamp_(self._low, self._high).mul_(1 / self._factor)
         return y if y.dtype is x.dtype else y.to(x.dtype)
@@ -102,7 +114,7 @@ class Integer(Rounded, Format):
         return _learned_step(x, scale, self) if learns else self.quantize(x, scale)
 
     def initial_scale(self, x: Tensor) -> Tensor:
-        """Where LSQ starts: twice the mean magnitude over the root of the largest integer."""
+        """Return the initial step of LSQ: twice the mean magnitude over the square root of the largest integer."""
         start = 2 * finite_magnitude(working(x)).mean() / math.sqrt(max(self._high, 1))
         return start.clamp(min=2.0**-100).to(x.dtype)
 
@@ -116,7 +128,7 @@ class Integer(Rounded, Format):
         return codes, blocks.join(scales[0].expand_as(blocks.values), like=working(x))
 
     def encode(self, x: Tensor) -> Encoded:
-        """In float32, or float64 as it is: narrower floats could not hold the integers."""
+        """Return the integers, and their steps in float32 or float64: narrower floats cannot hold the integers."""
         if self.is_fixed_point:
             scaled = round_(working(x).double().mul(2.0**self._fraction), self.rounding)
             return scaled.clamp_(self._low, self._high).long(), ()
@@ -162,7 +174,7 @@ class Integer(Rounded, Format):
         return round_(values.div(step), self.rounding).clamp_(self._low, self._high)
 
     def _step(self, largest: Tensor) -> Tensor:
-        """The step that just fits the largest magnitude."""
+        """Return the smallest step that covers the largest magnitude."""
         fits = largest.div(max(self._high, 1.0)).clamp_(min=_SMALLEST_STEP)
         if self.scale != "power_of_two":
             return fits
@@ -170,7 +182,7 @@ class Integer(Rounded, Format):
         return power * (1 + (fits > power).to(power.dtype))
 
     def _largest(self, x: Tensor) -> Tensor:
-        """The largest magnitude of the tensor, or of each channel, shaped to broadcast against `x`."""
+        """Return the largest magnitude of the tensor, or of each channel in a shape that broadcasts against `x`."""
         if self.granularity == "tensor":
             return finite_magnitude(x).amax()
         channel = None if self.channel_dim is None or x.dim() < 2 else self.channel_dim % x.dim()
@@ -186,12 +198,12 @@ class Integer(Rounded, Format):
             return -(2.0 ** (self.width - 1)), _float32_at_most(2 ** (self.width - 1) - 1)
         return 0.0, _float32_at_most(2**self.width - 1)
 
-    # Worked out once: they are needed at every call.
+    # Computed once, because every call needs them.
     _low = 0.0
     _high = 0.0
     _factor = 1.0
     is_fixed_point = True
-    """Whether the step is 2**-frac_width, whatever the data."""
+    """Whether the step is 2**-frac_width, independently of the data."""
 
 
 class _LearnedStep(torch.autograd.Function):
@@ -211,11 +223,11 @@ class _LearnedStep(torch.autograd.Function):
         inside = (scaled >= low) & (scaled <= high)
         slope = torch.where(inside, scaled.round() - scaled, scaled.clamp(low, high))
         share = 1 / math.sqrt(x.numel() * max(high, 1.0))
-        signs = torch.where(step < 0, -1.0, 1.0)  # a step that crosses 0 goes on as its magnitude
+        signs = torch.where(step < 0, -1.0, 1.0)  # a step below 0 is used by its magnitude
         return gradient * inside, (gradient * slope).sum().mul(share).reshape(step.shape) * signs, None
 
 
-# `Function.apply` has no types of its own.
+# `Function.apply` is untyped.
 _learned_step: Callable[[Tensor, Tensor, Integer], Tensor] = _LearnedStep.apply
 
 
@@ -223,7 +235,7 @@ _SMALLEST_STEP = 2.0**-120
 
 
 def _positive(step: Tensor) -> Tensor:
-    """A learned step as it is used."""
+    """Return the value of a learned step that is used: its magnitude, not 0."""
     return step.abs().clamp(min=_SMALLEST_STEP)
 
 
@@ -231,6 +243,6 @@ _WIDE = (torch.float32, torch.float64)
 
 
 def _float32_at_most(integer: int) -> float:
-    """The largest float32 that is no larger: 2**31 - 1 itself would round up, out of the range."""
+    """Return the largest float32 up to `integer`: 2**31 - 1 itself would be rounded up, out of the range."""
     spare = max(integer.bit_length() - 24, 0)
     return math.ldexp(integer >> spare, spare)

@@ -11,10 +11,10 @@ from chop.formats.minifloat import Grid, OnGrid
 @register_format("log")
 @dataclass(frozen=True)
 class Log(OnGrid):
-    """0 and powers of two with a sign: a multiplication becomes a shift."""
+    """0 and signed powers of two: a multiplication becomes a shift."""
 
-    width: int = param(8, search=(3, 4, 6, 8), help="bits of an element, sign included")
-    exponent_bias: int | None = param(None, help="subtracted from the code; None: a quarter of 2**width")
+    width: int = param(8, search=(3, 4, 6, 8), help="bits per element, sign included")
+    exponent_bias: int | None = param(None, help="subtracted from the stored exponent; None: 2**(width - 2)")
 
     def __post_init__(self) -> None:
         check_range("width", self.width, 2, 8)

@@ -1,4 +1,4 @@
-"""What the OCP microscaling formats share: blocks with a power of two as scale."""
+"""The common part of the OCP microscaling formats: blocks with a power-of-two scale."""
 
 from __future__ import annotations
 
@@ -19,17 +19,22 @@ SCALE_WIDTH = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Microscaled(InBlocks, Rounded):
-    """Elements in blocks of 32 (by default) that share an E8M0 scale."""
+    """A format whose elements share an E8M0 scale in blocks of 32 (by default)."""
+
+    is_symmetric = True
 
     scale_rule: ScaleRule = param(
-        "floor", search=("floor", "even", "rceil"), help="the block's scale from its maximum", kw_only=True
+        "floor",
+        search=("floor", "even", "rceil"),
+        help="how the scale of a block follows from its maximum",
+        kw_only=True,
     )
 
 
 def block_scale(largest: Tensor, rule: ScaleRule, element_largest: float, mantissa: int) -> Tensor:
-    """The power of two for blocks with these maxima and elements of this range and precision (OCP MX v1.0)."""
+    """Return the scale of blocks with these maxima, for elements of this range and precision (OCP MX v1.0)."""
     emax = math.frexp(element_largest)[1] - 1
-    # Under `floor` all subnormal maxima have the smallest scale, so that they need not be told apart.
+    # With `floor` all subnormal maxima get the smallest scale, so they need not be distinguished.
     power = power_of_two_below(largest) if rule == "floor" else exact_power_of_two_below(largest)
     scale = power * 2.0**-emax
     if rule != "floor":
@@ -38,11 +43,11 @@ def block_scale(largest: Tensor, rule: ScaleRule, element_largest: float, mantis
 
 
 def _exceeds(largest: Tensor, power: Tensor, rule: ScaleRule, element_largest: float, mantissa: int) -> Tensor:
-    """Where the scale is twice that of `floor`; `power` is the power of two below `largest`."""
+    """Return where the scale is twice that of `floor`; `power` is the largest power of two below `largest`."""
     match rule:
         case "ceil":
             return largest > power
-        case "even":  # from the middle between the last value of the binade and the next one, it rounds up
+        case "even":  # half-way between the last value of the binade and the next power of two it rounds up
             return largest >= power * (2 - 2.0 ** -(mantissa + 1))
-        case _:  # rceil: the elements' largest value, brought to the same binade, is not enough
+        case _:  # rceil: above the largest element value, scaled to the same binade
             return largest > power * math.ldexp(element_largest, 1 - math.frexp(element_largest)[1])

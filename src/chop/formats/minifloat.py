@@ -1,4 +1,4 @@
-"""Small floats: rounding to them, their codes, and what all formats on such a grid have in common."""
+"""Grids of small floats: rounding and codes, and the base class of formats with one grid."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from chop.formats.rounding import Rounded, Rounding, round_, rounds_up
 
 @dataclass(frozen=True)
 class Grid:
-    """Zero, subnormals in steps of 2**(min_exponent - mantissa), then `2**mantissa` values a binade.
+    """Zero, subnormals in steps of 2**(min_exponent - mantissa), then `2**mantissa` values per binade.
 
-    Codes count magnitudes from 0 upwards; the sign is the bit above them.
+    Codes number the magnitudes from 0 upwards; the sign is the bit above them.
     """
 
     mantissa: int
-    """Bits behind the leading one."""
+    """Mantissa bits after the leading one."""
     min_exponent: int
     """Exponent of the smallest normal number."""
     largest: float
 
     def round(self, x: Tensor, rounding: Rounding = "nearest_even") -> Tensor:
-        """The nearest values, saturating, in a new tensor; `x` is float32 or float64."""
+        """Return the nearest values, saturating, in a new tensor; `x` is float32 or float64."""
         return self._round_(x.clamp(-self.largest, self.largest), rounding)
 
     def round_(self, x: Tensor, rounding: Rounding = "nearest_even") -> Tensor:
-        """The same in place."""
+        """Round in place."""
         return self._round_(x.clamp_(-self.largest, self.largest), rounding)
 
     def _round_(self, y: Tensor, rounding: Rounding) -> Tensor:
@@ -48,20 +48,20 @@ class Grid:
             return self._to_even_powers(y) if rounding == "nearest_even" else self._to_powers(y, rounding)
         power = power_of_two_below(y).clamp_(min=2.0**self.min_exponent)
         if rounding == "nearest_even" and self._magic_fits(y.dtype):
-            # Added to a number whose last bit is worth one step, y is rounded by the adder, ties to even.
+            # Adding a number whose last bit is worth one step rounds y, with ties to even.
             magic = power.mul_(1.5 * 2.0 ** (mantissa_width(y.dtype) - self.mantissa))
             return y.add_(magic).sub_(magic)
         step = power.mul_(2.0**-self.mantissa)
         return round_(y.div_(step), rounding).mul_(step)
 
     def integers(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """The significands of numbers on the grid, and for each the power of two that it counts in."""
+        """Return the significands of numbers on the grid, and for each the power of two that is its unit."""
         exponent = floor_log2(values.abs()).clamp_(min=self.min_exponent)
         step = power_of_two(exponent - self.mantissa, values.dtype)
         return values.div(step).long(), step
 
     def encode(self, values: Tensor) -> Tensor:
-        """The codes of numbers on the grid; -0 has the sign bit. NaN has no code."""
+        """Return the codes of numbers on the grid; -0 has the sign bit. NaN has no code."""
         if bool(values.isnan().any()):
             raise ValueError("NaN has no code in a format whose codes are all numbers")
         magnitude = values.abs()
@@ -71,7 +71,7 @@ class Grid:
         return code | (values.signbit().long() << self._code_width)
 
     def decode(self, codes: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-        """The numbers that `encode` was given."""
+        """Return the numbers of codes."""
         negative = (codes >> self._code_width) & 1
         code = codes & ((1 << self._code_width) - 1)
         binade = (code >> self.mantissa).clamp(min=1)
@@ -80,7 +80,7 @@ class Grid:
         return significand.to(dtype) * step * (1 - 2 * negative).to(dtype)
 
     def all_codes(self) -> Tensor:
-        """Every code of a number, positive ones first."""
+        """Return all codes, positive ones first."""
         positive = torch.arange(self._top_code + 1)
         return torch.cat([positive, positive | (1 << self._code_width)])
 
@@ -100,17 +100,17 @@ class Grid:
         return self.mantissa <= width - 2 and math.log2(self.largest) + width - self.mantissa + 1 < _TOP[dtype]
 
     def _to_even_powers(self, y: Tensor) -> Tensor:
-        """With no mantissa the grid is 0 and powers of two, and evenness is that of the code.
+        """Round to 0 and powers of two, for a grid without mantissa; ties go to the even code.
 
-        By bits and without branches: the exponent field is rounded by what lies below it.
+        This works on the bits, without branches: the exponent field is rounded by the bits below it.
         """
-        indicator = y.abs().mul_(2.0**-self.min_exponent).round_().clamp_(max=1.0)  # 0: it becomes 0
+        indicator = y.abs().mul_(2.0**-self.min_exponent).round_().clamp_(max=1.0)  # 0 where the result is 0
         power = nearest_even_power_of_two(y, odd_exponents_are_even=self.min_exponent % 2 == 0)
         return power.clamp_(min=2.0**self.min_exponent).mul_(indicator).mul_(signs(y))
 
     def _to_powers(self, y: Tensor, rounding: Rounding) -> Tensor:
         power = power_of_two_below(y).clamp_(min=2.0**self.min_exponent)
-        ratio = y.abs() / power  # below 2; below 1 only under the smallest power
+        ratio = y.abs() / power  # below 2; below 1 only if y is below the smallest power
         small = ratio < 1
         up = rounds_up(torch.where(small, ratio, ratio - 1), y < 0, rounding)
         nearest = ((~small).to(y.dtype) + up.to(y.dtype)) * power
@@ -122,21 +122,23 @@ _TOP = {torch.float32: 127, torch.float64: 1023}
 
 @dataclass(frozen=True, kw_only=True)
 class OnGrid(Rounded, Format):
-    """A format whose numbers are those of one grid, whatever the data."""
+    """A format whose values are those of one grid, independently of the data."""
+
+    is_symmetric = True
 
     @property
     @abstractmethod
     def grid(self) -> Grid:
-        """The numbers of the format."""
+        """The values of the format."""
 
-    def rounds_rows_apart(self, x: Tensor) -> bool:
+    def rounds_rows_independently(self, x: Tensor) -> bool:
         return True
 
     def quantize(self, x: Tensor) -> Tensor:
         return self.grid.round(working(x), self.rounding).to(x.dtype)
 
     def integers(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Significands, and for each the power of two that it counts in."""
+        """Return the significands, and for each the power of two that is its unit."""
         significands, step = self.grid.integers(working(self.quantize(x)))
         return significands, step.to(x.dtype)
 

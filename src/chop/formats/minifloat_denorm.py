@@ -16,11 +16,11 @@ from chop.formats.minifloat import Grid, OnGrid
 @register_format("minifloat_denorm")
 @dataclass(frozen=True)
 class MinifloatDenorm(OnGrid):
-    """Sign, exponent, mantissa without a hidden bit: 2**(e - bias) * m / 2**M; the nearest over all e."""
+    """Sign, exponent e and M-bit mantissa m without a hidden bit: 2**(e - bias) * m / 2**M."""
 
     floating_point = True
 
-    width: int = param(8, search=(4, 6, 8), help="bits of an element, sign included")
+    width: int = param(8, search=(4, 6, 8), help="bits per element, sign included")
     exponent_width: int = param(4, search=(2, 3, 4, 5), help="bits of the exponent")
     exponent_bias: int | None = param(None, help="subtracted from the stored exponent; None: half of its range")
 
@@ -32,7 +32,7 @@ class MinifloatDenorm(OnGrid):
         check_range("exponent_bias", self._bias, 2**self.exponent_width - 129, min(125, 149 - self._mantissa))
 
     def encode(self, x: Tensor) -> Encoded:
-        """Of several codes for a number, the one with the smallest exponent."""
+        """Return the codes; if a number has several, the one with the smallest exponent."""
         values = working(self.quantize(x))
         magnitude = values.abs()
         exponent = (floor_log2(magnitude) + 1 + self._bias).clamp_(min=0)
@@ -59,6 +59,6 @@ class MinifloatDenorm(OnGrid):
 
     @property
     def grid(self) -> Grid:
-        """The same numbers, told by their leading ones."""
+        """The same values, as a grid with a hidden bit."""
         top = 2**self.exponent_width - 1 - self._bias
         return Grid(self._mantissa - 1, -self._bias - 1, math.ldexp(1 - 2.0**-self._mantissa, top))

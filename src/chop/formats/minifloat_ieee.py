@@ -1,4 +1,4 @@
-"""Small floats in the manner of IEEE 754, without infinities and NaN."""
+"""Small floats like those of IEEE 754, without infinities and NaN."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from chop.formats.minifloat import Grid, OnGrid
 @register_format("minifloat_ieee")
 @dataclass(frozen=True)
 class MinifloatIEEE(OnGrid):
-    """Sign, exponent, mantissa with a hidden bit, subnormals; every code is a number (E4M3 tops at 480)."""
+    """Sign, exponent, mantissa with a hidden bit, subnormals; every code is a number (the largest E4M3 is 480)."""
 
     floating_point = True
 
-    width: int = param(8, search=(4, 6, 8), help="bits of an element, sign included")
+    width: int = param(8, search=(4, 6, 8), help="bits per element, sign included")
     exponent_width: int = param(4, search=(2, 3, 4, 5), help="bits of the exponent")
     exponent_bias: int | None = param(None, help="subtracted from the stored exponent; None: half of its range")
 
@@ -25,7 +25,7 @@ class MinifloatIEEE(OnGrid):
         check_range("exponent_width", self.exponent_width, 1, min(8, self.width - 1))
         if self.exponent_bias is None:
             object.__setattr__(self, "exponent_bias", self._bias)
-        # The smallest normal and the smallest subnormal must exist in float32.
+        # The smallest normal and the smallest subnormal must be float32 numbers.
         check_range("exponent_bias", self._bias, -126, min(127, 150 - self.grid.mantissa))
 
     @property
@@ -35,5 +35,5 @@ class MinifloatIEEE(OnGrid):
     @property
     def grid(self) -> Grid:
         mantissa = self.width - 1 - self.exponent_width
-        top = min(2**self.exponent_width - 1 - self._bias, 127)  # float32 ends there
+        top = min(2**self.exponent_width - 1 - self._bias, 127)  # the limit of float32
         return Grid(mantissa, 1 - self._bias, math.ldexp(2 - 2.0**-mantissa, top))

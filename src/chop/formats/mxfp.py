@@ -16,7 +16,7 @@ from chop.formats.minifloat import Grid
 @register_format("mxfp")
 @dataclass(frozen=True)
 class MXFP(Microscaled, Format):
-    """OCP MXFP8, MXFP6 or MXFP4: small floats, with a power of two as scale for each block."""
+    """OCP MXFP8, MXFP6 or MXFP4: small floats with a power-of-two scale per block."""
 
     floating_point = True
 
@@ -41,7 +41,7 @@ class MXFP(Microscaled, Format):
         return self.by_blocks(x, rounded)
 
     def integers(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Significands, and for each the power of two that it counts in."""
+        """Return the significands, and for each the power of two that is its unit."""
 
         def parts(values: Tensor, largest: Tensor) -> tuple[Tensor, Tensor]:
             scale = self._scale(largest)

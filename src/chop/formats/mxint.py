@@ -16,9 +16,9 @@ from chop.formats.rounding import round_
 @register_format("mxint")
 @dataclass(frozen=True)
 class MXInt(Microscaled, Format):
-    """OCP MXINT: integers over 2**(width - 2), with a power of two as scale for each block."""
+    """OCP MXINT: integers divided by 2**(width - 2), with a power-of-two scale per block."""
 
-    width: int = param(8, search=(3, 4, 6, 8), help="bits of an element, sign included")
+    width: int = param(8, search=(3, 4, 6, 8), help="bits per element, sign included")
 
     def __post_init__(self) -> None:
         check_range("width", self.width, 2, 22)

@@ -1,4 +1,4 @@
-"""NVIDIA's four-bit float."""
+"""NVIDIA's 4-bit float."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ _SMALLEST = 2.0**-149
 @register_format("nvfp4")
 @dataclass(frozen=True)
 class NVFP4(InBlocks, Rounded, Format):
-    """E2M1 elements, an E4M3 scale for each block and a float32 scale for the tensor."""
+    """NVFP4: E2M1 elements, an E4M3 scale per block and a float32 scale per tensor."""
 
     floating_point = True
+    is_symmetric = True
+    requantize_tolerance = 2**-22  # the scale of the tensor is computed from its maximum
 
-    block_size: BlockSize = param(16, help="elements a block, or a tile's shape", kw_only=True)
+    block_size: BlockSize = param(16, help="elements per block, or the shape of a tile", kw_only=True)
 
     def __post_init__(self) -> None:
         self.check_blocks()
@@ -37,8 +39,8 @@ class NVFP4(InBlocks, Rounded, Format):
     def bits(self) -> float:
         return self.width + shared_bits(8, self.block_size)
 
-    def rounds_rows_apart(self, x: Tensor) -> bool:
-        return False  # the tensor has a scale
+    def rounds_rows_independently(self, x: Tensor) -> bool:
+        return False  # all rows share the scale of the tensor
 
     def quantize(self, x: Tensor) -> Tensor:
         tensor_scale = self._tensor_scale(x)
@@ -59,11 +61,11 @@ class NVFP4(InBlocks, Rounded, Format):
         return codes, (*scales, tensor_scale)
 
     def decode(self, codes: Tensor, scales: Scales = ()) -> Tensor:
-        whole = (scales[0] * scales[1],) if scales else ()
-        return self.decode_by_blocks(codes, whole, _ELEMENT.decode)
+        combined = (scales[0] * scales[1],) if scales else ()
+        return self.decode_by_blocks(codes, combined, _ELEMENT.decode)
 
     def integers(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Significands, and for each the scale that it counts in."""
+        """Return the significands, and for each the scale that is its unit."""
         tensor_scale = self._tensor_scale(x)
 
         def parts(values: Tensor, largest: Tensor) -> tuple[Tensor, Tensor]:
@@ -77,7 +79,7 @@ class NVFP4(InBlocks, Rounded, Format):
         return _ELEMENT.all_codes()
 
     def contains(self, x: Tensor) -> Tensor:
-        """The scale of the tensor is computed from it, so that a value may move by an ulp."""
+        """Return where `x` is representable; within an ulp, because the tensor's scale is computed from `x`."""
         again = self.quantize(x)
         return (again - x).abs() <= x.abs() * 2 * torch.finfo(torch.float32).eps
 
@@ -91,5 +93,5 @@ class NVFP4(InBlocks, Rounded, Format):
         return _SCALE.round(largest.div(_ELEMENT.largest).div_(tensor_scale))
 
     def _elements(self, values: Tensor, scale: Tensor) -> Tensor:
-        # A block so small that its scale is 0 is all 0.
+        # All elements are 0 in a block that is so small that its scale is rounded to 0.
         return _ELEMENT.round_(values.div(scale.clamp(min=_SMALLEST)), self.rounding)

@@ -1,4 +1,4 @@
-"""From a number to one of its two neighbours on a grid."""
+"""Rounding a number to one of its two neighbours on a grid."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ Rounding = Literal["nearest_even", "nearest_away", "floor", "towards_zero", "sto
 
 @dataclass(frozen=True, kw_only=True)
 class Rounded:
-    """The parameter that every format on a grid has."""
+    """The parameter `rounding`, for formats that offer a choice."""
 
     @property
     def is_repeatable(self) -> bool:
         return self.rounding != "stochastic"
 
     rounding: Rounding = param(
-        "nearest_even", kw_only=True, help="to which neighbour; stochastic follows torch.manual_seed"
+        "nearest_even", kw_only=True, help="which of the two neighbours; stochastic uses torch's random generator"
     )
 
 
 def round_(x: Tensor, rounding: Rounding) -> Tensor:
-    """Round to integers, in place where that is possible; use what is returned."""
+    """Round to integers, in place if possible; use the return value."""
     match rounding:
         case "nearest_even":
             return x.round_()
@@ -36,7 +36,7 @@ def round_(x: Tensor, rounding: Rounding) -> Tensor:
         case "towards_zero":
             return x.trunc_()
         case "nearest_away":
-            fraction = x.frac()  # exact, where adding a half would itself be rounded
+            fraction = x.frac()  # exact; adding 0.5 would itself be rounded
             return x.trunc_().add_(fraction.sign().mul_(fraction.abs() >= 0.5))
         case "stochastic":
             lower = x.floor()
@@ -44,10 +44,10 @@ def round_(x: Tensor, rounding: Rounding) -> Tensor:
 
 
 def rounds_up(share: Tensor, negative: Tensor, rounding: Rounding) -> Tensor:
-    """Whether a magnitude goes to its upper neighbour, `share` of the way above the lower one."""
+    """Whether a magnitude is rounded to its upper neighbour; `share` is its distance from the lower one, 0 to 1."""
     match rounding:
         case "nearest_even":
-            raise AssertionError("evenness is a matter of codes, which this function does not see")
+            raise AssertionError("even values are defined by codes, which this function does not know")
         case "nearest_away":
             return share >= 0.5
         case "floor":

@@ -1,4 +1,4 @@
-"""What block formats with a shared exponent bias have in common."""
+"""The base class of block formats with a shared exponent bias."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ from chop.formats.rounding import Rounded
 
 @dataclass(frozen=True, kw_only=True)
 class SharedBias(InBlocks, Rounded, Format):
-    """Elements of a block are on a grid with its top near 1, times a power of two that the bias says."""
+    """A format with blocks of grid values, the largest near 1, times a power of two given by the shared bias."""
+
+    is_symmetric = True
 
     exponent_bias_width: int = param(8, help="bits of the bias that a block shares", kw_only=True)
-    block_size: BlockSize = param(16, search=(16, 32), help="elements a block, or a tile's shape", kw_only=True)
+    block_size: BlockSize = param(
+        16, search=(16, 32), help="elements per block, or the shape of a tile", kw_only=True
+    )
 
     @property
     @abstractmethod
@@ -27,9 +31,10 @@ class SharedBias(InBlocks, Rounded, Format):
 
     @abstractmethod
     def scale(self, largest: Tensor) -> Tensor:
-        """The power of two of blocks with these maxima."""
+        """Return the power of two of blocks with these maxima."""
 
     def check_shared(self) -> None:
+        """Raise an error if a shared parameter is outside its range."""
         check_range("exponent_bias_width", self.exponent_bias_width, 1, 8)
         self.check_blocks()
 
@@ -45,7 +50,7 @@ class SharedBias(InBlocks, Rounded, Format):
         return self.by_blocks(x, rounded)
 
     def integers(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Significands, and for each the power of two that it counts in."""
+        """Return the significands, and for each the power of two that is its unit."""
 
         def parts(values: Tensor, largest: Tensor) -> tuple[Tensor, Tensor]:
             scale = self.scale(largest)
@@ -67,7 +72,7 @@ class SharedBias(InBlocks, Rounded, Format):
         return self.grid.round_(values.div(scale), self.rounding)
 
     def at_top(self, power: Tensor, top_code: int) -> Tensor:
-        """2**(top_code - bias), where the bias puts `power` there as far as its bits allow."""
+        """Return 2**(top_code - bias) with the bias that makes it `power`, as far as its width allows."""
         half = 2 ** (self.exponent_bias_width - 1)
         low, high = top_code - (half - 1), top_code + half
         return power.clamp(2.0 ** max(low, -149), 2.0 ** min(high, 127))

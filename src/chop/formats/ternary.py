@@ -14,10 +14,15 @@ from chop.formats.bits import finite_magnitude, with_nan_of, working
 @register_format("ternary")
 @dataclass(frozen=True)
 class Ternary(Format):
-    """-s, 0 or +s (Ternary Weight Networks): small values become 0, s is the mean magnitude of the rest."""
+    """-s, 0 or +s (Ternary Weight Networks): small values become 0, and s is the mean magnitude of the others."""
 
-    scaling: bool = param(True, help="False keeps s = 1")
-    threshold: float = param(0.7, search=(0.5, 0.7, 1.0), help="0 up to this share of the mean magnitude")
+    is_symmetric = True
+    requantize_tolerance = 2**-22  # s is a mean of the data
+
+    scaling: bool = param(True, help="whether s follows the data; False: s = 1")
+    threshold: float = param(
+        0.7, search=(0.5, 0.7, 1.0), help="values up to this fraction of the mean magnitude become 0"
+    )
 
     def __post_init__(self) -> None:
         if not self.threshold >= 0:
@@ -26,6 +31,10 @@ class Ternary(Format):
     @property
     def width(self) -> int:
         return 2
+
+    @property
+    def values_depend_on_data(self) -> bool:
+        return True
 
     def quantize(self, x: Tensor) -> Tensor:
         values = working(x)

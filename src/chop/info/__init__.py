@@ -1,4 +1,4 @@
-"""What has a name here, as tables: for `ch info`, and for the pages in docs/."""
+"""Tables and pages about models, data sets, formats, passes and ops, for `ch info` and for docs/."""
 
 from chop.info.kinds import KINDS, describe
 from chop.info.page import Kind, Page, Table

@@ -1,4 +1,4 @@
-"""Data sets: what their samples are like, and what can be set."""
+"""Data sets: the shape of their samples, their classes and options."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from chop.info.parameters import parameter_table
 
 
 def dataset_table() -> Table:
+    """Return the table of all data sets."""
     rows = [
         (name, _shape(name), get_dataset_info(name).num_classes, _names(_options(name)), summary(make))
         for name, make in DATASETS.items()
@@ -19,7 +20,7 @@ def dataset_table() -> Table:
 
 
 def dataset_page(name: str) -> Page:
-    """All about a data set, which may be a file of rows or `data.py:Name`."""
+    """Return the page of a data set: a registered name, a data file or `data.py:Name`."""
     info = get_dataset_info(name)
     return Page(
         title=f"data set {name}",
@@ -29,7 +30,7 @@ def dataset_page(name: str) -> Page:
             "features": info.feature_names,
             "classes": info.class_names or info.num_classes,
         },
-        tables={"options, as --data-option NAME=VALUE, --data for the path, or [data] in TOML": _options(name)},
+        tables={"options: --data-option NAME=VALUE (path: --data PATH), or [data] in TOML": _options(name)},
     )
 
 

@@ -1,4 +1,4 @@
-"""Number formats: their parameters, and what their values at the defaults are like."""
+"""Number formats: their parameters, and the values of each with default parameters."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from pathlib import Path
 import torch
 
 from chop.formats import FORMATS, Format
-from chop.formats.describe import describe, is_enumerable, line, picture
+from chop.formats.describe import describe, is_enumerable, plot, text_plot
 from chop.info.page import Page, Table, documentation, summary
 from chop.info.parameters import field_table
 from chop.nn.quantized.config import ROLES
 
 
 def format_table() -> Table:
+    """Return the table of all formats."""
     rows = [
         (name, number_format().bits, [row[0] for row in field_table(number_format).rows], summary(number_format))
         for name, number_format in FORMATS.items()
@@ -23,33 +24,30 @@ def format_table() -> Table:
 
 
 def format_page(name: str) -> Page:
+    """Return the page of a format."""
     cls = FORMATS[name]
     return Page(
         title=f"format {name}",
         text=documentation(cls),
         facts=_facts(cls()),
         drawing=_drawing(cls()),
-        tables={"parameters; in a config with the operand in front, as weight_NAME": field_table(cls)},
+        tables={"parameters (prefixed with the operand in a config: weight_NAME)": field_table(cls)},
     )
 
 
 def _facts(number_format: Format) -> dict[str, object]:
-    """What is known of the format with its defaults."""
+    """Return properties of a format with default parameters."""
     facts: dict[str, object] = {
-        "bits an element": f"{number_format.bits:g} at the defaults, as all below",
+        "bits per element": f"{number_format.bits:g} (this and all below with default parameters)",
         "precision": f"{number_format.precision} in the metadata",
         "floating point": number_format.floating_point,
         "operands": [f"{role}_..." for role in ROLES],
     }
-    return facts | (_numbers(number_format) if _has_codes(number_format) else _reach(number_format))
+    return facts | (_value_facts(number_format) if number_format.has_codes() else _measured_range(number_format))
 
 
-def _has_codes(number_format: Format) -> bool:
-    return type(number_format).decode is not Format.decode
-
-
-def _numbers(number_format: Format) -> dict[str, object]:
-    """What its codes say, of an element whose block or tensor has the scale 1."""
+def _value_facts(number_format: Format) -> dict[str, object]:
+    """Return numbers about the values of an element whose block or tensor has scale 1."""
     found = describe(number_format)
     return {
         "values": f"{found.num_values} at scale 1",
@@ -60,17 +58,17 @@ def _numbers(number_format: Format) -> dict[str, object]:
 
 
 def _drawing(number_format: Format) -> str:
-    """The values on a line, where they are few enough to be listed."""
-    return line(number_format) if _has_codes(number_format) and is_enumerable(number_format) else ""
+    """Return the values on a number line, or nothing if there are too many to list."""
+    return text_plot(number_format) if number_format.has_codes() and is_enumerable(number_format) else ""
 
 
-def draw_format(name: str, path: Path) -> None:
-    """A PNG of the values of a format."""
-    picture(FORMATS[name](), path)
+def plot_format(name: str, path: Path) -> None:
+    """Write a plot of the values of a format to a PNG file."""
+    plot(FORMATS[name](), path)
 
 
-def _reach(number_format: Format) -> dict[str, object]:
-    """The ends of a format, found by rounding numbers of every magnitude, each by itself."""
+def _measured_range(number_format: Format) -> dict[str, object]:
+    """Return the range of a format, found by rounding numbers of every magnitude one by one."""
     top = torch.finfo(torch.float32).max
     probes = [sign * each for sign in (-1, 1) for each in (*(2.0**k for k in range(-149, 128)), top)]
     values = [number_format.quantize(torch.tensor([probe])).item() for probe in probes]

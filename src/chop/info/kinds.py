@@ -1,4 +1,4 @@
-"""Everything that `ch info` can list."""
+"""The kinds of things that `ch info` lists."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ KINDS: Mapping[str, Kind] = {
 
 
 def describe(kind: str, name: str | None = None) -> str:
-    """The table of a kind, or the page of one of them, as text for a terminal."""
+    """Return the table of a kind, or the page of one of its members, as text for a terminal."""
     chosen = KINDS[kind]
     return chosen.table().render() if name is None else chosen.page(name).render()

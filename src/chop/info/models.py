@@ -1,4 +1,4 @@
-"""Models: their size on a data set that they fit, and what they are made of."""
+"""Models: their size for a data set that fits, and their layers."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from chop.models import MODELS, ModelInfo, get_model_info
 
 
 def model_table() -> Table:
+    """Return the table of all models."""
     rows = []
     for name, info in MODELS.items():
-        data = _fitting(info)
+        data = _fitting_dataset(info)
         rows.append((name, _num_parameters(_build(info, data)) if data else None, data and data.name, info.summary))
-    return Table(("name", "parameters", "on the data set", "what it is"), rows)
+    return Table(("name", "parameters", "data set", "what it is"), rows)
 
 
 def model_page(name: str) -> Page:
+    """Return the page of a model: a registered name or `net.py:Net`."""
     info = get_model_info(name)
-    data = _fitting(info)
+    data = _fitting_dataset(info)
     facts: dict[str, object] = {"tasks": info.tasks, "inputs": info.inputs}
     if info.options:
         facts["options"] = [f"{name} = {value}" for name, value in info.options.items()]
@@ -31,22 +33,22 @@ def model_page(name: str) -> Page:
         model = _build(info, data)
         layers = [(key, layer, _num_parameters(layer) or None) for key, layer in _leaves(model)]
         facts |= {
-            "parameters": f"{_num_parameters(model):,} on {data.name}",
-            "layers": [f"{count} {kind}" for kind, count in _kinds(model).items()],
+            "parameters": f"{_num_parameters(model):,} for {data.name}",
+            "layers": [f"{count} {kind}" for kind, count in _layer_counts(model).items()],
         }
     table = Table(("name", "layer", "parameters"), layers)
     return Page(f"model {name}", documentation(info.make), facts, {"layers": table})
 
 
-def _fitting(info: ModelInfo) -> DatasetInfo | None:
-    """The first data set whose samples have as many dimensions as the model takes; jets before all others."""
+def _fitting_dataset(info: ModelInfo) -> DatasetInfo | None:
+    """Return a data set whose samples have the number of dimensions that the model takes: `jsc` if it fits."""
     names = sorted(DATASETS, key=lambda name: name != "jsc")
     known = (get_dataset_info(name) for name in names)
     return next((each for each in known if info.sample_dims in (None, len(each.feature_shape))), None)
 
 
 def _build(info: ModelInfo, data: DatasetInfo) -> nn.Module:
-    with torch.device("meta"):  # shapes without numbers: large models cost nothing
+    with torch.device("meta"):  # allocates no memory for the weights
         return info.build(data)
 
 
@@ -54,7 +56,7 @@ def _leaves(model: nn.Module) -> list[tuple[str, nn.Module]]:
     return [(name, layer) for name, layer in model.named_modules() if not list(layer.children())]
 
 
-def _kinds(model: nn.Module) -> Counter[str]:
+def _layer_counts(model: nn.Module) -> Counter[str]:
     return Counter(type(layer).__name__ for _, layer in _leaves(model))
 
 

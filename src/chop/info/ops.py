@@ -1,4 +1,4 @@
-"""The op table: how each op is spelled in PyTorch, and what goes into it."""
+"""The op table: the spellings of each op in PyTorch, and its operands."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from chop.ops import OPS, Op, qualified_name
 
 
 def op_table() -> Table:
+    """Return the table of all ops."""
     rows = [
         (op.name, op.mase_type, _roles(op), [*_modules(op), *_functions(op), *_methods(op)]) for op in OPS.values()
     ]
@@ -14,10 +15,11 @@ def op_table() -> Table:
 
 
 def op_page(name: str) -> Page:
+    """Return the page of an op."""
     op = OPS[name]
     return Page(
         title=f"op {name}",
-        text="" if op.quantizable else "It is never quantised.",
+        text="" if op.quantizable else "This op is never quantised.",
         facts={
             "mase type": op.mase_type,
             "modules": _modules(op),
@@ -30,13 +32,13 @@ def op_page(name: str) -> Page:
 
 
 def _operands(op: Op) -> Table:
-    headers = ("name", "settings taken from", "reduced along", "channels along", "keywords", "several")
+    headers = ("name", "role", "reduced along", "channels along", "keywords", "variadic")
     rows = [
         (
             each.name,
             each.role or "never quantised",
-            each.reduce_dim if each.role else None,
-            each.channel_dim,
+            str(each.reduce_dim) if each.role else None,
+            None if each.channel_dim is None else str(each.channel_dim),
             each.keywords,
             each.variadic or None,
         )

@@ -1,4 +1,4 @@
-"""Tables and pages: what is told of a kind of things, and of one thing."""
+"""Tables that list things of one kind, and pages that describe one of them."""
 
 from __future__ import annotations
 
@@ -8,21 +8,23 @@ from dataclasses import dataclass
 
 from tabulate import tabulate
 
+from chop.display.numbers import exact
+
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under headers; a column that is empty everywhere is left out."""
+    """Rows under headers; an empty column is left out."""
 
     headers: tuple[str, ...]
     rows: Sequence[Sequence[object]]
 
     def render(self) -> str:
-        """The table as text for a terminal."""
+        """Return the table as text for a terminal."""
         headers, *rows = self._cells()
         return tabulate(rows, headers, tablefmt="simple", disable_numparse=True, colalign=["left"] * len(headers))
 
     def markdown(self) -> str:
-        """The table as Markdown, not padded, so that a new row changes no other line."""
+        """Return the table as Markdown, without padding, so that a new row changes no other line."""
         headers, *rows = self._cells()
         lines = [headers, ["---"] * len(headers), *([escape(cell) for cell in row] for row in rows)]
         return "\n".join(f"| {' | '.join(line)} |" for line in lines)
@@ -35,7 +37,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Page:
-    """All that is known of one thing."""
+    """The description of one thing: text, facts and tables."""
 
     title: str
     text: str
@@ -44,6 +46,7 @@ class Page:
     drawing: str = ""
 
     def render(self) -> str:
+        """Return the page as text for a terminal."""
         width = max((len(name) for name in self.facts), default=0)
         facts = [f"{name:<{width}}  {_cell(value)}" for name, value in self.facts.items() if _cell(value)]
         parts = [self.title, self.text, "\n".join(facts), self.drawing]
@@ -53,21 +56,22 @@ class Page:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of things with names: the table of all, and the page of one."""
+    """A kind of named things: a table of all, and a page for each."""
 
     table: Callable[[], Table]
     page: Callable[[str], Page]
 
 
 def summary(thing: object) -> str:
-    """The first line of a docstring of its own, not one that it inherits."""
+    """Return the first line of the docstring of a thing."""
     lines = documentation(thing).splitlines()
     return lines[0] if lines else ""
 
 
 def documentation(thing: object) -> str:
+    """Return the docstring of a thing, without indentation; empty if it has none."""
     text = inspect.cleandoc(thing.__doc__ or "") if thing is not None else ""
-    # A dataclass without a docstring gets its signature for one.
+    # The docstring that `dataclass` generates is the signature.
     return "" if isinstance(thing, type) and text.startswith(f"{thing.__name__}(") else text
 
 
@@ -76,16 +80,14 @@ def _cell(value: object) -> str:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}" if abs(value) >= 10_000 else str(value)
-    if isinstance(value, float):
-        return f"{value:.6g}"
+    if isinstance(value, int | float):
+        return exact(value)
     if isinstance(value, Iterable) and not isinstance(value, str):
         return ", ".join(_cell(each) for each in value)
     return str(value)
 
 
 def escape(text: str) -> str:
-    """Text in which nothing but what stands between backticks is taken for Markdown."""
+    """Escape the Markdown characters of a text, except between backticks."""
     parts = text.replace("|", "\\|").split("`")
     return "`".join(part.replace("*", "\\*") if i % 2 == 0 else part for i, part in enumerate(parts))

@@ -1,4 +1,4 @@
-"""What can be set of a thing: name, type, default and help of each of its parameters."""
+"""Tables of parameters: name, type, default and help of each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import textwrap
 import types
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields, is_dataclass
-from typing import Any, Literal, Union, cast, get_args, get_origin
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 from chop.info.page import Table
 from chop.options import type_hints
@@ -18,26 +18,26 @@ HEADERS = ("name", "type", "default", "meaning", "worth trying")
 
 
 def field_table(cls: type[Any]) -> Table:
-    """The fields of a dataclass that can be given."""
+    """Return the table of the fields that a dataclass can be constructed with."""
     hints, helps = type_hints(cls), attribute_docs(cls)
     return Table(
         HEADERS,
         [
             (
                 field.name,
-                type_name(hints[field.name]),
+                type_name(_resolved(hints[field.name], cls)),
                 _default(field),
                 field.metadata.get("help", helps.get(field.name, "")),
-                field.metadata.get("search", ()),
+                [str(value) for value in field.metadata.get("search", ())],
             )
-            for field in sorted(fields(cls), key=lambda field: bool(field.kw_only))  # those in common come last
+            for field in sorted(fields(cls), key=lambda field: bool(field.kw_only))  # the common ones come last
             if field.init
         ],
     )
 
 
 def parameter_table(make: Callable[..., Any], left_out: tuple[str, ...] = ()) -> Table:
-    """What a dataclass or a function can be called with."""
+    """Return the table of the parameters of a dataclass or a function."""
     if not is_dataclass(make):
         return signature_table(make, left_out)
     table = field_table(cast("type[Any]", make))
@@ -45,7 +45,7 @@ def parameter_table(make: Callable[..., Any], left_out: tuple[str, ...] = ()) ->
 
 
 def signature_table(function: Callable[..., Any], left_out: tuple[str, ...] = ()) -> Table:
-    """The parameters of a function, or of the constructor of a class."""
+    """Return the table of the parameters of a function, or of the constructor of a class."""
     parameters = inspect.signature(function).parameters.values()
     rows = [
         (p.name, "" if p.annotation is p.empty else type_name(p.annotation), _shown(p.default), "", ())
@@ -56,7 +56,7 @@ def signature_table(function: Callable[..., Any], left_out: tuple[str, ...] = ()
 
 
 def attribute_docs(cls: type[Any]) -> dict[str, str]:
-    """What the source of a class says of each field: the comment behind it, or the string below."""
+    """Return the documentation of each field in the source of a class: the comment after it or the string below."""
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__[:-1]):
         lines, body = _class_source(base)
@@ -70,7 +70,7 @@ def attribute_docs(cls: type[Any]) -> dict[str, str]:
 
 
 def type_name(hint: object) -> str:
-    """A type as one writes it, without the modules that it comes from."""
+    """Return a type as in source code, without module names."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Literal:
         return " | ".join(repr(choice) for choice in arguments)
@@ -85,13 +85,24 @@ def type_name(hint: object) -> str:
     return "..." if hint is Ellipsis else str(hint)
 
 
+def _resolved(hint: Any, cls: type[Any]) -> Any:
+    """Replace type variables by their values: `T | None` in a subclass of `ByNode[QuantConfig]`."""
+    values: dict[Any, Any] = {}
+    for base in getattr(cls, "__orig_bases__", ()):
+        values |= zip(getattr(get_origin(base), "__parameters__", ()), get_args(base), strict=False)
+    if isinstance(hint, TypeVar):
+        return values.get(hint, hint)
+    variables = getattr(hint, "__parameters__", ())
+    return hint[tuple(values.get(each, each) for each in variables)] if variables else hint
+
+
 def _class_source(cls: type[Any]) -> tuple[list[str], list[ast.stmt]]:
     try:
         source = textwrap.dedent(inspect.getsource(cls))
-    except (OSError, TypeError):  # made on the fly, or in C: there is no source to look into
+    except (OSError, TypeError):  # defined at run time or in C: no source
         return [], []
     (definition,) = ast.parse(source).body
-    assert isinstance(definition, ast.ClassDef), f"the source of {cls} is not that of a class"
+    assert isinstance(definition, ast.ClassDef), f"the source of {cls} is not a class definition"
     return source.splitlines(), definition.body
 
 
@@ -103,5 +114,5 @@ def _default(field: Field[Any]) -> str:
 
 def _shown(default: object) -> str:
     if default is MISSING or default is inspect.Parameter.empty:
-        return "needed"
+        return "required"
     return str(default) if isinstance(default, bool | int | float) or default is None else repr(default)

@@ -1,21 +1,25 @@
-"""Passes: their kind, and the arguments that each takes."""
+"""Passes: their kind and their arguments."""
 
 from __future__ import annotations
 
-from typing import Any, get_type_hints
+from typing import Any
 
 from chop.info.page import Page, Table, documentation, summary
 from chop.info.parameters import field_table
 from chop.passes import ANALYSIS_PASSES, PASSES, TRANSFORM_PASSES
+from chop.passes.base import arguments_of
 
 
 def pass_table() -> Table:
+    """Return the table of all passes."""
     rows = [(name, _kind(name), summary(run)) for name, run in PASSES.items()]
     return Table(("name", "kind", "what it does"), rows)
 
 
 def pass_page(name: str) -> Page:
-    run, arguments = PASSES[name], arguments_of(name)
+    """Return the page of a pass."""
+    run = PASSES[name]
+    arguments = arguments_of(run)
     return Page(
         title=f"pass {name}",
         text=documentation(run),
@@ -23,19 +27,11 @@ def pass_page(name: str) -> Page:
             "kind": _kind(name),
             "in Python": f"from chop.passes.graph import {run.__name__}" if _is_ours(run) else run.__name__,
             "in TOML": f"[passes.{name}]",
-            "arguments are": documentation(arguments),
-            "written as": documentation(getattr(arguments, "from_pass_args", None)).removeprefix("Read "),
+            "arguments": documentation(arguments),
+            "form": documentation(getattr(arguments, "from_pass_args", None)).removeprefix("Read "),
         },
         tables={"arguments": field_table(arguments)},
     )
-
-
-def arguments_of(name: str) -> type[Any]:
-    """The dataclass that a pass reads its arguments into."""
-    function: Any = PASSES[name]
-    cls = get_type_hints(function.__wrapped__)["args"]
-    assert isinstance(cls, type), f"the arguments of pass '{name}' have no dataclass"
-    return cls
 
 
 def _kind(name: str) -> str:

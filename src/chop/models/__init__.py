@@ -1,4 +1,4 @@
-"""Models by name: one file a family."""
+"""Models by name, one file per family."""
 
 from chop.models.base import (
     MODELS,

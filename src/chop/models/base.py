@@ -1,4 +1,4 @@
-"""The registry of models, and how one is built for a data set."""
+"""The registry of models, and building a model for a data set."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from chop.registry import Registry, closest
 ModelMaker = Callable[..., nn.Module]
 M = TypeVar("M", bound=ModelMaker)
 
-TASKS = {"cls": "cls", "classification": "cls"}  # what users write -> the one name we keep
+TASKS = {"cls": "cls", "classification": "cls"}  # accepted name -> canonical name
 
 
 class DataInfo(Protocol):
-    """What a model asks of a data set; `chop.dataset.DatasetInfo` answers it."""
+    """What a model needs to know about a data set; `chop.dataset.DatasetInfo` implements it."""
 
     @property
     def num_features(self) -> int: ...
@@ -32,23 +32,23 @@ class DataInfo(Protocol):
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """What is known of a model before it is built."""
+    """The description of a model before it is built."""
 
     name: str
-    make: ModelMaker  # a class or a function, taking the data set's info or nothing
-    inputs: tuple[str, ...]  # the arguments of `forward` that a batch fills
+    make: ModelMaker  # a class or function that takes the data set's info, or nothing
+    inputs: tuple[str, ...]  # the arguments of `forward` that take the tensors of a batch
     tasks: tuple[str, ...]
     summary: str  # first line of the docstring
-    sample_dims: int | None  # dimensions of one sample: 1 a row, 3 an image; None is not checked
+    sample_dims: int | None  # dimensions of one sample: 1 for a row of features, 3 for an image; None: not checked
 
     @property
     def options(self) -> dict[str, object]:
-        """What the class or function takes besides `info`, with its own values: widths of layers, for example."""
+        """The arguments besides `info`, with their defaults; for example the widths of layers."""
         plain = inspect.signature(self.make).parameters.values()
         return {p.name: p.default for p in plain if p.default is not p.empty and p.name != "info"}
 
     def build(self, dataset_info: DataInfo | None, options: Mapping[str, object] | None = None) -> nn.Module:
-        """A fresh model with random weights, as wide as the data set needs it and with these `options`."""
+        """Return an untrained model for the data set, with these `options`."""
         given = dict(options or {})
         for name in given:
             if name not in self.options:
@@ -60,29 +60,29 @@ class ModelInfo:
             raise ValueError(f"model '{self.name}' needs dataset_info, for example data_module.dataset_info")
         if self.sample_dims not in (None, len(dataset_info.feature_shape)):
             raise ValueError(
-                f"model '{self.name}' takes samples of {self.sample_dims} dimension(s), "
-                f"the data set's have the shape {tuple(dataset_info.feature_shape)}"
+                f"model '{self.name}' takes samples with {self.sample_dims} dimension(s), "
+                f"but samples of the data set have the shape {tuple(dataset_info.feature_shape)}"
             )
         return self._with_named_inputs(self.make(dataset_info, **given))
 
     def _with_named_inputs(self, model: nn.Module) -> nn.Module:
         if not isinstance(model, nn.Module):
-            raise ValueError(f"model '{self.name}' gave a {type(model).__name__}, not an nn.Module")
+            raise ValueError(f"model '{self.name}' returned a {type(model).__name__}, not an nn.Module")
         if type(model) is nn.Sequential and self.inputs == ("x",):
-            model = _Row(OrderedDict(model.named_children()))
+            model = _NamedSequential(OrderedDict(model.named_children()))
         names = inspect.signature(model.forward).parameters.values()
         known = [p.name for p in names if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
         for name in self.inputs:
             if name not in known and not any(p.kind is p.VAR_KEYWORD for p in names):
                 raise ValueError(
                     f"model '{self.name}' is registered with the input '{name}', but its forward takes "
-                    f"{', '.join(known) or 'no named argument'}: give inputs= when registering it"
+                    f"{', '.join(known) or 'no named argument'}: pass inputs= to register_model"
                 )
         return model
 
 
-class _Row(nn.Sequential):
-    """Layers in a row whose input is called x, as that of most models is; the parameters are called as before."""
+class _NamedSequential(nn.Sequential):
+    """An nn.Sequential whose input is called `x`, as in most models; the names of parameters are the same."""
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self:
@@ -100,7 +100,7 @@ def describe_model(
     tasks: tuple[str, ...] = ("cls",),
     sample_dims: int | None = None,
 ) -> ModelInfo:
-    """The description of a model that need not be registered; inputs are read off a class's `forward`."""
+    """Return the description of a model; the default of `inputs` is read from the `forward` of a class."""
     _takes_info(name, make)
     lines = inspect.cleandoc(make.__doc__ or "").splitlines()  # not getdoc: it inherits that of nn.Module
     return ModelInfo(
@@ -119,22 +119,17 @@ def register_model(
     tasks: tuple[str, ...] = ("cls",),
     sample_dims: int | None = None,
 ) -> Callable[[M], M]:
-    """A decorator that files a model class, or a function that gives a model, under `name`."""
-
-    def decorate(make: M) -> M:
-        MODELS.add(name, describe_model(name, make, inputs, tasks, sample_dims))
-        return make
-
-    return decorate
+    """Register a model class, or a function that returns a model, under `name`."""
+    return MODELS.register(name, lambda make: describe_model(name, make, inputs, tasks, sample_dims))
 
 
 def get_model_info(name: str) -> ModelInfo:
-    """What is known of the model called `name`, which may be `path/to/net.py:Net` or `module.path:Net`."""
+    """Return the description of the model `name`, which may be `path/to/net.py:Net` or `module.path:Net`."""
     if not is_reference(name) or name in MODELS:
         return MODELS[name]
     make = load_object(name)
     if not callable(make):
-        raise ValueError(f"'{name}' is a {type(make).__name__}, not a class or a function that gives a model")
+        raise ValueError(f"'{name}' is a {type(make).__name__}, not a class or a function that returns a model")
     return describe_model(name, make)
 
 
@@ -145,40 +140,40 @@ def get_model(
     pretrained: bool = False,
     options: Mapping[str, object] | None = None,
 ) -> nn.Module:
-    """The model called `name` (or written as `path/to/net.py:Net`), with random weights."""
+    """Return the model `name` (or `path/to/net.py:Net`) with untrained weights."""
     info = get_model_info(name)
     if check_task(task) not in info.tasks:
-        raise ValueError(f"model '{name}' is not made for the task '{task}'; its tasks: {', '.join(info.tasks)}")
+        raise ValueError(f"model '{name}' does not support the task '{task}'; its tasks: {', '.join(info.tasks)}")
     if pretrained:
         raise ValueError(f"there are no pretrained weights for model '{name}'; use pretrained=False")
     return info.build(dataset_info, options)
 
 
 def check_task(task: str) -> str:
-    """The name we keep of a task as users write it."""
+    """Return the canonical name of a task."""
     if task not in TASKS:
         raise ValueError(f"unknown task '{task}'; allowed: {', '.join(TASKS)}")
     return TASKS[task]
 
 
 def _takes_info(name: str, make: ModelMaker) -> bool:
-    """Whether the class or function wants the data set's info, its only argument without a default."""
+    """Whether the class or function takes the data set's info, its only argument without a default."""
     parameters = inspect.signature(make).parameters.values()
     plain = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     required = [p.name for p in plain if p.default is p.empty]
     if len(required) > 1 or any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in plain):
         raise ValueError(
-            f"model '{name}' must take `info` (by position) or nothing; it wants {', '.join(required)}"
+            f"model '{name}' must take `info` (by position) or nothing; it requires {', '.join(required)}"
         )
     return bool(required) or (bool(plain) and plain[0].name == "info")
 
 
 def _required_inputs(name: str, make: ModelMaker) -> tuple[str, ...]:
-    """The arguments of `forward` without a default; of a function's model all we know is the usual `x`."""
+    """Return the arguments of `forward` without a default; for a function that returns a model, `x`."""
     if not (isinstance(make, type) and issubclass(make, nn.Module)):
         return ("x",)
     parameters = list(inspect.signature(make.forward).parameters.values())[1:]
     names = [p.name for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
     if not names:
-        raise ValueError(f"the forward of model '{name}' has no named argument: say inputs=('x',) or the like")
+        raise ValueError(f"the forward of model '{name}' has no named argument: pass inputs=('x',), for example")
     return tuple(names)

@@ -1,4 +1,4 @@
-"""Jet taggers: 16 features of a jet in, scores of 5 kinds of particle out."""
+"""Jet taggers: from 16 features of a jet to scores of 5 kinds of particle."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from chop.models.base import DataInfo, register_model
 
 
 class _JetTagger(nn.Module):
-    """Layers in a row; nodes of the traced graph are called `seq_blocks_0`, `seq_blocks_1`, ..."""
+    """A sequence of layers; nodes of the traced graph are called `seq_blocks_0`, `seq_blocks_1`, ..."""
 
     def __init__(self, *layers: nn.Module) -> None:
         super().__init__()
@@ -80,12 +80,12 @@ class JSCS(_JetTagger):
 
 @register_model("jsc-mlp", sample_dims=1)
 class JSCMLP(_JetTagger):
-    """A jet tagger with hidden layers of any widths: 64, 32 and 32 where nothing else is said."""
+    """A jet tagger with hidden layers of any width; the default is 64, 32 and 32."""
 
     def __init__(self, info: DataInfo, hidden: Sequence[int] = (64, 32, 32)) -> None:
         is_list = isinstance(hidden, list | tuple)
         if not is_list or not hidden or any(not isinstance(width, int) or width < 1 for width in hidden):
-            raise ValueError(f"'hidden' must be a list of whole numbers from 1 on, got {hidden}")
+            raise ValueError(f"'hidden' must be a list of positive integers, got {hidden}")
         widths = [info.num_features, *hidden]
         layers = [
             layer

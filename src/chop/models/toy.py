@@ -1,4 +1,4 @@
-"""Small networks to try things on: one for rows, one for images."""
+"""Small networks for experiments: one for rows of features, one for images."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from chop.models.base import DataInfo, register_model
 
 @register_model("toy", sample_dims=1)
 class Toy(nn.Module):
-    """Three linear layers with ReLU between, hidden layers of 16 and 16."""
+    """Three linear layers with ReLU in between; the hidden layers have 16 units each."""
 
     def __init__(self, info: DataInfo) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Toy(nn.Module):
 
 @register_model("toy-convnet", sample_dims=3)
 class ToyConvNet(nn.Module):
-    """Two convolutions with batch norm and pooling, then a linear layer; images of 2 x 2 and more."""
+    """Two convolutions with batch norm and pooling, then a linear layer; for images from 2 x 2 pixels."""
 
     def __init__(self, info: DataInfo) -> None:
         super().__init__()

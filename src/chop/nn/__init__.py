@@ -1,1 +1,1 @@
-"""Layers of our own."""
+"""Layers: the quantised layers and calls."""

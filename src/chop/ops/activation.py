@@ -14,7 +14,7 @@ _DATA = (Operand("data_in_0", "data_in", 0, ("input",)),)
 
 
 def _one_each(call: Call) -> Count:
-    """By the course's convention an activation is one operation an element, whichever it is."""
+    """Count one operation per element for any activation, which is the convention of the course."""
     return Count(adds=numel(call.results[0]))
 
 
@@ -63,9 +63,9 @@ for _op in (
         functions=(F.hardtanh, F.hardtanh_, F.relu6),
     ),
 ):
-    register_op(replace(_op, operands=_DATA, count=_one_each, rows_from=1))
+    register_op(replace(_op, operands=_DATA, count=_one_each, batch_from_ndim=1))
 
-# Never quantised: what it scales in training is the data's own format, and in evaluation it does nothing.
+# Never quantised: in training it keeps the format of its input, and in evaluation it does nothing.
 register_op(
     Op(
         "dropout",

@@ -1,4 +1,4 @@
-"""Element-wise ops of two operands, sums and joins."""
+"""Element-wise ops of two operands, means and concatenation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The op table: what an op is called, how it is spelled, what goes into it and what it costs."""
+"""The op table: the name of each op, its spellings in PyTorch, its operands and its cost."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ class Operand:
 
     name: str
     role: Role | None
-    """Whose settings of a config it takes; None: it is never quantised."""
+    """Which keys of a config apply to it; None: it is never quantised."""
     position: int
-    """Where it stands among the arguments of the function, or of the module's forward."""
+    """Its position among the arguments of the function, or of the module's forward."""
     keywords: tuple[str, ...] = ()
+    """The names of its keyword argument."""
     reduce_dim: int = -1
     """The dimension that the op sums over, along which block formats run."""
     channel_dim: int | None = None
-    """The dimension of output channels, for formats with one scale for each."""
+    """The dimension of the output channels, for formats with a scale per channel."""
     variadic: bool = False
-    """A list of tensors: `data_in_0`, `data_in_1`, ..."""
+    """Whether it is a list of tensors: `data_in_0`, `data_in_1`, ..."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """One use of an op, as far as its cost depends on it: shapes and settings, never values."""
+    """A call of an op, as far as its cost depends on it: shapes and attributes, but no values."""
 
     operands: Mapping[str, Shape]
     results: tuple[Shape, ...]
@@ -44,16 +45,16 @@ class Call:
 
 @dataclass(frozen=True)
 class Count:
-    """Operations of one call."""
+    """The number of operations of one call."""
 
     macs: int = 0
-    """Multiplications of an operand with a weight, each with its addition."""
+    """Multiply-accumulates: multiplications of two operands, each with an addition."""
     multiplies: int = 0
-    """Multiplications, divisions, exponentials, and what comes with them."""
+    """Multiplications, divisions and exponentials."""
     adds: int = 0
-    """Additions, subtractions, comparisons."""
+    """Additions, subtractions and comparisons."""
     products: tuple[tuple[str, str, int], ...] = ()
-    """Of the MACs, how many multiply which two operands; empty: all of them `data_in_0` with the weight."""
+    """(operand, operand, MACs) per multiplied pair; empty: all MACs are `data_in_0` times the weight."""
 
 
 @dataclass(frozen=True)
@@ -67,23 +68,24 @@ class Op:
     functions: tuple[Callable[..., Any], ...] = ()
     methods: tuple[str, ...] = ()
     attributes: Mapping[str, int] = field(default_factory=dict)
-    """Settings that `count` needs, and where they stand among the function's arguments."""
+    """Attributes that `count` needs, with their position among the arguments of the function."""
     count: Callable[[Call], Count] = lambda _: Count()
-    rows_from: int | None = None
-    """With so many dimensions or more, the first one only counts rows, and each is computed by itself."""
+    batch_from_ndim: int | None = None
+    """If the input has at least this many dimensions, the first one is a batch whose rows are independent."""
     compute: Callable[..., Tensor] | None = None
-    """The layer's result from (layer, data, parameters in the order of operands); None: its own forward."""
+    """Computes a layer's result from (layer, data, parameters in the order of operands); None: its forward."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _op_named, (self.name,)  # functions of the row cannot be pickled, and need not be
+        return _op_named, (self.name,)  # by name, because functions of the row cannot be pickled
 
     @property
     def quantizable(self) -> bool:
+        """Whether an operand can have a format."""
         return any(operand.role is not None for operand in self.operands)
 
     @property
     def parameters(self) -> tuple[Operand, ...]:
-        """The operands that a module holds itself."""
+        """The operands that are parameters of a module."""
         return tuple(operand for operand in self.operands if operand.name in ("weight", "bias"))
 
     def map_operands(
@@ -92,14 +94,14 @@ class Op:
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of a call with `change(name, operand, value)` in the place of each operand's value."""
+        """Return the arguments of a call with each operand's value replaced by `change(name, operand, value)`."""
         new_args, new_kwargs = list(args), dict(kwargs)
 
         def changed(operand: Operand, value: Any) -> Any:
             if not operand.variadic:
                 return change(operand.name, operand, value)
             if not isinstance(value, list | tuple):
-                return value  # a node that makes the list, while there are no tensors yet
+                return value  # a node that makes the list: there are no tensors yet
             stem = operand.name.removesuffix("0")
             items = [change(f"{stem}{i}", operand, item) for i, item in enumerate(value)]
             return items if isinstance(value, list) else tuple(items)
@@ -114,7 +116,7 @@ class Op:
         return tuple(new_args), new_kwargs
 
     def bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, Operand, Any]]:
-        """Name, operand and value of each operand among the arguments of a call."""
+        """Yield name, operand and value of each operand among the arguments of a call."""
         found: list[tuple[str, Operand, Any]] = []
 
         def note(name: str, operand: Operand, value: Any) -> Any:
@@ -127,7 +129,7 @@ class Op:
     def settings(
         self, module: nn.Module | None, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """The op's attributes in one call, from the module or else from the arguments."""
+        """Return the op's attributes in one call, from the module or else from the arguments."""
         if module is not None:
             return {name: getattr(module, name) for name in self.attributes}
         found = {name: args[at] for name, at in self.attributes.items() if at < len(args)}
@@ -147,7 +149,7 @@ _by_method: dict[str, Op] = {}
 
 
 def register_op(op: Op) -> Op:
-    """Adds a row to the table. A spelling belongs to one op only."""
+    """Add a row to the table. Each spelling belongs to one op only."""
     OPS.add(op.name, op)
     for module in op.modules:
         assert _by_module.setdefault(module, op) is op, f"{module} is spelled twice"
@@ -159,7 +161,7 @@ def register_op(op: Op) -> Op:
 
 
 def op_of_module(module_class: type[nn.Module]) -> Op | None:
-    """The op of a layer class, or of one that inherits from it without a forward of its own."""
+    """Return the op of a layer class, or of a class that inherits its forward."""
     for base in module_class.__mro__:
         if base in _by_module:
             return _by_module[base] if module_class.forward is base.forward else None
@@ -167,28 +169,32 @@ def op_of_module(module_class: type[nn.Module]) -> Op | None:
 
 
 def op_of_function(function: Callable[..., Any]) -> Op | None:
+    """Return the op of a function; None if it is not in the table."""
     return _by_function[function] if function in _by_function else None
 
 
 def op_of_method(name: str) -> Op | None:
+    """Return the op of a tensor method; None if it is not in the table."""
     return _by_method[name] if name in _by_method else None
 
 
 def function_names() -> dict[str, Callable[..., Any]]:
-    """Every function of the table by the name that a saved graph calls it."""
+    """Return every function of the table by its name in saved graphs."""
     return {qualified_name(function): function for function in _by_function}
 
 
 def method_names() -> frozenset[str]:
+    """Return the names of all tensor methods of the table."""
     return frozenset(_by_method)
 
 
 def qualified_name(function: Callable[..., Any]) -> str:
-    """Module and name of a function, the same in every process."""
+    """Return module and name of a function, the same in every process."""
     return f"{function.__module__ or 'torch'}.{function.__name__}"
 
 
 def numel(shape: Shape) -> int:
+    """Return the number of elements of a shape."""
     product = 1
     for n in shape:
         product *= n

@@ -31,7 +31,7 @@ register_op(
             Operand("bias", "bias", 2, ("bias",)),
         ),
         modules=(nn.Linear,),
-        rows_from=2,
+        batch_from_ndim=2,
         functions=(F.linear,),
         count=_linear_count,
         compute=_linear,
@@ -40,7 +40,7 @@ register_op(
 
 
 def _convolution_count(call: Call) -> Count:
-    # A weight is [out, in / groups, *kernel], so that groups need no care of their own.
+    # A weight is [out, in / groups, *kernel], so groups are accounted for.
     return Count(macs=numel(call.results[0]) * numel(call.operands["weight"][1:]))
 
 
@@ -54,14 +54,14 @@ for _dims, _module, _function in ((1, nn.Conv1d, F.conv1d), (2, nn.Conv2d, F.con
             f"conv{_dims}d",
             "module_related_func",
             operands=(
-                # The channels, counted from behind: input without a batch has none before them.
+                # The channels, counted from the end: the batch dimension is optional.
                 Operand("data_in_0", "data_in", 0, ("input",), reduce_dim=-1 - _dims),
                 Operand("weight", "weight", 1, ("weight",), reduce_dim=1, channel_dim=0),
                 Operand("bias", "bias", 2, ("bias",)),
             ),
             modules=(_module,),
             functions=(_function,),
-            rows_from=2 + _dims,
+            batch_from_ndim=2 + _dims,
             count=_convolution_count,
             compute=_convolution,
         )
@@ -100,10 +100,10 @@ register_op(
 
 def _attention_count(call: Call) -> Count:
     query, key, value = (call.operands[f"data_in_{i}"] for i in range(3))
-    shape = (*call.results[0][:-1], key[-2])  # of the scores, the query's and the key's batches broadcast
+    shape = (*call.results[0][:-1], key[-2])  # of the scores; the batches of query and key are broadcast
     scores, softmax = numel(shape), softmax_count(shape)
     by_key, by_value = scores * query[-1], scores * value[-1]
-    # Between the two products nothing is rounded: the probabilities are as wide as the query.
+    # Nothing is rounded between the two products: the probabilities count with the width of the query.
     return Count(
         macs=by_key + by_value,
         multiplies=scores + softmax.multiplies,
@@ -129,7 +129,7 @@ register_op(
 
 def _embedding(layer: Any, indices: Tensor, weight: Tensor) -> Tensor:
     if layer.max_norm is not None:
-        # Rows that are too long are shortened in the parameter itself, before it is rounded.
+        # Rows with a norm above max_norm are scaled down in the parameter itself, before it is rounded.
         with torch.no_grad():
             torch.embedding_renorm_(layer.weight, indices.contiguous(), layer.max_norm, layer.norm_type)
         weight = layer.quantized("weight")

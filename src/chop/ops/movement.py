@@ -1,4 +1,4 @@
-"""Ops that move data or look at its shape: never quantised, no operations."""
+"""Ops that move data or read its shape: never quantised, and without arithmetic."""
 
 from __future__ import annotations
 

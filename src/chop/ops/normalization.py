@@ -1,4 +1,4 @@
-"""Ops that bring data to a common scale: batch and layer normalisation, softmax."""
+"""Normalisation ops: batch and layer normalisation, softmax."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chop.ops.base import Call, Count, Op, Operand, Shape, numel, register_op
 
 
 def _batch_norm_count(call: Call) -> Count:
-    # Subtract the mean, divide by the deviation; then scale and shift, as far as it has weight and bias.
+    # Subtract the mean and divide by the deviation; then scale and shift, if there are weight and bias.
     steps = 2 + ("weight" in call.operands) + ("bias" in call.operands)
     return Count(multiplies=steps * numel(call.results[0]))
 
@@ -55,7 +55,7 @@ for _name, _module in (("batch_norm1d", nn.BatchNorm1d), ("batch_norm2d", nn.Bat
         )
     )
 
-# The function is the same for any number of dimensions; only layers say which.
+# The function is the same for any number of dimensions; only layers distinguish 1d and 2d.
 register_op(
     Op(
         "batch_norm",
@@ -72,7 +72,7 @@ register_op(
 
 
 def _layer_norm_count(call: Call) -> Count:
-    # Three steps an element for mean and variance, which batch norm has ready; then as batch norm.
+    # Three steps per element for mean and variance, which batch norm does not compute; then as batch norm.
     n = numel(call.results[0])
     return Count(multiplies=3 * n + _batch_norm_count(call).multiplies)
 
@@ -99,7 +99,7 @@ register_op(
 
 
 def softmax_count(shape: Shape, dim: int | None = -1) -> Count:
-    """An exponential and a division an element, and the sum of each row along `dim`."""
+    """Count an exponential and a division per element, and the sum of each row along `dim`."""
     n = numel(shape)
     length = shape[-1 if dim is None else dim] if shape else 1
     return Count(multiplies=2 * n, adds=n - n // length if length else 0)

@@ -1,4 +1,4 @@
-"""Ops that take the mean or the maximum of neighbourhoods."""
+"""Pooling ops: the mean or the maximum of windows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _window(call: Call, dims: int) -> int:
 
 
 def _adaptive_adds(call: Call, dims: int) -> int:
-    """Elements of all windows. They overlap where the input's size is no multiple of the output's."""
+    """Return the elements of all windows, which overlap if the input's size is not a multiple of the output's."""
     total = numel(call.results[0][:-dims])
     for n, m in zip(call.operands["data_in_0"][-dims:], call.results[0][-dims:], strict=True):
         total *= sum(-(-(i + 1) * n // m) - i * n // m for i in range(m))
@@ -25,7 +25,7 @@ def _adaptive_adds(call: Call, dims: int) -> int:
 
 
 def _register_pools(dims: int) -> None:
-    """The four pools over `dims` dimensions."""
+    """Register the four pooling ops over `dims` dimensions."""
 
     def maximum(call: Call) -> Count:
         return Count(adds=numel(call.results[0]) * _window(call, dims))
@@ -45,7 +45,7 @@ def _register_pools(dims: int) -> None:
         ("AdaptiveMax", f"adaptive_max_pool{dims}d", adaptive_maximum),
         ("AdaptiveAvg", f"adaptive_avg_pool{dims}d", adaptive_mean),
     ):
-        spellings = {getattr(place, name) for place in (F, torch) if hasattr(place, name)}
+        spellings = {getattr(module, name) for module in (F, torch) if hasattr(module, name)}
         register_op(
             Op(
                 name,

@@ -1,4 +1,4 @@
-"""What the page shows, as plain data."""
+"""The content of the page, as plain data."""
 
 from __future__ import annotations
 
@@ -8,20 +8,42 @@ from datetime import datetime
 from typing import Any
 
 from chop import __version__
+from chop.display.figures import figure
 from chop.ir import MaseGraph
-from chop.page.curves import curves_of
-from chop.page.figures import figures_of
-from chop.page.measure import Measured
-from chop.page.nodes import Findings, nodes_of
-from chop.page.search_front import search_of
-from chop.page.tensors import histogram_of
+from chop.page.figure_cards import figure_cards
+from chop.page.nodes import PassResults, describe_nodes
+from chop.page.search_log import read_search_log
+from chop.page.tensor_values import TensorValues
+from chop.page.tensors import describe_histogram
+from chop.page.training_curves import training_curves
 
 Info = Mapping[str, Any]
 
+NODE_FIGURES = (
+    "average_weight_bits",
+    "average_activation_bits",
+    "macs",
+    "flops",
+    "bitops",
+    "parameters",
+    "weight_bits",
+    "activation_bits",
+    "intensity",
+    "energy_pj",
+    "time_s",
+    "sqnr_db",
+    "max_error",
+    "cosine",
+    "output_sqnr_db",
+    "loss_change",
+    "accuracy_change",
+)
+"""The key figures that the page shows for single nodes."""
+
 
 @dataclass(frozen=True)
-class Known:
-    """What other passes and the run know; empty where they were not asked."""
+class ReportInputs:
+    """The results of passes and of the run that the page shows; empty where there are none."""
 
     title: str
     cost: Info
@@ -33,38 +55,44 @@ class Known:
     run: Info
 
 
-def make_document(graph: MaseGraph, original: MaseGraph | None, measured: Measured, known: Known) -> dict[str, Any]:
-    """All that the page shows, in dicts, lists, numbers and strings."""
-    before = {} if original is None else {meta.node.name: meta for meta in original.annotated_metas()}
-    findings = Findings(
-        measured=measured,
-        before=before,
-        cost=known.cost["by_node"],
-        cost_before=(known.cost_before or {}).get("by_node", {}),
-        error=known.comparison.get("by_node", {}),
-        alone=known.sensitivity.get("alone", {}),
-        all_but=known.sensitivity.get("all_but", {}),
+def make_document(
+    graph: MaseGraph, original: MaseGraph | None, values: TensorValues, inputs: ReportInputs
+) -> dict[str, Any]:
+    """Return everything that the page shows as dicts, lists, numbers and strings."""
+    results = PassResults(
+        values=values,
+        original={} if original is None else {meta.node.name: meta for meta in original.annotated_metas()},
+        cost=inputs.cost["by_node"],
+        cost_before=(inputs.cost_before or {}).get("by_node", {}),
+        error=inputs.comparison.get("by_node", {}),
+        alone=inputs.sensitivity.get("alone", {}),
+        all_but=inputs.sensitivity.get("all_but", {}),
     )
+    cards = figure_cards(inputs.cost, inputs.cost_before, inputs.comparison, inputs.run)
     return {
-        "title": known.title,
-        "subtitle": _subtitle(known, len(graph.fx_graph.nodes)),
-        "figures": [
-            asdict(each) for each in figures_of(known.cost, known.cost_before, known.comparison, known.run)
-        ],
-        "nodes": [each.as_dict() for each in nodes_of(graph, findings)],
-        "histograms": [histogram_of(summary) for summary in measured.summaries],
-        "notes": _notes(graph, measured, known),
-        "curves": [asdict(each) for each in curves_of(known.curves)],
-        "search": search_of(known.search),
+        "title": inputs.title,
+        "subtitle": _subtitle(inputs, len(graph.fx_graph.nodes)),
+        "figures": [asdict(card) for card in cards],
+        "node_figures": {name: _node_figure(name) for name in NODE_FIGURES},
+        "nodes": [node.as_dict() for node in describe_nodes(graph, results)],
+        "histograms": [describe_histogram(summary) for summary in values.summaries],
+        "notes": _notes(graph, values, inputs),
+        "curves": [asdict(plot) for plot in training_curves(inputs.curves)],
+        "search": read_search_log(inputs.search),
         "footer": f"Made by chop {__version__} on {datetime.now().astimezone():%Y-%m-%d %H:%M}. "
         "Drawn with dagre and uPlot (MIT licence).",
     }
 
 
-def _subtitle(known: Known, num_nodes: int) -> str:
-    run, data = known.run, known.run.get("data")
+def _node_figure(name: str) -> dict[str, str]:
+    shown = figure(name)
+    return {"title": shown.column_heading, "kind": shown.kind, "help": shown.help}
+
+
+def _subtitle(inputs: ReportInputs, num_nodes: int) -> str:
+    run, data = inputs.run, inputs.run.get("data")
     parts = [
-        run.get("model") if run.get("model") != known.title else None,
+        run.get("model") if run.get("model") != inputs.title else None,
         data.get("title") if isinstance(data, Mapping) else run.get("dataset"),
         run.get("name"),
         f"{num_nodes} nodes",
@@ -72,18 +100,22 @@ def _subtitle(known: Known, num_nodes: int) -> str:
     return " · ".join(str(part) for part in parts if part)
 
 
-def _notes(graph: MaseGraph, measured: Measured, known: Known) -> dict[str, str]:
-    """A sentence for each part that needs one."""
-    shapes = [list(t.shape) for m in graph.metas() if m.node.op == "placeholder" for t in m.results.values()]
-    one_sample = {shape[0] for shape in shapes if shape} == {1}
-    told = f"run on inputs of {', '.join(str(shape) for shape in shapes)}."
-    notes = {"cost": f"Costs are for one sample: a {told}" if one_sample else f"Costs are for one {told}"}
-    if measured.num_samples:
-        notes["values"] = f"Activations are those of {measured.num_samples} rows."
-    first, threshold = known.comparison.get("first_below"), known.comparison.get("threshold_db")
-    if known.comparison:
-        where = f"first falls under {threshold:g} dB at {first}" if first else f"stays above {threshold:g} dB"
-        notes["error"] = f"The signal-to-noise ratio of the outputs {where}."
-    if known.sensitivity.get("formats"):
-        notes["sensitivity"] = f"Sensitivity: to {known.sensitivity['formats']}."
+def _notes(graph: MaseGraph, values: TensorValues, inputs: ReportInputs) -> dict[str, str]:
+    """Return one sentence for each section that needs an explanation."""
+    notes = {"cost": _cost_note(graph)}
+    if values.num_samples:
+        notes["values"] = f"Activations were measured on {values.num_samples} rows."
+    if inputs.comparison:
+        first, threshold = inputs.comparison.get("first_below"), inputs.comparison.get("threshold_db")
+        where = f"first falls below {threshold:g} dB at {first}" if first else f"stays above {threshold:g} dB"
+        notes["error"] = f"The SQNR of the node outputs {where}."
+    if inputs.sensitivity.get("formats"):
+        notes["sensitivity"] = f"Sensitivity was measured with {inputs.sensitivity['formats']}."
     return notes
+
+
+def _cost_note(graph: MaseGraph) -> str:
+    """Return which forward run the costs are for, with the shapes of its inputs."""
+    shapes = [list(t.shape) for m in graph.metas() if m.node.op == "placeholder" for t in m.results.values()]
+    run = "sample" if {shape[0] for shape in shapes if shape} == {1} else "forward run"
+    return f"Costs are for one {run}, with inputs of shape {', '.join(str(shape) for shape in shapes)}."

@@ -1,4 +1,4 @@
-"""What the page shows of each node."""
+"""What the page shows about each node."""
 
 from __future__ import annotations
 
@@ -10,30 +10,32 @@ from torch import fx
 
 from chop.formats import Format
 from chop.ir import MaseGraph, NodeMeta
-from chop.page.measure import Measured
-from chop.page.scopes import Scope, scopes_of
-from chop.page.tensors import TensorView, format_name, tensors_of
+from chop.page.module_scopes import ModuleScope, module_scopes
+from chop.page.tensor_values import TensorValues
+from chop.page.tensors import PageTensor, describe_tensors, format_name
 
-Numbers = Mapping[str, Any]
+NamedNumbers = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Findings:
-    """By node, what passes found."""
+class PassResults:
+    """The results of the passes, by node."""
 
-    measured: Measured
-    before: Mapping[str, NodeMeta]
+    values: TensorValues
+    original: Mapping[str, NodeMeta]
     """The nodes of the original graph."""
-    cost: Mapping[str, Numbers]
-    cost_before: Mapping[str, Numbers]
-    error: Mapping[str, Numbers]
-    alone: Mapping[str, Numbers]
-    all_but: Mapping[str, Numbers]
+    cost: Mapping[str, NamedNumbers]
+    cost_before: Mapping[str, NamedNumbers]
+    error: Mapping[str, NamedNumbers]
+    alone: Mapping[str, NamedNumbers]
+    """Sensitivity with only this node quantised."""
+    all_but: Mapping[str, NamedNumbers]
+    """Sensitivity with all nodes but this one quantised."""
 
 
 @dataclass(frozen=True)
-class Precision:
-    """The formats of a node's weight and of its data."""
+class NodeFormats:
+    """The formats of a node's weight and of its input."""
 
     weight_format: str | None
     data_format: str | None
@@ -42,36 +44,37 @@ class Precision:
 
 
 @dataclass(frozen=True)
-class Before(Precision):
-    """What a node was in the original graph."""
+class OriginalNode(NodeFormats):
+    """The formats and the cost of a node in the original graph."""
 
-    cost: Numbers | None
+    cost: NamedNumbers | None
 
 
 @dataclass(frozen=True)
-class NodeView(Precision):
+class PageNode(NodeFormats):
     """One node of the page."""
 
     name: str
     label: str
     """Its name within its module."""
     path: str
-    scope: Scope
+    scope: ModuleScope
     kind: str
     op: str
     target: str
     settings: dict[str, str]
     inputs: list[int]
+    """The positions of the nodes that it reads."""
     shape: list[int] | None
     quantizable: bool
-    tensors: list[TensorView]
-    before: Before | None
-    cost: Numbers | None
-    error: Numbers | None
-    sensitivity: dict[str, Numbers | None]
+    tensors: list[PageTensor]
+    before: OriginalNode | None
+    cost: NamedNumbers | None
+    error: NamedNumbers | None
+    sensitivity: dict[str, NamedNumbers | None]
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data. (`asdict` would copy every list of numbers.)"""
+        """Return plain data. (`asdict` would copy every list of numbers.)"""
         return {
             **vars(self),
             "tensors": [vars(tensor) for tensor in self.tensors],
@@ -79,20 +82,23 @@ class NodeView(Precision):
         }
 
 
-def nodes_of(graph: MaseGraph, findings: Findings) -> list[NodeView]:
+def describe_nodes(graph: MaseGraph, results: PassResults) -> list[PageNode]:
+    """Describe all nodes of a graph, in its order."""
     metas = graph.annotated_metas()
-    scopes = scopes_of(graph.fx_graph.nodes)
-    places = {meta.node: place for place, meta in enumerate(metas)}
-    return [_node(meta, scopes[meta.node], places, findings) for meta in metas]
+    scopes = module_scopes(graph.fx_graph.nodes)
+    positions = {meta.node: position for position, meta in enumerate(metas)}
+    return [_describe_node(meta, scopes[meta.node], positions, results) for meta in metas]
 
 
-def _node(meta: NodeMeta, scope: Scope, places: Mapping[fx.Node, int], findings: Findings) -> NodeView:
+def _describe_node(
+    meta: NodeMeta, scope: ModuleScope, positions: Mapping[fx.Node, int], results: PassResults
+) -> PageNode:
     name, is_layer = meta.node.name, meta.node.op == "call_module"
     target = str(meta.node.target)
-    was = findings.before.get(name)
-    results = list(meta.results.values())
-    return NodeView(
-        **vars(_precision(meta)),
+    original = results.original.get(name)
+    outputs = list(meta.results.values())
+    return PageNode(
+        **vars(_node_formats(meta)),
         name=name,
         label=target.rpartition(".")[2] if is_layer else name,
         path=target if is_layer else ".".join(scope),
@@ -101,20 +107,24 @@ def _node(meta: NodeMeta, scope: Scope, places: Mapping[fx.Node, int], findings:
         op=meta.mase_op,
         target=type(meta.module).__name__ if is_layer else str(getattr(meta.node.target, "__name__", target)),
         settings={key: str(value) for key, value in meta.settings.items()},
-        inputs=[places[each] for each in meta.node.all_input_nodes],
-        shape=list(results[0].shape) if results else None,
+        inputs=[positions[each] for each in meta.node.all_input_nodes],
+        shape=list(outputs[0].shape) if outputs else None,
         quantizable=meta.quantizable,
-        tensors=tensors_of(meta, was, findings.measured),
-        before=None if was is None else Before(**vars(_precision(was)), cost=findings.cost_before.get(name)),
-        cost=findings.cost.get(name),
-        error=findings.error.get(name),
-        sensitivity={"alone": findings.alone.get(name), "all_but": findings.all_but.get(name)},
+        tensors=describe_tensors(meta, original, results.values),
+        before=None if original is None else _original_node(original, results.cost_before.get(name)),
+        cost=results.cost.get(name),
+        error=results.error.get(name),
+        sensitivity={"alone": results.alone.get(name), "all_but": results.all_but.get(name)},
     )
 
 
-def _precision(meta: NodeMeta) -> Precision:
-    weight, data = _format_of(meta, "weight"), _format_of(meta, "data_in")
-    return Precision(
+def _original_node(meta: NodeMeta, cost: NamedNumbers | None) -> OriginalNode:
+    return OriginalNode(**vars(_node_formats(meta)), cost=cost)
+
+
+def _node_formats(meta: NodeMeta) -> NodeFormats:
+    weight, data = _first_format(meta, "weight"), _first_format(meta, "data_in")
+    return NodeFormats(
         None if weight is None else format_name(weight),
         None if data is None else format_name(data),
         None if weight is None else weight.bits,
@@ -122,7 +132,7 @@ def _precision(meta: NodeMeta) -> Precision:
     )
 
 
-def _format_of(meta: NodeMeta, role: str) -> Format | None:
-    """The format of the first operand with this role."""
+def _first_format(meta: NodeMeta, role: str) -> Format | None:
+    """Return the format of the first operand with this role."""
     found = (meta.args[name].format for name, operand in meta.operands.items() if operand.role == role)
     return next(found, None)

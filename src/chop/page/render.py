@@ -1,4 +1,4 @@
-"""The page: one HTML file with everything in it."""
+"""The HTML file: the document with its styles and scripts embedded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LIBRARIES = {
     "vendor/dagre-3.1.1.min.js": "vendor/dagre.LICENSE.txt",
     "vendor/uplot-1.6.32.min.js": "vendor/uplot.LICENSE.txt",
 }
-"""Other people's code, and the licence that goes with it into every page."""
+"""Third-party scripts, each with the licence that every page includes."""
 SCRIPTS = (
     "dom",
     "numbers",
@@ -50,7 +50,7 @@ SCRIPTS = (
 
 
 def render(document: Mapping[str, Any]) -> str:
-    """The page that shows `document`. It loads nothing, and runs no script but its own."""
+    """Return the page that shows `document`. It loads no other files and runs no script but its own."""
     style, script = _style(), _script()
     policy = (
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data:; "
@@ -66,13 +66,13 @@ def render(document: Mapping[str, Any]) -> str:
 
 
 def embedded(value: Any) -> str:
-    """JSON that no name in it can end: `<`, `>` and `&` are written as numbers.
+    """Return JSON that is safe inside a `<script>` element: `<`, `>` and `&` are escaped.
 
-    Numbers that JSON does not have are words that begin with a null, which no name does.
+    JSON has no NaN and infinity. They become strings that start with a null character, which no name does.
     """
     try:
         text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    except ValueError:  # seldom: going through all numbers takes longest
+    except ValueError:  # rare, and replacing them is slow
         text = json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -96,7 +96,7 @@ def _script() -> str:
 
 
 def _code(name: str) -> str:
-    """A script without the address of its source map, which a browser would look for."""
+    """Return a script without the address of its source map, which a browser would try to load."""
     lines = _asset(name).splitlines()
     return "\n".join(line for line in lines if not line.startswith("//# sourceMappingURL"))
 

@@ -1,4 +1,4 @@
-"""What the page shows of each tensor of a node."""
+"""What the page shows about each tensor of a node."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 from chop.formats import Format
 from chop.formats.float import Float
 from chop.ir import NodeMeta
-from chop.page.measure import Key, Measured
+from chop.page.tensor_values import TensorName, TensorValues
 
 
 @dataclass(frozen=True)
-class TensorView:
-    """One operand or result."""
+class PageTensor:
+    """One operand or result of a node."""
 
     name: str
     shape: list[int]
@@ -25,79 +25,81 @@ class TensorView:
     before: str | None
     """Its format in the original graph."""
     histogram: int | None
-    """The place of its histogram among those of the document."""
+    """The position of its histogram in the document's list."""
     grid: dict[str, Any] | None
-    """What its format can represent."""
+    """The values that its format can represent."""
     rounding: dict[str, Any] | None
-    """What its format does to its values."""
+    """The effect of rounding it to its format."""
 
 
 def format_name(number_format: Format) -> str:
+    """Return the format as text, with `float` for 32-bit floating point."""
     return "float" if number_format == Float() else str(number_format)
 
 
-def tensors_of(meta: NodeMeta, was: NodeMeta | None, measured: Measured) -> list[TensorView]:
-    """The operands of a node, then its results."""
+def describe_tensors(meta: NodeMeta, original: NodeMeta | None, values: TensorValues) -> list[PageTensor]:
+    """Describe the operands of a node, then its results; `original` is the node before any transform."""
     if meta.node.op == "output":
         return []
-    old = {} if was is None else was.args | was.results
+    before = {} if original is None else original.args | original.results
     return [
-        TensorView(
+        PageTensor(
             name=name,
             shape=list(tensor.shape),
             dtype=str(tensor.dtype).removeprefix("torch."),
             format=format_name(tensor.format),
             bits=tensor.format.bits,
-            before=format_name(old[name].format) if name in old else None,
-            histogram=measured.places.get((meta.node.name, name)),
-            grid=_grid(measured, (meta.node.name, name)),
-            rounding=_rounding(measured, (meta.node.name, name)),
+            before=format_name(before[name].format) if name in before else None,
+            histogram=values.summary_index.get((meta.node.name, name)),
+            grid=_grid(values, (meta.node.name, name)),
+            rounding=_rounding(values, (meta.node.name, name)),
         )
         for name, tensor in (meta.args | meta.results).items()
     ]
 
 
-def histogram_of(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers and bars of a tensor, from its `summary`."""
-    if found["count"] == 0 or not bool(found["edges"].isfinite().all()):
-        return {"count": found["count"], "odd": found.get("nan_count", 0), "counts": []}
-    counts = found["counts"].tolist()
+def describe_histogram(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the numbers and bars of a histogram, from the result of the statistic `summary`."""
+    if summary["count"] == 0 or not bool(summary["edges"].isfinite().all()):
+        return {"count": summary["count"], "odd": summary.get("nan_count", 0), "counts": []}
+    counts = summary["counts"].tolist()
+    variance = summary["variance"]
     return {
-        "low": found["min"],
-        "high": found["max"],
-        "from": found["edges"][0].item(),
-        "to": found["edges"][-1].item(),
-        "mean": found["mean"],
-        "median": found["quantiles"][0].item(),
-        "deviation": math.sqrt(max(found["variance"], 0.0)) if math.isfinite(found["variance"]) else None,
-        "zeros": found["zeros"] / found["count"],
-        "count": found["count"],
-        "odd": found["nan_count"] + found["count"] - sum(counts),
+        "low": summary["min"],
+        "high": summary["max"],
+        "from": summary["edges"][0].item(),
+        "to": summary["edges"][-1].item(),
+        "mean": summary["mean"],
+        "median": summary["quantiles"][0].item(),
+        "deviation": math.sqrt(max(variance, 0.0)) if math.isfinite(variance) else None,
+        "zeros": summary["zeros"] / summary["count"],
+        "count": summary["count"],
+        "odd": summary["nan_count"] + summary["count"] - sum(counts),
         "counts": counts,
     }
 
 
-def _grid(measured: Measured, key: Key) -> dict[str, Any] | None:
-    found = measured.representable.get(key)
-    if found is None or key not in measured.places:
+def _grid(values: TensorValues, key: TensorName) -> dict[str, Any] | None:
+    found = values.representable.get(key)
+    if found is None or key not in values.summary_index:
         return None
-    seen = measured.summaries[measured.places[key]]
-    values, stride = found.between(seen["min"], seen["max"]) if seen["count"] else ([], 1)
+    summary = values.summaries[values.summary_index[key]]
+    drawn, stride = found.between(summary["min"], summary["max"]) if summary["count"] else ([], 1)
     return {
         "low": found.low,
         "high": found.high,
         "step": found.step,
         "num_values": found.num_values,
         "num_scales": found.num_scales,
-        "values": [float(f"{value:.6g}") for value in values],
+        "values": [float(f"{value:.6g}") for value in drawn],
         "stride": stride,
     }
 
 
-def _rounding(measured: Measured, key: Key) -> dict[str, Any] | None:
-    if key not in measured.roundings:
+def _rounding(values: TensorValues, key: TensorName) -> dict[str, Any] | None:
+    if key not in values.roundings:
         return None
-    found = measured.roundings[key].read()
+    found = values.roundings[key].read()
     return {
         "saturated": found.saturated,
         "zeroed": found.to_zero,

@@ -1,11 +1,11 @@
-"""What a pass is: a function over a graph, its arguments read into a frozen dataclass before it runs."""
+"""What a pass is: a function over a graph whose arguments are read into a frozen dataclass before it runs."""
 
 from __future__ import annotations
 
 import functools
-import inspect
-from collections.abc import Callable
-from typing import Any, Literal, TypeVar, get_type_hints
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any, Literal, Protocol, TypeVar, cast, get_type_hints
 
 from chop.ir import MaseGraph
 from chop.options import read_options
@@ -14,8 +14,20 @@ from chop.registry import Registry
 Args = TypeVar("Args")
 Kind = Literal["analysis", "transform", "interface"]
 PassResult = tuple[MaseGraph, dict[str, Any]]
-Pass = Callable[..., PassResult]
-"""`(graph, pass_args=None) -> (graph, info)`"""
+
+
+class Pass(Protocol):
+    """A registered pass: `(graph, pass_args=None) -> (graph, info)`, and what was declared about it."""
+
+    __name__: str
+    kind: Kind
+    args_class: type[Any]
+    """The dataclass that `pass_args` is read into."""
+    compare: bool
+    """Whether `ch transform` also runs the pass on the original graph, and shows its numbers before and after."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> PassResult: ...
+
 
 PASSES: Registry[Pass] = Registry("pass")
 ANALYSIS_PASSES: Registry[Pass] = Registry("analysis pass")
@@ -24,11 +36,18 @@ INTERFACE_PASSES: Registry[Pass] = Registry("interface pass")
 _KINDS = {"analysis": ANALYSIS_PASSES, "transform": TRANSFORM_PASSES, "interface": INTERFACE_PASSES}
 
 
-def register_pass(name: str, kind: Kind) -> Callable[[Callable[[Any, Args], PassResult]], Pass]:
-    """Files `function(graph, args)` under `name` and lets it be called with a dict of arguments.
+def register_pass(
+    name: str, kind: Kind, *, compare: bool = False, two_graphs: bool = False
+) -> Callable[[Callable[[Any, Args], PassResult]], Pass]:
+    """Register `function(graph, args)` as `name`, so that it can be called with a dict of arguments.
 
-    The dict is read into the dataclass that annotates `args`, and never changed; a dataclass with a
-    `from_pass_args` reads it by itself. After a transform the graph is checked and its code made anew.
+    The dict is read into the dataclass that annotates `args` and is never changed. A dataclass with a classmethod
+    `from_pass_args` reads the dict itself. After a transform the graph is checked and its code is regenerated.
+
+    `compare` declares that the numbers in `info` are worth comparing: `ch transform` shows them before and after.
+    A pass over `two_graphs` takes the first one as its argument `original`, and can also be called as
+    `run(original, graph, ...)`, followed by its other arguments. In a pipeline, `original` is the graph before the
+    transforms.
     """
 
     def decorate(function: Callable[[Any, Args], PassResult]) -> Pass:
@@ -37,32 +56,30 @@ def register_pass(name: str, kind: Kind) -> Callable[[Callable[[Any, Args], Pass
 
         @functools.wraps(function)
         def run(graph: MaseGraph, pass_args: Any = None) -> PassResult:
-            if not isinstance(graph, graph_class):
-                raise ValueError(
-                    f"{function.__name__}: works on a MaseGraph, got a {type(graph).__name__}; "
-                    "make one with MaseGraph(model)"
-                )
+            _check_graph(graph, graph_class, function.__name__)
             graph, info = function(graph, _read(args_class, pass_args, function.__name__))
             if kind == "transform":
                 graph.fx_graph.lint()
                 graph.model.recompile()
             return graph, info
 
-        PASSES.add(name, run)
-        _KINDS[kind].add(name, run)
-        return run
+        registered = cast(Pass, _accepting_two_graphs(run, args_class) if two_graphs else run)
+        registered.kind, registered.args_class, registered.compare = kind, args_class, compare
+        PASSES.add(name, registered)
+        _KINDS[kind].add(name, registered)
+        return registered
 
     return decorate
 
 
-def arguments_of(run_pass: Pass) -> Any:
-    """The dataclass that a pass reads its arguments into."""
-    return get_type_hints(inspect.unwrap(run_pass))["args"]
+def arguments_of(run_pass: Pass) -> type[Any]:
+    """Return the dataclass that a pass reads its arguments into."""
+    return run_pass.args_class
 
 
 def read_arguments(run_pass: Pass, pass_args: Any) -> Any:
-    """The arguments of a pass as it would read them: mistakes are told before anything runs."""
-    return _read(arguments_of(run_pass), pass_args, run_pass.__name__)
+    """Return the arguments of a pass as it would read them, to find mistakes before anything runs."""
+    return _read(run_pass.args_class, pass_args, run_pass.__name__)
 
 
 def _read(args_class: Any, pass_args: Any, where: str) -> Any:
@@ -71,3 +88,29 @@ def _read(args_class: Any, pass_args: Any, where: str) -> Any:
     if hasattr(args_class, "from_pass_args"):
         return args_class.from_pass_args(pass_args, where)
     return read_options(args_class, pass_args, where)
+
+
+def _check_graph(graph: object, graph_class: Any, where: str) -> None:
+    if not isinstance(graph, graph_class):
+        kind = type(graph).__name__
+        raise ValueError(f"{where}: works on a MaseGraph, got a {kind}; make one with MaseGraph(model)")
+
+
+def _accepting_two_graphs(run: Callable[..., PassResult], args_class: Any) -> Callable[..., PassResult]:
+    """Return `run` such that it also accepts two graphs and the other arguments, in the order of the fields."""
+    names = [field.name for field in fields(args_class) if field.name != "original"]
+
+    @functools.wraps(run)
+    def run_either(*args: Any, **kwargs: Any) -> PassResult:
+        one_graph = len(args) < 2 or args[1] is None or isinstance(args[1], (Mapping, args_class))
+        if one_graph and set(kwargs) <= {"graph", "pass_args"}:
+            return run(*args, **kwargs)
+        if len(args) > len(names) + 2:
+            raise TypeError(f"{run.__name__}: takes at most {len(names) + 2} arguments, got {len(args)}")
+        given = dict(zip(("original", "graph", *names), args, strict=False)) | kwargs
+        graph = given.pop("graph", None)
+        for each in (given.get("original", graph), graph):
+            _check_graph(each, MaseGraph, run.__name__)
+        return run(graph, given)
+
+    return run_either

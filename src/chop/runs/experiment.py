@@ -30,7 +30,7 @@ from chop.runs.weights import load_model
 
 logger = logging.getLogger(__name__)
 
-PACKAGES = ("torch", "numpy", "lightning-fabric")  # whose versions a summary names
+PACKAGES = ("torch", "numpy", "lightning-fabric")  # whose versions are in the summary
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Experiment:
 
     @classmethod
     def load(cls, config: ActionConfig, data: MaseDataModule | None = None) -> Experiment:
-        """Load what `config` names and check that it fits together; `data` is used if it is loaded already."""
+        """Load the model and the data of `config`, or use `data`, and check that they fit together."""
         model_info = get_model_info(config.model)
         data = data or open_data(config)
         torch.manual_seed(config.seed)
@@ -90,7 +90,7 @@ class Experiment:
         return InputGenerator(self.data, self.model_info, self.config.task, which_dataloader=split)
 
     def annotated_graph(self, num_rows: int | None = None) -> MaseGraph:
-        """Return the model's graph, annotated with the first batch of the data, or with its first `num_rows` rows."""
+        """Return the model's graph, annotated with the first batch of the data, or with `num_rows` rows of it."""
         graph, _ = init_metadata_analysis_pass(MaseGraph(model=self.model), None)
         batch = {name: rows[:num_rows] for name, rows in next(iter(self.batches())).items()}
         graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": batch})
@@ -161,6 +161,14 @@ def open_data(config: ActionConfig) -> MaseDataModule:
         seed=config.seed,
         **options,
     )
+
+
+def warn_if_untrained(config: ActionConfig) -> None:
+    """Warn if the configuration loads no checkpoint."""
+    if config.load_name is None:
+        logger.warning(
+            "no checkpoint is loaded: '%s' has untrained weights; --load names a checkpoint", config.model
+        )
 
 
 def _warn_about_graph(path: Path) -> None:

@@ -18,7 +18,7 @@ from chop.toml import to_table, write_toml
 logger = logging.getLogger(__name__)
 
 TASK_NAMES = {"cls": "classification"}
-NOT_KEPT = ("config", "resume")  # options of one call, which repeating the run does not need
+NOT_KEPT = ("config", "resume")  # options that repeating the run does not need
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,12 @@ class RunFolder:
     """A run on disk. No other class spells the names of its files."""
 
     path: Path
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __str__(self) -> str:
+        return str(self.path)
 
     @property
     def name(self) -> str:
@@ -45,7 +51,7 @@ class RunFolder:
 
     @property
     def metrics(self) -> Path:
-        """Numbers logged on the way, one JSON object per line."""
+        """Numbers logged during the run, one JSON object per line."""
         return self.path / "metrics.jsonl"
 
     @property
@@ -144,16 +150,16 @@ class RunFolder:
     def trials_table(self) -> Path:
         return self.search / "trials.parquet"
 
-    # Questions
+    # State
 
     @property
     def is_run(self) -> bool:
-        """Whether the folder holds a run, or what is left of one."""
+        """Whether the folder holds a run, complete or not."""
         return any(file.is_file() for file in (self.config, self.summary, self.grid, self.metrics))
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run came to its end and can be opened again."""
+        """Whether the run is complete and can be opened."""
         return self.config.is_file() and self.summary.is_file()
 
     @property
@@ -205,7 +211,7 @@ class RunFolder:
         write_text(self.metrics, "".join(json.dumps(line) + "\n" for line in lines))
 
     def remove_temporary_files(self) -> None:
-        """Delete what a killed process left half written."""
+        """Delete the temporary files that a killed process left."""
         for folder in (self.path, self.search):
             remove_temporary_files(folder)
 
@@ -217,7 +223,7 @@ class RunFolder:
         return read_json(self.summary)
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """Return the lines of the log; a corrupt one, as a crash or a full disk leaves it, is skipped with a warning."""
+        """Return the lines of the log; corrupt lines, for example after a full disk, are skipped with a warning."""
         if not self.metrics.is_file():
             return []
         found = []
@@ -237,7 +243,7 @@ def run_prefix(config: ActionConfig) -> str:
 
 
 def with_absolute_paths(config: ActionConfig) -> ActionConfig:
-    """Return the configuration with absolute paths for what is read, so that it works from any folder."""
+    """Return the configuration with absolute paths to its inputs, so that it works from any folder."""
     return replace(
         config,
         model=_absolute_reference(config.model),

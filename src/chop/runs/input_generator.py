@@ -15,7 +15,7 @@ Batch = tuple[Tensor, Tensor]
 
 
 class InputGenerator:
-    """Batches `{argument: tensor}` for `model(**batch)`, without end: a spent loader starts anew."""
+    """An endless iterator over batches `{argument: tensor}`, for `model(**batch)`."""
 
     def __init__(
         self,
@@ -27,14 +27,14 @@ class InputGenerator:
         check_task(task)
         if len(model_info.inputs) != 1:
             raise ValueError(
-                f"data set '{data_module.name}' gives one tensor a batch, but model '{model_info.name}' "
+                f"data set '{data_module.name}' gives one tensor per batch, but model '{model_info.name}' "
                 f"takes {', '.join(model_info.inputs)}"
             )
         self.batch_size = data_module.batch_size
         self._input = model_info.inputs[0]
         self._loader = _pick_loader(data_module, which_dataloader)
         if len(self._loader) == 0:
-            raise ValueError(f"the {which_dataloader} part of data set '{data_module.name}' has no rows")
+            raise ValueError(f"the {which_dataloader} split of data set '{data_module.name}' has no rows")
         self._batches: Iterator[Batch] = iter(())
 
     def __iter__(self) -> InputGenerator:
@@ -48,12 +48,12 @@ class InputGenerator:
         return {self._input: batch[0]}
 
     def once(self) -> Iterator[dict[str, Tensor]]:
-        """All batches once."""
+        """Yield all batches once."""
         for batch, _ in self.labelled():
             yield batch
 
     def labelled(self) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
-        """All batches once, each with the classes of its rows."""
+        """Yield all batches once, each with the classes of its rows."""
         for features, labels in self._loader:
             yield {self._input: features}, labels
 

@@ -1,9 +1,11 @@
-"""Which runs a project has, and the one that a user means."""
+"""The runs of a project, and how a run is found by its path, its name or as the latest."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +14,21 @@ from chop.registry import UnknownNameError, closest
 from chop.runs.folder import RunFolder, run_prefix
 
 LATEST = "latest"
-NUM_NAMED = 5  # runs named in an error message
-MAX_DEPTH = 3  # commands print paths up to this far below a run folder, and users pass them back
+MAX_RUNS_NAMED = 5  # in an error message
+MAX_DEPTH = 3  # of paths in a run folder that commands print, and users pass back
 
 
 def list_runs(project_dir: Path) -> list[RunFolder]:
     """Return all runs of a project, newest first, including those that were stopped."""
     if not project_dir.is_dir():
         return []
-    folders = [RunFolder(path) for path in project_dir.iterdir()]
-    return sorted((folder for folder in folders if folder.is_run), key=_age, reverse=True)
+    folders = [RunFolder(path) for path in project_dir.iterdir() if not path.name.startswith(".")]
+    aged = [(age, folder) for folder in folders if (age := _age(folder)) is not None]
+    return [folder for _, folder in sorted(aged, key=itemgetter(0), reverse=True)]
 
 
 def find_run(run: Path | None, project_dir: Path) -> RunFolder:
-    """Return the run with this path, or this name in the project; None and `latest` mean the newest finished one."""
+    """Return the run with this path, or this name in the project; None and `latest`: the newest finished run."""
     if run is None or str(run) == LATEST:
         return _latest(project_dir)
     paths = [run, project_dir / run]
@@ -45,7 +48,7 @@ def find_run_to_resume(
 ) -> RunFolder | None:
     """Return the run beside the configuration file, else the latest one of this model and data set that matches.
 
-    `marker` is a file or folder that a resumable run has; its modification time tells which run is the latest.
+    `marker` is a file or folder that a resumable run has; its modification time decides which run is the latest.
     """
     if config.config is not None and marker(beside := RunFolder(config.config.parent)).exists():
         return beside
@@ -56,11 +59,13 @@ def find_run_to_resume(
     return max(found, key=lambda folder: marker(folder).stat().st_mtime, default=None)
 
 
-def _age(folder: RunFolder) -> tuple[int, list[Any]]:
-    """Sort key: when the run was started or resumed; names break ties, with _10 after _9."""
-    files = (folder.config, folder.grid, folder.metrics, folder.summary)
-    began = next(file.stat().st_mtime_ns for file in files if file.is_file())
-    return began, [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", folder.name)]
+def _age(folder: RunFolder) -> tuple[int, list[Any]] | None:
+    """Return when a run was started or resumed; names break ties, with _10 after _9. None if there is no run."""
+    names = [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", folder.name)]
+    for file in (folder.config, folder.grid, folder.metrics, folder.summary):
+        with suppress(OSError):  # it is missing, or was deleted a moment ago
+            return file.stat().st_mtime_ns, names
+    return None
 
 
 def _latest(project_dir: Path) -> RunFolder:
@@ -75,6 +80,6 @@ def _nearest(name: str, project_dir: Path) -> str:
     if not names:
         return f"and '{project_dir}' has none; --project-dir names another folder"
     text = closest(name, names)
-    if text.startswith("did you mean") or len(names) <= NUM_NAMED:
+    if text.startswith("did you mean") or len(names) <= MAX_RUNS_NAMED:
         return text
-    return f"the newest are: {', '.join(names[:NUM_NAMED])}"
+    return f"the newest are: {', '.join(names[:MAX_RUNS_NAMED])}"

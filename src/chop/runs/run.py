@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, fx
+from torch import Tensor, fx, nn
 
 from chop.config import ACTIONS, ActionConfig, RunConfig, TransformConfig
 from chop.files import read_toml
@@ -21,11 +21,11 @@ from chop.passes.graph.utils import deepcopy_mase_graph
 from chop.plugins import load_plugin
 from chop.runs.experiment import Experiment
 from chop.runs.folder import RunFolder
-from chop.runs.listing import find_run
+from chop.runs.listing import LATEST, find_run
 
 logger = logging.getLogger(__name__)
 
-KEEPING_ACTIONS = ("train", "transform")  # actions that always leave a model behind
+ACTIONS_WITH_MODEL = ("train", "transform")  # whose runs always keep a model
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class TestBatches:
         return len(self.labels)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """A finished run. Data, model and graphs are loaded on first use."""
 
@@ -62,27 +62,35 @@ class Run:
     summary: Mapping[str, Any]
     metrics: Sequence[Mapping[str, Any]]
 
+    def __repr__(self) -> str:
+        return f"<Run '{self.folder}': {self.action} {self.config.model} on {self.config.dataset}>"
+
     @property
     def name(self) -> str:
         return self.folder.name
 
     @cached_property
     def experiment(self) -> Experiment:
-        """The data, and the model as the run left it: its graph, its best weights, or those that it tested."""
+        """The data, and the resulting model: the graph or the best weights of the run, or what it tested."""
         if isinstance(self.config, TransformConfig) and self.config.transform.style == "module":
             raise ValueError(f"run '{self.folder.path}' changed the model layer by layer: it has no graph to show")
-        if self.action not in KEEPING_ACTIONS and not self.folder.keeps_model:
-            return self._start
+        if self.action not in ACTIONS_WITH_MODEL and not self.folder.keeps_model:
+            return self._initial
         return Experiment.load(replace(self.config, load_name=self.folder.weights, load_type="auto"))
+
+    @property
+    def model(self) -> nn.Module:
+        """The resulting model."""
+        return self.experiment.model
 
     @cached_property
     def graph(self) -> MaseGraph:
-        """The graph of the model as the run left it, annotated with one sample, so that costs are per sample."""
+        """The graph of the resulting model, annotated with one sample, so that costs are per sample."""
         return self.experiment.annotated_graph(num_rows=1)
 
     @cached_property
     def original(self) -> MaseGraph | None:
-        """The graph before the passes of a transform run; for other runs the graph without its formats, if it has any."""
+        """The graph before the passes of a transform; for other runs the graph without its formats, if any."""
         if self.action != "transform":
             model = _without_formats(self.graph)
             return None if model is None else self.experiment.with_model(model).annotated_graph(num_rows=1)
@@ -90,11 +98,11 @@ class Run:
         if load is not None and not load.exists():
             logger.warning("the run cannot be compared with its original: '%s' no longer exists", load)
             return None
-        return self._start.annotated_graph(num_rows=1)
+        return self._initial.annotated_graph(num_rows=1)
 
     @cached_property
-    def _start(self) -> Experiment:
-        """The data, and the model as it was before the run."""
+    def _initial(self) -> Experiment:
+        """The data, and the model before the run."""
         loaded = self.__dict__.get("experiment")
         return Experiment.load(self.config, None if loaded is None else loaded.data)
 
@@ -105,12 +113,12 @@ class Run:
         return TestBatches(features, labels, self.experiment.input_name, self.config.batch_size)
 
 
-def open_run(run: RunConfig | Path | str = "latest") -> Run:
-    """Open the run that a configuration names, or that a path leads to, and load its plug-ins."""
-    if not isinstance(run, RunConfig):
-        in_project = str(run) == "latest"
-        run = RunConfig(run=Path(run)) if in_project else RunConfig(run=Path(run), project_dir=Path())
-    folder = find_run(run.run, run.project_dir)
+def open_run(run: Path | str | None = LATEST, project_dir: Path | str = RunConfig.project_dir) -> Run:
+    """Open a run by its path, or by its name in `project_dir`; None and `latest`: the newest finished run.
+
+    A path to a file or folder inside a run folder also opens the run. The plug-ins of the run are loaded.
+    """
+    folder = find_run(None if run is None else Path(run), Path(project_dir))
     summary = folder.read_summary()
     action = str(summary.get("action"))
     config_class = ACTIONS.get(action)

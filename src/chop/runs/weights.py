@@ -1,4 +1,4 @@
-"""Trained weights from a file, or a whole graph from a folder."""
+"""Weights from a checkpoint, or a saved graph from a folder."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from chop.runs.folder import RunFolder
 logger = logging.getLogger(__name__)
 
 LOAD_TYPES = ("auto", "pt", "pl", "mz")
-PREFIX = "model."  # in a Lightning-style checkpoint the model is a part of the training module
-NUM_SHOWN = 4  # keys named in an error message
+PREFIX = "model."  # of all keys in a Lightning checkpoint, where the model is an attribute of the module
+MAX_KEYS_NAMED = 4  # in an error message
 
 
 def load_model(
     load_name: str | os.PathLike[str], load_type: str = "auto", model: nn.Module | None = None
 ) -> nn.Module:
-    """`model` with the weights of a checkpoint; for a saved graph (`mz`) the model that was saved.
+    """Return `model` with the weights of a checkpoint, or the model of a saved graph.
 
-    `pt` is a `state_dict`, `pl` a Lightning-style `{"state_dict": {"model.<key>": ...}, ...}`, `mz` a folder
-    that `save_mase_graph_interface_pass` wrote; `auto` finds out. The folder of a run stands for what it keeps
-    of its model. After an error the model is unchanged.
+    `load_type` is `pt` for a `state_dict`, `pl` for a Lightning checkpoint (`model.<key>` in its `state_dict`),
+    `mz` for a folder of `save_mase_graph_interface_pass`, and `auto` to detect it. `load_name` may also be a run
+    folder: its graph or its best checkpoint is loaded. After an error the model is unchanged.
     """
     if load_type not in LOAD_TYPES:
         raise ValueError(f"unknown load_type '{load_type}'; allowed: {', '.join(LOAD_TYPES)}")
@@ -59,31 +59,31 @@ def _load_graph(path: Path) -> nn.Module:
 
 
 def _read_safely(path: Path) -> object:
-    """The content of a file of tensors and plain values; other objects could run code, and are refused."""
+    """Return the content of a file of tensors and plain values; other objects could run code and are refused."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # about pickles that torch.save did not write
+            warnings.simplefilter("ignore", UserWarning)  # about pickles not written by torch.save
             content: object = torch.load(path, map_location="cpu", weights_only=True)
         broken = _broken_record(path)
     except OSError as error:
         raise ValueError(f"checkpoint '{path}' cannot be read: {error.strerror}") from error
-    except Exception as error:  # a damaged file may make torch's reader stumble in any way
+    except Exception as error:  # a corrupt file makes torch raise errors of many kinds
         refused = re.search(r"GLOBAL ([\w.]+)", str(error))  # the class or function that the file names
         if refused is None:
             raise ValueError(
-                f"checkpoint '{path}' is corrupt, or is no file of tensors and plain values"
+                f"checkpoint '{path}' is corrupt, or does not hold tensors and plain values"
             ) from error
         raise ValueError(
-            f"checkpoint '{path}' is refused: it holds '{refused[1]}', and loading more than tensors and "
+            f"checkpoint '{path}' is refused: it holds '{refused[1]}', and loading anything but tensors and "
             "plain values could run code; save model.state_dict() instead"
         ) from error
     if broken is not None:
-        raise ValueError(f"checkpoint '{path}' is corrupt: the checksum of its part '{broken}' is wrong")
+        raise ValueError(f"checkpoint '{path}' is corrupt: the checksum of its record '{broken}' is wrong")
     return content
 
 
 def _broken_record(path: Path) -> str | None:
-    """The first part of a zip archive with a wrong checksum, which torch does not look at."""
+    """Return the first record of a zip archive with a wrong checksum; torch does not check them."""
     if not zipfile.is_zipfile(path):
         return None
     with zipfile.ZipFile(path) as archive:
@@ -91,7 +91,7 @@ def _broken_record(path: Path) -> str | None:
 
 
 def _pick_state(path: Path, load_type: str, content: object) -> dict[str, Tensor]:
-    """The weights by the model's own keys."""
+    """Return the weights under the keys of the model."""
     if not isinstance(content, Mapping):
         raise ValueError(f"checkpoint '{path}' holds a {type(content).__name__}, not a dict of weights")
     wrapped = isinstance(content.get("state_dict"), Mapping)
@@ -100,19 +100,21 @@ def _pick_state(path: Path, load_type: str, content: object) -> dict[str, Tensor
     if load_type == "pl" and not wrapped:
         raise ValueError(f"checkpoint '{path}' has no 'state_dict'; use load_type 'pt' or 'auto'")
     state = _strip_prefix(path, content["state_dict"]) if wrapped else dict(content)
-    odd = [key for key, value in state.items() if not (isinstance(key, str) and isinstance(value, Tensor))]
-    if odd or not state:
-        raise ValueError(f"checkpoint '{path}' is no dict of weights: it holds {_first(odd) or 'nothing'}")
+    unexpected = [key for key, value in state.items() if not (isinstance(key, str) and isinstance(value, Tensor))]
+    if unexpected or not state:
+        raise ValueError(
+            f"checkpoint '{path}' is not a dict of weights: it holds {_first(unexpected) or 'nothing'}"
+        )
     return state
 
 
 def _strip_prefix(path: Path, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    left_out = [key for key in state if not str(key).startswith(PREFIX)]
-    if len(left_out) == len(state):
+    others = [key for key in state if not str(key).startswith(PREFIX)]
+    if len(others) == len(state):
         raise ValueError(f"no key in the 'state_dict' of checkpoint '{path}' starts with '{PREFIX}'")
-    if left_out:
-        logger.warning("checkpoint '%s': left out what is not the model's: %s", path, _first(left_out))
-    return {key.removeprefix(PREFIX): value for key, value in state.items() if key not in left_out}
+    if others:
+        logger.warning("checkpoint '%s': ignored keys that do not belong to the model: %s", path, _first(others))
+    return {key.removeprefix(PREFIX): value for key, value in state.items() if key not in others}
 
 
 def _check_fit(path: Path, state: Mapping[str, Tensor], model: nn.Module) -> None:
@@ -126,14 +128,14 @@ def _check_fit(path: Path, state: Mapping[str, Tensor], model: nn.Module) -> Non
     ]
     problems = [
         f"{what} {_first(keys)}"
-        for what, keys in (("missing:", missing), ("unexpected:", unexpected), ("of another shape:", shapes))
+        for what, keys in (("missing:", missing), ("unexpected:", unexpected), ("different shapes:", shapes))
         if keys
     ]
     if problems:
-        raise ValueError(f"checkpoint '{path}' is not of this {type(model).__name__}; {'; '.join(problems)}")
+        raise ValueError(f"checkpoint '{path}' does not fit this {type(model).__name__}; {'; '.join(problems)}")
 
 
 def _first(keys: Iterable[str]) -> str:
     shown = [str(key) for key in keys]
-    rest = len(shown) - NUM_SHOWN
-    return ", ".join(shown[:NUM_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+    rest = len(shown) - MAX_KEYS_NAMED
+    return ", ".join(shown[:MAX_KEYS_NAMED]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,1 +1,1 @@
-"""Search for Pareto-optimal number formats."""
+"""The search for Pareto-optimal number formats: space, evaluation, strategies, study and results."""

@@ -1,4 +1,4 @@
-"""`ch search`: plan, work, and tell what came out."""
+"""Running a search: plan the trials, run them, and write and show the results."""
 
 from __future__ import annotations
 
@@ -6,24 +6,25 @@ import logging
 import math
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import optuna
 
 from chop.config import SearchConfig
 from chop.display.terminal import launcher
 from chop.runs import Experiment, RunFolder
-from chop.searching.apply import apply_trial, use_best
-from chop.searching.evaluation.problem import Measurable, quiet_passes
-from chop.searching.plan import Plan
-from chop.searching.results.files import write_results
-from chop.searching.results.progress import SearchProgress
+from chop.searching.apply import apply_best, apply_trial
+from chop.searching.evaluation.problem import Problem
+from chop.searching.results.files import ResultFiles
 from chop.searching.results.results import Results
-from chop.searching.results.terminal import show_results
-from chop.searching.study.processes import Job, work_in_processes
-from chop.searching.study.session import Origin, open_study
-from chop.searching.study.storage import MEMORY, explaining
+from chop.searching.results.terminal import SearchProgress, show_results
+from chop.searching.spec import SearchSpec
+from chop.searching.study.processes import WorkerJob, run_workers
+from chop.searching.study.session import StudyLocation, open_study
+from chop.searching.study.storage import MEMORY, database_errors_explained
 from chop.searching.study.study import Study
 from chop.searching.study.worker import Worker
 from chop.training.interrupt import Interrupt
@@ -33,83 +34,113 @@ logger = logging.getLogger(__name__)
 
 
 def search(config: SearchConfig) -> RunFolder:
-    """Search as `config` says; the folder of the run is returned."""
+    """Run the search of a configuration and return its run folder.
+
+    With `apply` no search is run, and the folder is that of the new graph; with `finetune` it is that of the
+    training.
+    """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     if config.apply is not None:
         return apply_trial(config)
-    plan = Plan.read(config)
-    num_workers = config.workers or plan.strategy.n_jobs
+    spec = SearchSpec.read(config)
+    num_workers = config.workers or spec.strategy.n_jobs
     if config.storage == MEMORY and num_workers > 1:
-        raise ValueError(f"--storage memory is for one worker, not for {num_workers}: processes share no memory")
-    with explaining(config.storage):
-        origin = Origin.find(config)
+        raise ValueError(f"--storage memory allows one worker, not {num_workers}: processes share no memory")
+    with database_errors_explained(config.storage):
+        location = StudyLocation.find(config)
         experiment = Experiment.load(config)
-        plan.warn()
+        spec.warn()
         with fitting_threads(experiment, config.batch_size):
-            with quiet_passes():
-                problem = plan.problem(experiment)
-                with open_study(plan, experiment, problem, origin) as (folder, study):
-                    results = Search(plan, experiment, problem, folder, study, num_workers).run()
-            return use_best(plan, experiment, problem, results, folder)
+            with _quiet_passes():
+                problem = spec.problem(experiment)
+                with open_study(spec, experiment, problem, location) as (folder, study):
+                    results = Search(spec, experiment, problem, folder, study, num_workers).run()
+            return apply_best(spec, experiment, problem, results, folder)
+
+
+@contextmanager
+def _quiet_passes() -> Iterator[None]:
+    """Suppress the messages of passes about each layer: a search runs them for many trials."""
+    log = logging.getLogger("chop.passes")
+    before = log.level
+    log.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 @dataclass(frozen=True)
 class Search:
-    """A study with its trials planned, and all that it takes to work on it."""
+    """A study with its trials planned, and everything that is needed to run them."""
 
-    plan: Plan
+    spec: SearchSpec
     experiment: Experiment
-    problem: Measurable
+    problem: Problem
     folder: RunFolder
     study: Study
     num_workers: int
 
     def run(self) -> Results:
-        """Work until all is done, the time is over or the user interrupts; what was found until then is kept."""
-        every = self.plan.strategy.save_every_n_trials
-        progress = SearchProgress(self.study, self.plan.objectives, every, self.save)
-        if not self.study.count("waiting", "running"):
-            logger.info("all %d trials are done already; a larger --n-trials adds more", self.study.planned)
+        """Run trials until all are finished, the time is over or the user interrupts; write the results."""
+        progress = SearchProgress(
+            self.study, self.spec.objectives, self.spec.strategy.save_every_n_trials, self._save
+        )
+        if not self._num_unfinished:
+            logger.info("all %d trials are finished; a larger --n-trials adds more", self.study.num_planned)
         try:
             with Interrupt() as interrupt:
                 self._work(interrupt, progress)
         except KeyboardInterrupt:
-            self._tell_how_to_go_on()
+            self._show_how_to_resume()
             raise
         finally:
             progress.close()
-        results = self.save()
-        show_results(results, self.plan.config.max_drop, self.folder)
-        if self.study.count("waiting", "running"):
-            self._tell_how_to_go_on()
-        if interrupt.asked:
+        results = self._save()
+        show_results(results, self.spec.config.max_drop, self.folder)
+        if self._num_unfinished:
+            self._show_how_to_resume()
+        if interrupt.requested:
             raise KeyboardInterrupt
         return results
 
-    def save(self) -> Results:
-        """All files of the results, as far as they are known."""
-        return write_results(self.folder, self.plan, self.experiment, self.problem, self.study)
+    @cached_property
+    def _files(self) -> ResultFiles:
+        return ResultFiles(self.folder, self.spec, self.experiment, self.problem)
+
+    def _save(self) -> Results:
+        return self._files.write(self.study)
+
+    @property
+    def _num_unfinished(self) -> int:
+        return self.study.count("waiting", "running")
 
     def _work(self, interrupt: Interrupt, progress: SearchProgress) -> None:
-        """Here, or in processes of their own; what those leave behind is done here."""
-        strategy = self.plan.strategy
+        """Run trials in worker processes if there are several workers; the rest, or all, in this process."""
+        strategy, config = self.spec.strategy, self.spec.config
         seconds = math.inf if strategy.timeout is None else strategy.timeout
         end = time.monotonic() + seconds
 
         def stop() -> bool:
-            return interrupt.asked
+            return interrupt.requested
 
         if self.num_workers > 1 and self.study.count("waiting"):
-            job = Job(self.plan.config, self.folder, self.study.name, self.num_workers, seconds)
-            work_in_processes(job, stop, progress.tick)
-        seed = self.plan.config.seed
-        self.study.use(partial(strategy.make_sampler, seed, num_workers=self.num_workers))
-        halving = strategy.halving
-        Worker(self.study, self.problem, self.plan.objectives, halving, end, stop, tick=progress.tick).run()
+            job = WorkerJob(config, self.folder, self.study.name, self.num_workers, seconds)
+            run_workers(job, stop, progress.tick)
+        self.study.use_samplers(partial(strategy.make_sampler, config.seed, num_workers=self.num_workers))
+        Worker(
+            self.study,
+            self.problem,
+            self.spec.objectives,
+            halving=strategy.halving,
+            end=end,
+            stop=stop,
+            tick=progress.tick,
+        ).run()
 
-    def _tell_how_to_go_on(self) -> None:
-        if self.plan.config.storage == MEMORY:
+    def _show_how_to_resume(self) -> None:
+        if self.spec.config.storage == MEMORY:
             return
-        left = self.study.count("waiting", "running")
         command = f"{launcher()} search --config {self.folder.config} --resume"
-        sys.stderr.write(f"stopped with {left} of {self.study.planned} trials to do. To go on:\n  {command}\n")
+        left, planned = self._num_unfinished, self.study.num_planned
+        sys.stderr.write(f"stopped with {left} of {planned} trials unfinished. To resume:\n  {command}\n")

@@ -1,6 +1,6 @@
-"""Statistics of tensors that come in parts, and profiles of models made of them.
+"""Statistics of values that arrive in several tensors, and profiles of models.
 
-All but `record`, and those told to be `precise`, keep a state of bounded size.
+All statistics have a state of bounded size, except `record` and those with `precise = true`.
 """
 
 from chop.statistics.abs_mean import AbsMean
@@ -13,13 +13,12 @@ from chop.statistics.base import (
 )
 from chop.statistics.histogram import Histogram
 from chop.statistics.keep_values import Record
-from chop.statistics.profile import Collection, Place, Profile
+from chop.statistics.moments import VarianceOnline, VariancePrecise
+from chop.statistics.profile import Collection, Profile, TensorKey
+from chop.statistics.profile import TensorKey as Place  # its earlier name
 from chop.statistics.quantiles import Quantiles
-from chop.statistics.range_min_max import RangeMinMax
-from chop.statistics.range_n_sigma import RangeNSigma
-from chop.statistics.range_quantile import RangeQuantile
+from chop.statistics.ranges import RangeMinMax, RangeNSigma, RangeQuantile
 from chop.statistics.summary import Summary
-from chop.statistics.variance import VarianceOnline, VariancePrecise
 
 __all__ = [
     "STATISTICS",
@@ -36,6 +35,7 @@ __all__ = [
     "Reduction",
     "Statistic",
     "Summary",
+    "TensorKey",
     "VarianceOnline",
     "VariancePrecise",
     "make_statistic",

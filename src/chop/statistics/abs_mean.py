@@ -1,4 +1,4 @@
-"""The mean magnitude."""
+"""Mean magnitude."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from chop.statistics.state import check_tensor
 
 @dataclass(frozen=True)
 class Total:
-    """A sum, of each group, in double precision."""
+    """One sum per group, in double precision."""
 
     total: Tensor
 

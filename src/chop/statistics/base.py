@@ -1,4 +1,4 @@
-"""What a statistic is: options, tensors taken in one at a time, and a result that does not need them again."""
+"""The interface of a statistic: options, updates with one tensor at a time, and a result."""
 
 from __future__ import annotations
 
@@ -12,65 +12,65 @@ from torch import Tensor
 
 from chop.options import read_options
 from chop.registry import Registry
-from chop.statistics.layout import Layout, Sample, Shown
-from chop.statistics.state import State, check_tensor, find_part, from_tensors, to_tensors
+from chop.statistics.layout import Layout, ObservedTensor, Sample
+from chop.statistics.state import State, check_tensor, find_component, from_tensors, to_tensors
 
 
 @dataclass(eq=False)
 class Statistic(ABC):
     """A summary of all tensors given to `update`. The fields of a subclass are its options.
 
-    NaNs are left out and counted apart: a result has `nan_count` if there were any, and `count` without them.
+    NaNs are left out and counted separately: a result has `nan_count` if there are any, and `count` without them.
     """
 
     name: ClassVar[str]
     dims: Literal["all"] | tuple[int, ...] | None = "all"
     """The dimensions to reduce; None reduces over updates only. Results are numbers for "all", else tensors."""
     device: str | None = None
-    """Where to compute and keep the state; None: where the tensors are."""
+    """The device to compute and keep the state on; None for the device of the tensors."""
     keep: tuple[int, ...] | None = None
-    """The dimensions not to reduce, in the place of `dims`: [1] gives a result for each channel of images."""
+    """The dimensions not to reduce, instead of `dims`: [1] gives one result per channel of images."""
 
     def __post_init__(self) -> None:
         if self.keep is not None and self.dims != "all":
-            raise ValueError("'dims' says what to reduce and 'keep' what not to: give one of them")
+            raise ValueError("give either 'dims', the dimensions to reduce, or 'keep', those not to reduce")
         if self.device is not None:
             try:
                 torch.device(self.device)
             except RuntimeError as error:
-                raise ValueError(f"'device' is no device of torch: {error}") from error
+                raise ValueError(f"'device' is not a torch device: {error}") from error
 
     def update(self, tensor: Tensor) -> None:
-        """Take in a tensor; nothing of it is referred to afterwards."""
-        self.take(Shown(tensor))
+        """Add a tensor. No reference to it is kept."""
+        self.update_from(ObservedTensor(tensor))
 
     @abstractmethod
-    def take(self, shown: Shown) -> None:
-        """The same, with what other statistics found out about the tensor already."""
+    def update_from(self, observed: ObservedTensor) -> None:
+        """Add a tensor that other statistics observe too, and share intermediate results with them."""
 
     @abstractmethod
     def merge(self, other: Self) -> None:
-        """Take in all that `other`, with the same options, has seen."""
+        """Add everything that `other`, a statistic with the same options, has observed."""
 
     @abstractmethod
     def compute(self) -> dict[str, Any]:
-        """The result so far; only `count`, which is 0, if there were no values yet."""
+        """Return the result so far; only `count`, which is 0, if there are no values yet."""
 
     @abstractmethod
     def save(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """All that was seen: plain values, and tensors by name."""
+        """Return the state as JSON values and named tensors."""
 
     @abstractmethod
     def load(self, header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        """Take up what `save` gave; raises where that cannot be."""
+        """Restore what `save` returned; raise an error if it is not a valid state."""
 
-    def check_alike(self, other: Statistic) -> None:
-        """Raises where two statistics with different options are merged."""
+    def check_mergeable(self, other: Statistic) -> None:
+        """Raise ValueError if `other` is another statistic or has other options."""
         if type(self) is not type(other) or self.options() != other.options():
             raise ValueError(f"only statistics with the same options can be merged, not {self} and {other}")
 
     def options(self) -> dict[str, object]:
-        """What it was made with, but for the device."""
+        """Return all options except the device."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.init and f.name != "device"}
 
 
@@ -79,21 +79,21 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class _Seen(Generic[S]):
-    """What a reduction knows so far."""
+class _Total(Generic[S]):
+    """What a reduction has observed so far."""
 
     kept_shape: torch.Size
     count: Tensor
     nan_count: Tensor
     state: S
 
-    def merged(self, other: _Seen[S]) -> _Seen[S]:
+    def merged(self, other: _Total[S]) -> _Total[S]:
         if self.kept_shape != other.kept_shape:
             raise ValueError(
-                f"dimensions that are not reduced changed from {list(self.kept_shape)} to "
-                f"{list(other.kept_shape)}; reduce more of them, or keep batches to one size"
+                f"the dimensions that are not reduced changed from {list(self.kept_shape)} to "
+                f"{list(other.kept_shape)}; reduce more dimensions, or use batches of one size"
             )
-        return _Seen(
+        return _Total(
             self.kept_shape,
             self.count + other.count,
             self.nan_count + other.nan_count,
@@ -103,62 +103,65 @@ class _Seen(Generic[S]):
 
 @dataclass(eq=False)
 class Reduction(Statistic, Generic[S]):
-    """A statistic whose state does not grow with the number of values seen, unless it is told to be precise."""
+    """A statistic with a state of bounded size, unless its option `precise` keeps all values."""
 
-    tells_nans: ClassVar[bool] = False
+    always_has_nan_count: ClassVar[bool] = False
     """Whether results have `nan_count` even if it is 0."""
-    _seen: _Seen[S] | None = field(default=None, init=False, repr=False)
+    _total: _Total[S] | None = field(default=None, init=False, repr=False)
 
     @abstractmethod
     def observe(self, sample: Sample) -> S:
-        """The state after one tensor."""
+        """Return the state for one tensor."""
 
     @abstractmethod
     def summarize(self, state: S, count: Tensor) -> dict[str, Tensor]:
-        """The results, each of shape [groups]; `count` values were seen of each group, NaNs left out."""
+        """Return the results by name, each of shape [groups, ...]; `count` is the number of values per group."""
 
-    def take(self, shown: Shown) -> None:
-        if shown.tensor.numel() == 0:
+    def update_from(self, observed: ObservedTensor) -> None:
+        if observed.tensor.numel() == 0:
             return
-        sample = shown.sample(Layout(self.dims, self.keep, self.device))
-        self._take(_Seen(sample.kept_shape, sample.count, sample.nan_count, self.observe(sample)))
+        sample = observed.sample(Layout(self.dims, self.keep, self.device))
+        self._add(_Total(sample.kept_shape, sample.count, sample.nan_count, self.observe(sample)))
 
     def merge(self, other: Self) -> None:
-        self.check_alike(other)
-        if other._seen is not None:
-            self._take(other._seen)
+        self.check_mergeable(other)
+        if other._total is not None:
+            self._add(other._total)
 
     def compute(self) -> dict[str, Any]:
-        if self._seen is None:
+        if self._total is None:
             return {"count": 0}
-        results = {**self.summarize(self._seen.state, self._seen.count), "count": self._seen.count}
-        if self.tells_nans or self._seen.nan_count.any():
-            results["nan_count"] = self._seen.nan_count
+        results = {
+            **self.summarize(self._total.state, self._total.count),
+            "count": self._total.count,
+        }
+        if self.always_has_nan_count or self._total.nan_count.any():
+            results["nan_count"] = self._total.nan_count
         return {name: self._presented(result) for name, result in results.items()}
 
     def save(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        if self._seen is None:
+        if self._total is None:
             return {}, {}
-        counts = {"count": self._seen.count, "nan_count": self._seen.nan_count}
-        return {"kept_shape": list(self._seen.kept_shape)}, counts | to_tensors(self._seen.state, "state.")
+        counts = {"count": self._total.count, "nan_count": self._total.nan_count}
+        return {"kept_shape": list(self._total.kept_shape)}, counts | to_tensors(self._total.state, "state.")
 
     def load(self, header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         if not tensors:
             return
         kept_shape = torch.Size(header["kept_shape"])
         if min(kept_shape, default=1) < 1 or (self._is_single and kept_shape):
-            raise ValueError(f"there cannot be results of shape {list(kept_shape)}")
-        seen = _Seen(kept_shape, tensors["count"], tensors["nan_count"], self._state(tensors))
-        for counts in (seen.count, seen.nan_count):
+            raise ValueError(f"results cannot have shape {list(kept_shape)}")
+        total = _Total(kept_shape, tensors["count"], tensors["nan_count"], self._state(tensors))
+        for counts in (total.count, total.nan_count):
             check_tensor(counts, torch.int64, kept_shape.numel())
             if bool((counts < 0).any()):
-                raise ValueError("there cannot be fewer than no values")
-        seen.state.check(seen.count)
-        self._seen = seen
+                raise ValueError("a count is negative")
+        total.state.check(total.count)
+        self._total = total
 
-    def part(self, kind: type[T]) -> T | None:
-        """What of the state is of a kind, such as the Distribution or the Extremes, if anything is."""
-        return None if self._seen is None else find_part(self._seen.state, kind)
+    def component(self, kind: type[T]) -> T | None:
+        """Return the part of the state with a class, such as `Distribution`; None if there is none."""
+        return None if self._total is None else find_component(self._total.state, kind)
 
     @classmethod
     def _state(cls, tensors: Mapping[str, Tensor]) -> S:
@@ -167,17 +170,17 @@ class Reduction(Statistic, Generic[S]):
 
     @property
     def _is_single(self) -> bool:
-        """Whether all values are one group."""
+        """Whether all values form one group."""
         return self.dims == "all" and self.keep is None
 
-    def _take(self, seen: _Seen[S]) -> None:
-        self._seen = seen if self._seen is None else self._seen.merged(seen)
+    def _add(self, total: _Total[S]) -> None:
+        self._total = total if self._total is None else self._total.merged(total)
 
     def _presented(self, result: Tensor) -> Tensor | float | int:
-        assert self._seen is not None, "results are of something seen"
+        assert self._total is not None, "there are no results without values"
         if self._is_single and result.ndim == 1:
             return result.item()
-        return result.reshape(self._seen.kept_shape + result.shape[1:])
+        return result.reshape(self._total.kept_shape + result.shape[1:])
 
 
 STATISTICS: Registry[type[Statistic]] = Registry("statistic")
@@ -185,16 +188,15 @@ StatisticClass = TypeVar("StatisticClass", bound=type[Statistic])
 
 
 def register_statistic(name: str) -> Callable[[StatisticClass], StatisticClass]:
-    """Files a statistic under the name that pass_args use; stands above `@dataclass`."""
+    """Register a statistic under the name that `pass_args` use; goes above `@dataclass`."""
 
-    def decorate(statistic_class: StatisticClass) -> StatisticClass:
+    def named(statistic_class: type[Statistic]) -> type[Statistic]:
         statistic_class.name = name
-        STATISTICS.add(name, statistic_class)
         return statistic_class
 
-    return decorate
+    return STATISTICS.register(name, named)
 
 
 def make_statistic(name: str, options: Mapping[str, Any] | None, where: str) -> Statistic:
-    """The statistic `name`, made from a user's options; `where` begins each error message."""
+    """Return the statistic `name` with a user's options; `where` begins each error message."""
     return read_options(STATISTICS[name], options, f"{where}: '{name}'")

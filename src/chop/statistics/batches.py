@@ -1,4 +1,4 @@
-"""As many rows of some batches as are wanted."""
+"""A limited number of rows from an iterable of batches."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import Any
 from torch import Tensor
 
 LabelledBatch = tuple[Mapping[str, Any], Tensor | None]
-"""A batch by argument name, such as `{"x": tensor}`, and the classes of its rows if they are known."""
+"""A batch by argument name, such as `{"x": tensor}`, and the labels of its rows if they are known."""
 
 
 def limited(batches: Iterable[LabelledBatch], num_samples: int) -> Iterator[LabelledBatch]:
-    """Batches of `num_samples` rows in all, the last one cut; no more are drawn than that takes."""
+    """Yield batches with `num_samples` rows in total; the last one is cut, and no further batch is drawn."""
     if num_samples < 1:
         raise ValueError(f"'num_samples' must be at least 1, got {num_samples}")
-    wanted = num_samples
+    remaining = num_samples
     for inputs, labels in batches:
         if not isinstance(inputs, Mapping):
             raise ValueError(f"batches must be dicts such as {{'x': tensor}}, got a {type(inputs).__name__}")
         rows = num_rows(inputs)
-        taken = min(rows, wanted)
+        taken = min(rows, remaining)
         cut = {name: _cut(value, rows, taken) for name, value in inputs.items()}
         yield cut, None if labels is None else _cut(labels, rows, taken)
-        wanted -= taken
-        if wanted == 0:
+        remaining -= taken
+        if remaining == 0:
             return
 
 
 def num_rows(inputs: Mapping[str, Any]) -> int:
-    """That of the first tensor; others may have no dimension of rows."""
+    """Return the number of rows of the first tensor that has a dimension."""
     tensors = (value for value in inputs.values() if isinstance(value, Tensor) and value.ndim > 0)
     return next((len(tensor) for tensor in tensors), 1)
 

@@ -1,4 +1,4 @@
-"""How far numbers are from what they were."""
+"""Error measures between original and changed values: SQNR, largest error, cosine."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from torch import Tensor
 
 from chop.ir.graph.interpreter import tensors_in
 
-_CHUNK = 2**15  # numbers that are looked at together: their copies in double precision stay in the cache
+_CHUNK_SIZE = 2**15  # values compared at a time: their copies in double precision stay in the cache
 
 
 class Deviation:
-    """Signal-to-noise ratio, largest error and cosine of all that was added, in double precision.
+    """SQNR, largest error and cosine similarity over all values added, in double precision.
 
-    Where both sides are NaN, or the same infinity, nothing has changed; any other NaN or infinity is an error
-    without bounds.
+    Two NaNs, or two equal infinities, count as unchanged; any other NaN or infinity is an infinite error.
     """
 
     def __init__(self) -> None:
@@ -26,25 +25,25 @@ class Deviation:
 
     @property
     def sqnr_db(self) -> float:
-        """Signal-to-quantisation-noise ratio: infinite where nothing has changed."""
+        """Signal-to-quantisation-noise ratio; infinite if nothing has changed."""
         return decibel(self._signal, self._noise)
 
     @property
     def cosine(self) -> float:
-        """Of the angle between both sides; 0 where one of them has no direction."""
+        """Cosine similarity of original and changed values; 0 if one of them is all zeros."""
         if self._noise == 0:
             return 1.0
         lengths = math.sqrt(self._signal) * math.sqrt(self._other)
         return max(-1.0, min(1.0, self._product / lengths)) if 0 < lengths < math.inf else 0.0
 
     def add(self, original: Any, other: Any) -> None:
-        """Two tensors, or tuples, lists and dicts of them; beside real numbers, indices are not looked at."""
+        """Add two tensors, or tuples, lists and dicts of tensors; integers count only if there are no floats."""
         before, after = measured_in(original), measured_in(other)
         if [tensor.shape for tensor in before] != [tensor.shape for tensor in after]:
             shapes = ([list(tensor.shape) for tensor in side] for side in (before, after))
-            raise ValueError("only tensors of the same shapes can be compared, got {} and {}".format(*shapes))
+            raise ValueError("only tensors of the same shape can be compared, got {} and {}".format(*shapes))
         for ours, theirs in zip(before, after, strict=True):
-            chunks = zip(ours.flatten().split(_CHUNK), theirs.flatten().split(_CHUNK), strict=True)
+            chunks = zip(ours.flatten().split(_CHUNK_SIZE), theirs.flatten().split(_CHUNK_SIZE), strict=True)
             for a, b in chunks:
                 self._add(a.double(), b.double())
 
@@ -67,22 +66,15 @@ class Deviation:
 
 
 def measured_in(value: Any) -> list[Tensor]:
-    """The tensors of real numbers in a value; if there are none, those of integers."""
+    """Return the floating-point tensors in a nested value or, if there are none, its integer tensors."""
     found = [torch.view_as_real(tensor) if tensor.is_complex() else tensor for tensor in tensors_in(value)]
     return [tensor for tensor in found if tensor.is_floating_point()] or found
 
 
 def decibel(signal: float, noise: float) -> float:
-    """The ratio of two powers in dB."""
+    """Return the ratio of two powers in dB."""
     if noise == 0:
         return math.inf
     if signal == 0 or noise == math.inf:
         return -math.inf
     return 10 * (math.log10(signal) - math.log10(noise))
-
-
-def decibel_text(value: float | None) -> str:
-    """A ratio in decibels for a table; nothing is a dash, no error at all is `exact`."""
-    if value is None:
-        return "-"
-    return "exact" if value == math.inf else f"{value:.1f} dB"

@@ -1,4 +1,4 @@
-"""How values that come in parts are distributed: quantiles and histograms."""
+"""The distribution of values that arrive in several tensors: quantiles and histograms."""
 
 from __future__ import annotations
 
@@ -15,33 +15,38 @@ from chop.statistics.layout import Sample
 from chop.statistics.log_histogram import RELATIVE_ERROR, ZERO, LogHistogram
 from chop.statistics.state import check_tensor
 
-EXACT_VALUES = 1 << 16
-EXACT_VALUES_EACH = 64
+MAX_EXACT_VALUES = 1 << 16
+"""Up to this number all values are kept, and quantiles are exact."""
+MAX_EXACT_VALUES_PER_GROUP = 64
+"""The same per group, if that is more in total."""
 
 
 @dataclass(frozen=True)
 class Distribution:
-    """All values while they are few, else a histogram of most and the rest. The extremes are exact in any case.
+    """All values while there are few; after that a histogram, and the latest values. Extremes are exact.
 
-    What it tells depends on the values only, not on their order, nor on the parts that they came in.
+    Results depend on the values only: not on their order, nor on how they are split into tensors.
     """
 
     extremes: Extremes
     parts: tuple[Tensor, ...]
-    """[groups, values of each], NaNs included; values are counted many at a time, which is faster."""
+    """Values that are not in the histogram yet, in shape [groups, values per group], NaNs included. It is faster to
+    count many values at a time."""
     histogram: LogHistogram | None = None
     precise: bool = False
-    """All values are kept, however many."""
+    """Keep all values, regardless of their number."""
 
     @classmethod
     def of(cls, sample: Sample) -> Distribution:
+        """Return the distribution of one tensor, in bounded memory."""
         extremes = sample.once(Extremes.of)
-        if _few(sample.values.numel(), len(sample.values)):
+        if _is_few(sample.values.numel(), len(sample.values)):
             return cls(extremes, (sample.values.clone(),))
         return cls(extremes, (), LogHistogram.of(sample.values, sample.nans))
 
     @classmethod
     def all_of(cls, sample: Sample) -> Distribution:
+        """Return the distribution of one tensor that always keeps all values."""
         return cls(sample.once(Extremes.of), (sample.values.clone(),), precise=True)
 
     def merged(self, other: Distribution) -> Distribution:
@@ -50,17 +55,17 @@ class Distribution:
         histogram = _merged(self.histogram, other.histogram)
         both = Distribution(extremes, parts, histogram, self.precise and other.precise)
         num_values = sum(part.numel() for part in parts)
-        return both if both.precise or _few(num_values, len(extremes.low)) else both.counted()
+        return both if both.precise or _is_few(num_values, len(extremes.low)) else both.counted()
 
     @property
     def values(self) -> Tensor:
-        """Those that are not in the histogram."""
+        """The values that are not in the histogram, in shape [groups, values per group]."""
         if not self.parts:
             return self.extremes.low.new_empty(len(self.extremes.low), 0)
         return torch.cat(self.parts, dim=1)
 
     def counted(self) -> Distribution:
-        """The same with all values in the histogram."""
+        """Return the same distribution with all values in the histogram."""
         if not self.parts and self.histogram is not None:
             return self
         values = self.values
@@ -69,17 +74,17 @@ class Distribution:
         return Distribution(self.extremes, (), histogram or LogHistogram(nothing, nothing))
 
     def relative_error(self) -> Tensor:
-        """How far from a value the one that is told for it may be, relative to it: 0 while all are kept."""
+        """Return the largest relative error of a value per group: 0 while all values are kept."""
         return torch.full_like(self.extremes.low, 0.0 if self.histogram is None else RELATIVE_ERROR)
 
     def num_zeros(self, count: Tensor) -> Tensor:
-        """How many values of each group are 0."""
+        """Return the number of zeros per group."""
         if self.histogram is None:
             return (self.values.double().abs() < ZERO).sum(1)
-        return _told(self.counted()).num_zeros(len(count))
+        return _histogram_of(self).num_zeros(len(count))
 
     def quantiles(self, shares: tuple[float, ...], count: Tensor) -> Tensor:
-        """The values that these shares of a group lie below, linear between neighbours: [groups, shares]."""
+        """Return the quantiles, interpolated linearly between neighbours, in shape [groups, shares]."""
         last = (count - 1).clamp(min=0).unsqueeze(1)
         position = last * torch.tensor(shares, dtype=torch.float64, device=count.device)
         neighbours = torch.stack([position.floor(), position.ceil()]).long()
@@ -94,39 +99,39 @@ class Distribution:
 
     @cached_property
     def _ordered(self) -> Tensor:
-        """The values of each group in order, as doubles; NaNs come last."""
-        # numpy sorts about ten times as fast as torch does.
+        """The values of each group in ascending order, in double precision; NaNs come last."""
+        # numpy sorts about ten times as fast as torch.
         values = self.values.double()
         return torch.from_numpy(np.sort(values.cpu().numpy(), axis=1)).to(values.device)
 
     def _roughly_ranked(self, rank: Tensor, last: Tensor, count: Tensor) -> Tensor:
         low, high = self.extremes.low.unsqueeze(1), self.extremes.high.unsqueeze(1)
-        value = _told(self.counted()).ranked(rank, count).clamp(low, high)
+        value = _histogram_of(self).ranked(rank, count).clamp(low, high)
         value = torch.where(rank == last, high, value)
         return torch.where(rank == 0, low, value)
 
     def bars(self, num_bins: int, count: Tensor) -> tuple[Tensor, Tensor]:
-        """Edges [groups, bins + 1] of even bins from the smallest to the largest finite value, and their counts.
+        """Return edges [groups, bins + 1] of even bins over the finite values, and counts [groups, bins].
 
-        A bin holds its lower edge, the last one its upper edge as well. Infinities are in none.
+        A bin includes its lower edge; the last one includes its upper edge as well. Infinities are in no bin.
         """
         low, high = self._finite_extremes()
         edges = _even_edges(low, high, num_bins).masked_fill((low > high).unsqueeze(1), nan)
         if self.histogram is None:
             return edges, _counts_between(self._ordered, edges)
-        histogram = _told(self.counted())
+        histogram = _histogram_of(self)
         below = histogram.below(edges.nan_to_num(0.0), low, high)
         num_finite = count - histogram.num_infinite(len(count))
-        # The ends are exact, and so all counts add up.
+        # The first and the last count are exact, so all counts add up to the number of finite values.
         cumulated = torch.cat([torch.zeros_like(below[:, :1]), below[:, 1:-1], num_finite.unsqueeze(1)], dim=1)
         return edges, cumulated.round().long().diff(dim=1)
 
     def magnitudes(self) -> tuple[float, LogHistogram]:
-        """The largest finite magnitude of all groups, and how all finite magnitudes are distributed."""
-        return Extremes(*self._finite_extremes()).largest_magnitude(), _told(self.counted()).magnitudes()
+        """Return the largest finite magnitude of all groups, and a histogram of all finite magnitudes."""
+        return Extremes(*self._finite_extremes()).largest_magnitude(), _histogram_of(self).magnitudes()
 
     def _finite_extremes(self) -> tuple[Tensor, Tensor]:
-        """The extremes without infinities; with them, and a histogram, to the width of a bin."""
+        """Return the extremes of the finite values; exact, unless there are infinities and a histogram."""
         low, high = self.extremes.low, self.extremes.high
         if bool(low.isfinite().all()) and bool(high.isfinite().all()):
             return low, high
@@ -134,7 +139,7 @@ class Distribution:
             values = self.values.double()
             finite = values.isfinite()
             return values.masked_fill(~finite, torch.inf).amin(1), values.masked_fill(~finite, -torch.inf).amax(1)
-        first, last = _told(self.counted()).finite_ends(len(low))
+        first, last = _histogram_of(self).finite_ends(len(low))
         return torch.where(low.isfinite(), low, first), torch.where(high.isfinite(), high, last)
 
     def check(self, count: Tensor) -> None:
@@ -147,12 +152,14 @@ class Distribution:
             self.histogram.check(len(count))
             found += self.histogram.num_values(len(count))
         if not found.equal(count):
-            raise ValueError("the numbers of values contradict each other")
+            raise ValueError("the counts contradict each other")
 
 
-def _told(distribution: Distribution) -> LogHistogram:
-    assert distribution.histogram is not None, "that is what counting makes"
-    return distribution.histogram
+def _histogram_of(distribution: Distribution) -> LogHistogram:
+    """Return the histogram of all values."""
+    histogram = distribution.counted().histogram
+    assert histogram is not None, "`counted` puts all values into a histogram"
+    return histogram
 
 
 def _merged(first: LogHistogram | None, second: LogHistogram | None) -> LogHistogram | None:
@@ -160,33 +167,33 @@ def _merged(first: LogHistogram | None, second: LogHistogram | None) -> LogHisto
 
 
 def _joined(parts: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """The same values in few parts, the longest first; a value is copied once each time their number doubles."""
+    """Return the same values in few tensors, longest first; a value is copied each time the total doubles."""
     parts = tuple(sorted(parts, key=lambda part: -part.shape[1]))
     while len(parts) > 1 and parts[-2].shape[1] <= 2 * parts[-1].shape[1]:
         parts = (*parts[:-2], torch.cat(parts[-2:], dim=1))
     return parts
 
 
-def _few(num_values: int, groups: int) -> bool:
-    return num_values <= max(EXACT_VALUES, EXACT_VALUES_EACH * groups)
+def _is_few(num_values: int, groups: int) -> bool:
+    return num_values <= max(MAX_EXACT_VALUES, MAX_EXACT_VALUES_PER_GROUP * groups)
 
 
 def _even_edges(low: Tensor, high: Tensor, num_bins: int) -> Tensor:
-    """[groups, bins + 1]; around a single value, a half to both sides, or half of itself if that is more."""
+    """Return edges [groups, bins + 1]. Around a single value v they reach max(0.5, |v| / 2) to both sides."""
     largest = torch.finfo(torch.float64).max
     reach = torch.where(low == high, low.abs().clamp(min=1.0) * 0.5, 0.0)
     low, high = (low - reach).clamp(min=-largest), (high + reach).clamp(max=largest)
     steps = torch.linspace(0.0, 1.0, num_bins + 1, dtype=torch.float64, device=low.device)
-    # Not `low + steps * (high - low)`: the difference may be too large for a double.
+    # Not `low + steps * (high - low)`: the difference may overflow.
     edges = low.unsqueeze(1) * (1 - steps) + high.unsqueeze(1) * steps
     edges[:, 0], edges[:, -1] = low, high
     return edges
 
 
 def _counts_between(ordered: Tensor, edges: Tensor) -> Tensor:
-    """How many finite values of each group, which are in order, are in each bin."""
-    ordered = ordered.masked_fill(ordered.isnan(), torch.inf)  # so that they are above all edges
-    places = torch.searchsorted(ordered, edges.nan_to_num(0.0))
+    """Return the number of finite values per group and bin; `ordered` is sorted."""
+    ordered = ordered.masked_fill(ordered.isnan(), torch.inf)  # so that NaNs are above all edges
+    positions = torch.searchsorted(ordered, edges.nan_to_num(0.0))
     last = torch.searchsorted(ordered, edges[:, -1:].nan_to_num(0.0), right=True)
-    counts = torch.cat([places[:, :-1], last], dim=1).diff(dim=1)
+    counts = torch.cat([positions[:, :-1], last], dim=1).diff(dim=1)
     return counts.masked_fill(edges[:, :1].isnan(), 0)

@@ -1,4 +1,4 @@
-"""The smallest and the largest of values that come in parts."""
+"""Smallest and largest of values that arrive in several tensors."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from chop.statistics.state import check_tensor
 
 @dataclass(frozen=True)
 class Extremes:
-    """Smallest and largest value of each group, in double precision; inf and -inf where there is none."""
+    """Smallest and largest value per group, in double precision; inf and -inf for a group without values."""
 
     low: Tensor
     high: Tensor
 
     @classmethod
     def of(cls, sample: Sample) -> Extremes:
+        """Return the extremes of one tensor."""
         low, high = sample.ends
         if sample.nans is not None:
             low, high = sample.fill(sample.values, inf).amin(1), sample.fill(sample.values, -inf).amax(1)
@@ -30,7 +31,7 @@ class Extremes:
         return Extremes(torch.minimum(self.low, other.low), torch.maximum(self.high, other.high))
 
     def largest_magnitude(self) -> float:
-        """Of all groups; 0 if there are no values."""
+        """Return the largest magnitude of all groups; 0 if there are no values."""
         magnitude = torch.maximum(self.low.abs(), self.high.abs())
         return float(torch.where(self.low <= self.high, magnitude, 0.0).amax())
 
@@ -38,10 +39,10 @@ class Extremes:
         for tensor in (self.low, self.high):
             check_tensor(tensor, torch.float64, len(count))
         if not (self.low <= self.high).equal(count > 0):
-            raise ValueError("the largest value is below the smallest, or there is one of no values")
+            raise ValueError("a largest value is below the smallest, or belongs to a group without values")
 
 
 def as_range(low: Tensor, high: Tensor, count: Tensor) -> dict[str, Tensor]:
-    """The result of a statistic that is a range; NaN for a group without values."""
+    """Return `min`, `max` and `range` for results; NaN for a group without values."""
     ends = {"min": low, "max": high, "range": high - low}
     return {name: end.masked_fill(count == 0, nan) for name, end in ends.items()}

@@ -1,4 +1,4 @@
-"""A picture of the distribution."""
+"""Histogram with even bins."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from chop.statistics.quantiles import OfDistribution
 @register_statistic("histogram")
 @dataclass(eq=False)
 class Histogram(OfDistribution):
-    """How many values are in each of `bins` even bins from the smallest to the largest value, as `counts`.
+    """The number of values in each of `bins` even bins from the smallest to the largest value, as `counts`.
 
-    `edges` has one more. The last bin holds its upper edge too; infinities are in none. For much data, values
-    closer to an edge than 1.6 % of themselves may be in the bin beside it. `zeros` is how many values are 0.
+    `edges` has one entry more than `counts`. The last bin includes its upper edge; infinities are in no bin. Above
+    65536 values, a value closer to an edge than 1.6 % of itself may be counted in the bin on the other side.
+    `zeros` is the number of values that are 0.
     """
 
     bins: int = 64
+    """The number of bins."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -35,11 +37,12 @@ class Histogram(OfDistribution):
 
 
 def bars(state: Distribution, num_bins: int, count: Tensor) -> dict[str, Tensor]:
-    """The part of a result that can be drawn."""
+    """Return `zeros`, `edges` and `counts` for results."""
     edges, counts = state.bars(num_bins, count)
     return {"zeros": state.num_zeros(count), "edges": edges, "counts": counts}
 
 
 def check_bins(bins: int) -> None:
+    """Raise an error unless the number of bins is between 1 and 4096."""
     if not 1 <= bins <= 4096:
         raise ValueError(f"'bins' must be from 1 to 4096, got {bins}")

@@ -1,4 +1,4 @@
-"""All values, as they came."""
+"""All values, unchanged."""
 
 from __future__ import annotations
 
@@ -10,27 +10,26 @@ import torch
 from torch import Tensor
 
 from chop.statistics.base import Statistic, register_statistic
-from chop.statistics.layout import Shown
+from chop.statistics.layout import ObservedTensor
 
 
 @register_statistic("record")
 @dataclass(eq=False)
 class Record(Statistic):
-    """All tensors joined along their first dimension as `data`, its `count` of values and `size` in bytes.
+    """All tensors, concatenated along their first dimension, as `data`; its `count` of values and `size` in bytes.
 
-    The only statistic that grows with the number of samples. Nothing is reduced, whatever `dims` says, and
-    NaNs stay in their places.
+    Memory grows with the number of samples. `dims` is ignored, nothing is reduced, and NaNs are kept.
     """
 
     _parts: list[Tensor] = field(default_factory=list, init=False, repr=False)
 
-    def take(self, shown: Shown) -> None:
-        part = torch.atleast_1d(shown.tensor).to(self.device, copy=True)
+    def update_from(self, observed: ObservedTensor) -> None:
+        part = torch.atleast_1d(observed.tensor).to(self.device, copy=True)
         self._check_shape(part)
         self._parts = [*self._parts, part]
 
     def merge(self, other: Self) -> None:
-        self.check_alike(other)
+        self.check_mergeable(other)
         for part in other._parts[:1]:
             self._check_shape(part)
         self._parts = [*self._parts, *other._parts]
@@ -50,4 +49,4 @@ class Record(Statistic):
     def _check_shape(self, part: Tensor) -> None:
         if self._parts and part.shape[1:] != self._parts[0].shape[1:]:
             before, now = list(self._parts[0].shape), list(part.shape)
-            raise ValueError(f"a tensor of shape {now} cannot be joined to those of shape {before} before it")
+            raise ValueError(f"a tensor of shape {now} cannot be concatenated with earlier ones of shape {before}")

@@ -1,4 +1,4 @@
-"""A tensor laid out for a reduction: one row a group, and along it the values that are reduced together."""
+"""A tensor laid out for a reduction: one row per group of values that are reduced together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Layout(NamedTuple):
-    """Which dimensions of a tensor are reduced, and where."""
+    """Which dimensions of a tensor are reduced, and on which device."""
 
     dims: Literal["all"] | tuple[int, ...] | None
     keep: tuple[int, ...] | None
@@ -23,67 +23,68 @@ class Layout(NamedTuple):
 
 @dataclass(frozen=True)
 class Sample:
-    """The values of one tensor, [groups, values of each]; there is at least one."""
+    """The values of one tensor in shape [groups, values per group]; there is at least one value."""
 
     values: Tensor
     kept_shape: torch.Size
-    """The shape of the groups: that of the dimensions which are not reduced."""
+    """The shape of the dimensions that are not reduced: its product is the number of groups."""
     _found: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     def once(self, measure: Callable[[Sample], T]) -> T:
-        """What `measure` finds in this sample; statistics that ask for the same share one run over the data."""
+        """Return `measure(self)`, computed once, so that several statistics share one pass over the data."""
         if measure not in self._found:
             self._found[measure] = measure(self)
         return cast(T, self._found[measure])
 
     @cached_property
     def ends(self) -> tuple[Tensor, Tensor]:
-        """The smallest and the largest value of each group; NaN where it has a NaN."""
+        """The smallest and the largest value of each group; NaN for a group that has a NaN."""
         return self.values.amin(1), self.values.amax(1)
 
     @cached_property
     def nans(self) -> Tensor | None:
-        """Where NaNs are; None if there are none, which the ends tell much faster than a search."""
+        """A mask of the NaNs; None if there are none, which `ends` shows much faster than a search."""
         return self.values.isnan() if bool(self.ends[0].isnan().any()) else None
 
     @cached_property
     def nan_count(self) -> Tensor:
-        """How many NaNs each group has."""
+        """The number of NaNs per group."""
         if self.nans is None:
             return torch.zeros(len(self.values), dtype=torch.int64, device=self.values.device)
         return self.nans.sum(1)
 
     @cached_property
     def count(self) -> Tensor:
-        """How many values each group has, without NaNs."""
+        """The number of values per group, without NaNs."""
         return self.values.shape[1] - self.nan_count
 
     def fill(self, tensor: Tensor, neutral: float) -> Tensor:
-        """`tensor`, in the layout of `values`, with a neutral number where they are NaN."""
+        """Return `tensor`, which has the layout of `values`, with `neutral` wherever `values` is NaN."""
         return tensor if self.nans is None else tensor.masked_fill(self.nans, neutral)
 
 
-class Shown:
-    """A tensor that several statistics look at; those with the same layout see the same sample."""
+class ObservedTensor:
+    """A tensor that several statistics observe; those with the same layout share one sample."""
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor.detach()
         self._samples: dict[Layout, Sample] = {}
 
     def sample(self, layout: Layout) -> Sample:
+        """Return the tensor in a layout, arranged once."""
         if layout not in self._samples:
             self._samples[layout] = arrange(self.tensor, layout)
         return self._samples[layout]
 
 
 def arrange(tensor: Tensor, layout: Layout) -> Sample:
-    """`tensor` on the device of the layout, with its dimensions reduced; if it says None, all stay groups."""
+    """Return the values of `tensor` on the layout's device; with `dims=None` every element is a group."""
     if tensor.is_complex():
-        raise ValueError(f"statistics are of real numbers, got {tensor.dtype}")
+        raise ValueError(f"statistics need real numbers, got {tensor.dtype}")
     values = tensor.to(layout.device)
     if not values.is_floating_point():
         values = values.double()
-    elif values.element_size() == 1:  # torch cannot compute with them
+    elif values.element_size() == 1:  # torch cannot compute with float8
         values = values.float()
     if layout.keep is None and layout.dims == "all":
         return Sample(values.reshape(1, -1), torch.Size())
@@ -95,14 +96,14 @@ def arrange(tensor: Tensor, layout: Layout) -> Sample:
 
 def _reduced(tensor: Tensor, layout: Layout) -> list[int]:
     if layout.keep is None:
-        assert layout.dims != "all", "that needs no list"
+        assert layout.dims != "all", "handled by the caller"
         return _positions("dims", layout.dims or (), tensor)
     kept = _positions("keep", layout.keep, tensor)
     return [dim for dim in range(tensor.ndim) if dim not in kept]
 
 
 def _positions(name: str, dims: tuple[int, ...], tensor: Tensor) -> list[int]:
-    """`dims` counted from the front."""
+    """Return `dims` counted from the front."""
     found = [dim + tensor.ndim if dim < 0 else dim for dim in dims]
     if len(set(found)) < len(found) or not all(0 <= dim < tensor.ndim for dim in found):
         raise ValueError(f"{name} {list(dims)} do not fit a tensor of shape {list(tensor.shape)}")

@@ -1,4 +1,4 @@
-"""Counts of values by sign, exponent and top mantissa bits: quantiles of any amount of data in little memory."""
+"""Counts of values by sign, exponent and top mantissa bits: quantiles of any number of values in bounded memory."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from chop.statistics.state import check_tensor
 
 MANTISSA_BITS = 6
 RELATIVE_ERROR = 2.0 ** -(MANTISSA_BITS + 1)
-"""A value is known by the middle of its bin, which is at most this far from it, relative to it: 0.8 %."""
+"""The largest relative difference between a value and the middle of its bin: 0.8 %."""
 
 ZERO = 2.0**-1028
-"""What is smaller is counted as 0; only doubles can be."""
+"""Smaller magnitudes are counted as 0; only float64 has them."""
 
 _SHIFT = 52 - MANTISSA_BITS
 _HALF = 2048 << MANTISSA_BITS  # magnitudes: all exponents of a double
 _BINS = 2 * _HALF
 _INFINITE = 2047 << MANTISSA_BITS
 _DENSE_LIMIT = 1 << 22
-"""Up to so many bins, counting into all of them is faster than sorting the values."""
+"""Up to this number of bins, counting into all of them is faster than sorting the values."""
 
 _HALF32 = 256 << MANTISSA_BITS  # all exponents of a float32
 _REBIAS = (1023 - 127) << MANTISSA_BITS
@@ -33,18 +33,18 @@ _LARGEST_SUBNORMAL32 = 0x007FFFFF
 
 @dataclass(frozen=True)
 class LogHistogram:
-    """The bins that hold values, in order of group and value, and how many each holds.
+    """The bins that hold values, in order of group and value, and the number of values in each.
 
-    A bin is that of the magnitude, with the sign, plus _HALF: 0 and -0 are in one, the middle one.
+    A bin number is the code of the magnitude, negated for negative values, plus _HALF: the bin of 0 and -0.
     """
 
     keys: Tensor
-    """group x _BINS + bin"""
+    """group x _BINS + bin, in ascending order"""
     counts: Tensor
 
     @classmethod
     def of(cls, values: Tensor, nans: Tensor | None) -> LogHistogram:
-        """From [groups, values of each]; those where `nans` is true are left out."""
+        """Count values of shape [groups, values per group], leaving out those where `nans` is true."""
         if values.dtype == torch.float64 or _any_subnormal(values.float()):
             codes, half = _codes(values.double(), torch.int64, _SHIFT), _HALF
         else:
@@ -62,25 +62,25 @@ class LogHistogram:
 
     @property
     def values(self) -> Tensor:
-        """The middle of each bin, for `counts`."""
+        """The middle of each bin, in the order of `counts`."""
         return _middles(self.keys % _BINS - _HALF)
 
     def magnitudes(self) -> LogHistogram:
-        """The finite magnitudes of all groups, as one."""
+        """Return a histogram of the finite magnitudes of all groups together."""
         magnitude = (self.keys % _BINS - _HALF).abs()
         finite = magnitude < _INFINITE
         return _summed(magnitude[finite] + _HALF, self.counts[finite])
 
     def ranked(self, rank: Tensor, count: Tensor) -> Tensor:
-        """The values that `rank` [groups, any] others of the group are below; each group has `count` values."""
+        """Return the values at positions `rank` [groups, any] of each sorted group, which has `count` values."""
         if len(self.keys) == 0:
             return torch.zeros_like(rank, dtype=torch.float64)
         before = (count.cumsum(0) - count).unsqueeze(1)
-        places = torch.searchsorted(self.counts.cumsum(0), before + rank, right=True)
-        return self.values[places.clamp(max=len(self.keys) - 1)]
+        positions = torch.searchsorted(self.counts.cumsum(0), before + rank, right=True)
+        return self.values[positions.clamp(max=len(self.keys) - 1)]
 
     def finite_ends(self, groups: int) -> tuple[Tensor, Tensor]:
-        """The outer ends of the outermost bins of each group that are finite; inf and -inf where it has none."""
+        """Return the outer ends of each group's outermost finite bins; inf and -inf for a group without any."""
         signed = self.keys % _BINS - _HALF
         finite = signed.abs() < _INFINITE
         group = (self.keys // _BINS)[finite]
@@ -91,19 +91,21 @@ class LogHistogram:
         return lowest, (-lows).scatter_reduce(0, group, high.clamp(max=largest), "amax")
 
     def num_zeros(self, groups: int) -> Tensor:
+        """Return the number of zeros per group."""
         return self._num_of(0, groups)
 
     def num_infinite(self, groups: int) -> Tensor:
+        """Return the number of infinities per group."""
         return self._num_of(_INFINITE, groups)
 
     def _num_of(self, magnitude: int, groups: int) -> Tensor:
-        """How many values each group has in the bins of a magnitude."""
+        """Return the number of values per group in the bins of a magnitude."""
         found = (self.keys % _BINS - _HALF).abs() == magnitude
         counts = torch.zeros(groups, dtype=torch.int64, device=self.keys.device)
         return counts.index_add_(0, (self.keys // _BINS)[found], self.counts[found])
 
     def below(self, edges: Tensor, low: Tensor, high: Tensor) -> Tensor:
-        """How many finite values are below each edge [groups, edges], as if those of a bin lay evenly in it.
+        """Return the number of finite values below each edge [groups, edges], spread evenly over their bins.
 
         `low` and `high` are the extremes of each group, which cut its outermost bins.
         """
@@ -112,45 +114,46 @@ class LogHistogram:
         groups = torch.arange(len(edges), device=edges.device).unsqueeze(1)
         signed = _signed_bins(edges)
         keys = signed + groups * _BINS + _HALF
-        places = torch.searchsorted(self.keys, keys.reshape(-1)).reshape(keys.shape)
+        positions = torch.searchsorted(self.keys, keys.reshape(-1)).reshape(keys.shape)
         cumulated = torch.cat([self.counts.new_zeros(1), self.counts.cumsum(0)])
         firsts = torch.searchsorted(self.keys, groups * _BINS + _HALF - _INFINITE, right=True)
-        whole = cumulated[places] - cumulated[firsts]
-        at = places.clamp(max=len(self.keys) - 1)
-        inside = (places < len(self.keys)) & (self.keys[at] == keys)
+        complete = cumulated[positions] - cumulated[firsts]
+        at = positions.clamp(max=len(self.keys) - 1)
+        inside = (positions < len(self.keys)) & (self.keys[at] == keys)
         start, end = (ends.clamp(low.unsqueeze(1), high.unsqueeze(1)) for ends in _ends(signed))
         share = ((edges - start) / (end - start)).nan_to_num(0.0, posinf=1.0, neginf=0.0).clamp(0.0, 1.0)
-        return whole + inside * share * self.counts[at]
+        return complete + inside * share * self.counts[at]
 
     def check(self, groups: int) -> None:
         for tensor in (self.keys, self.counts):
             check_tensor(tensor, torch.int64, len(self.keys))
         ordered = bool((self.keys.diff() > 0).all()) and bool((self.counts > 0).all())
         if len(self.keys) and not (ordered and self.keys[0] >= 0 and self.keys[-1] < groups * _BINS):
-            raise ValueError("a histogram has bins out of order")
+            raise ValueError("a histogram has unordered or empty bins")
         if bool(((self.keys % _BINS - _HALF).abs() > _INFINITE).any()):
-            raise ValueError("a histogram has bins of no numbers")
+            raise ValueError("a histogram has bins that denote no number")
 
     def num_values(self, groups: int) -> Tensor:
+        """Return the number of values per group."""
         counts = torch.zeros(groups, dtype=torch.int64, device=self.keys.device)
         return counts.index_add_(0, self.keys // _BINS, self.counts)
 
 
 def _any_subnormal(values: Tensor) -> bool:
-    """Whether there are float32 numbers other than 0 whose first exponent bits do not tell their magnitude."""
-    # 0 becomes the largest integer, so that the smallest is that of the smallest magnitude but 0.
+    """Return whether there are subnormal float32 numbers other than 0: their exponent bits are all zero."""
+    # Subtracting 1 turns 0 into the largest integer, so the minimum is the smallest magnitude other than 0.
     smallest = values.view(torch.int32).bitwise_and(_MAX32).sub_(1).bitwise_and_(_MAX32).amin()
     return bool(smallest < _LARGEST_SUBNORMAL32)
 
 
 def _codes(values: Tensor, integer: torch.dtype, shift: int) -> Tensor:
-    """Sign, exponent and top mantissa bits of floating-point numbers, the sign as the top bit of the code."""
+    """Return sign, exponent and top mantissa bits of floating-point numbers; the sign is the top bit."""
     half = _HALF32 if integer == torch.int32 else _HALF
     return (values.view(integer) >> shift).bitwise_and_(2 * half - 1)
 
 
 def _count(codes: Tensor, nans: Tensor | None, half: int) -> LogHistogram:
-    """How often each code occurs, with keys as those of a LogHistogram whose bins are these codes' magnitudes."""
+    """Return how often each code occurs, as a histogram whose bins are the magnitudes of these codes."""
     groups = len(codes)
     if groups > 1:
         codes = codes.long() + torch.arange(groups, device=codes.device).unsqueeze(1) * (2 * half)
@@ -167,20 +170,20 @@ def _count(codes: Tensor, nans: Tensor | None, half: int) -> LogHistogram:
 
 
 def _summed(keys: Tensor, counts: Tensor) -> LogHistogram:
-    """Bins in order, each once."""
-    ordered, places = torch.unique(keys, return_inverse=True)
-    return LogHistogram(ordered, torch.zeros_like(ordered).index_add_(0, places, counts))
+    """Return a histogram with sorted, distinct keys."""
+    ordered, positions = torch.unique(keys, return_inverse=True)
+    return LogHistogram(ordered, torch.zeros_like(ordered).index_add_(0, positions, counts))
 
 
 def _signed_bins(values: Tensor) -> Tensor:
-    """The bin of each value, negative for a negative value."""
+    """Return the bin of each value's magnitude, negated for a negative value."""
     bits = values.double().contiguous().view(torch.int64)
     magnitude = (bits & 0x7FFFFFFFFFFFFFFF) >> _SHIFT
     return torch.where(bits < 0, -magnitude, magnitude)
 
 
 def _middles(signed: Tensor) -> Tensor:
-    """The middle of each bin; exactly 0 for the bin around it, and inf for those of infinities."""
+    """Return the middle of each bin; exactly 0 for the bin of 0, and inf for the bins of infinities."""
     magnitude = signed.abs()
     middle = ((magnitude << _SHIFT) + (1 << (_SHIFT - 1))).view(torch.float64)
     middle = middle.masked_fill(magnitude == 0, 0.0)
@@ -189,7 +192,7 @@ def _middles(signed: Tensor) -> Tensor:
 
 
 def _ends(signed: Tensor) -> tuple[Tensor, Tensor]:
-    """The lower and the upper end of each bin; of the bin of 0 and of those of infinities, that value twice."""
+    """Return the lower and upper end of each bin; for the bins of 0 and of infinities, that value twice."""
     magnitude = signed.abs()
     inner = (magnitude << _SHIFT).view(torch.float64)
     outer = ((magnitude + (magnitude > 0)).clamp(max=_INFINITE) << _SHIFT).view(torch.float64)

@@ -1,4 +1,4 @@
-"""Mean and spread of values that come in parts."""
+"""Mean and variance of values that arrive in several tensors."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from chop.statistics.base import Reduction, register_statistic
 from chop.statistics.layout import Sample
 from chop.statistics.state import check_tensor
 
-_SLICE = 1 << 16
-"""So many values at a time, as doubles, stay in the processor's cache."""
+_SLICE_SIZE = 1 << 16
+"""The number of values that are converted to double precision at a time; they stay in the processor's cache."""
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Count, sum, and sum of squared deviations from the mean, of each group, in double precision."""
+    """Count, sum, and sum of squared deviations from the mean per group, in double precision."""
 
     count: Tensor
     total: Tensor
@@ -24,6 +25,7 @@ class Moments:
 
     @classmethod
     def of(cls, sample: Sample) -> Moments:
+        """Return the moments of one tensor."""
         if sample.nans is None:
             return cls._in_slices(sample.values)
         count = sample.count.double()
@@ -34,7 +36,7 @@ class Moments:
 
     @classmethod
     def _in_slices(cls, values: Tensor) -> Moments:
-        width = min(max(_SLICE // len(values), 1), values.shape[1])
+        width = min(max(_SLICE_SIZE // len(values), 1), values.shape[1])
         buffer = torch.empty(len(values), width, dtype=torch.float64, device=values.device)
         found = [_of_slice(buffer[:, : part.shape[1]].copy_(part)) for part in values.split(width, dim=1)]
         count, total, squares = (torch.stack(each) for each in zip(*found, strict=True))
@@ -45,11 +47,11 @@ class Moments:
         return cls(all_count, all_total, (squares + between).sum(0))
 
     def merged(self, other: Moments) -> Moments:
-        """The moments of both together (Chan, Golub and LeVeque 1979)."""
+        """Return the moments of both together (Chan, Golub and LeVeque 1979)."""
         count = self.count + other.count
         squares = self.squares + other.squares
         between = (other.mean - self.mean).square() * (self.count * other.count / count)
-        # A group without values has no mean, and adds nothing.
+        # A group without values has no mean and contributes nothing.
         nothing_between = (self.count == 0) | (other.count == 0)
         return Moments(count, self.total + other.total, squares + between.masked_fill(nothing_between, 0.0))
 
@@ -66,13 +68,31 @@ class Moments:
         for tensor in (self.count, self.total, self.squares):
             check_tensor(tensor, torch.float64, len(count))
         if not self.count.equal(count.double()):
-            raise ValueError("the numbers of values contradict each other")
+            raise ValueError("the counts contradict each other")
         if bool((self.squares < 0).any()):
-            raise ValueError("a sum of squares is below 0")
+            raise ValueError("a sum of squares is negative")
 
 
 def _of_slice(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Count, sum and squared deviations; the values, which are doubles, are overwritten."""
+    """Return count, sum and squared deviations; `values` has dtype float64 and is overwritten."""
     total = values.sum(1)
     count = torch.full_like(total, values.shape[1])
     return count, total, values.sub_((total / count).unsqueeze(1)).square_().sum(1)
+
+
+@register_statistic("variance_precise")
+@dataclass(eq=False)
+class VariancePrecise(Reduction[Moments]):
+    """Mean and unbiased variance in double precision: two passes over each tensor, merged (Chan et al. 1979)."""
+
+    def observe(self, sample: Sample) -> Moments:
+        return sample.once(Moments.of)
+
+    def summarize(self, state: Moments, count: Tensor) -> dict[str, Tensor]:
+        return {"mean": state.mean, "variance": state.variance}
+
+
+@register_statistic("variance_online")
+@dataclass(eq=False)
+class VarianceOnline(VariancePrecise):
+    """The same as `variance_precise`, which does not need more memory; both names are in use."""

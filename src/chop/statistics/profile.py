@@ -1,4 +1,4 @@
-"""The statistics of a model's tensors, to merge with those of other runs and to keep in a file."""
+"""Profiles: the statistics of a model's tensors, which can be merged and saved."""
 
 from __future__ import annotations
 
@@ -10,113 +10,116 @@ from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
 
-from chop.ir.graph.storage import write_atomically
+from chop.files import write_bytes
 from chop.registry import closest
 from chop.statistics.base import Statistic, make_statistic
-from chop.statistics.layout import Shown
+from chop.statistics.layout import ObservedTensor
 from chop.statistics.profile_file import pack, unpack
 
 Options = Mapping[str, Mapping[str, Any]]
 """The options of each statistic by its name."""
 Collection = dict[str, Statistic]
-"""Statistics of one tensor, by name."""
+"""The statistics of one tensor by name."""
 Kind = Literal["weights", "args", "results"]
 
 
-class Place(NamedTuple):
-    """Where a tensor is met: a node, whether it goes in or comes out, and the name that it has there."""
+class TensorKey(NamedTuple):
+    """Identifies a tensor of a graph: `TensorKey("fc1", "args", "data_in_0")` is the first input of node `fc1`."""
 
     node: str
     kind: Kind
-    """`weights` are parameters, the same in each run; `args` and `results` are activations."""
+    """`weights` are parameters, which are the same in each run; `args` and `results` are activations."""
     entry: str
 
 
 def make_statistics(options: Options, where: str) -> Collection:
+    """Return new statistics with these options; `where` begins each error message."""
     return {name: make_statistic(name, given, where) for name, given in options.items()}
 
 
-def update(statistics: Collection, tensor: Tensor, place: Place) -> None:
-    """Show a tensor to all statistics; they share what they find out."""
-    shown = Shown(tensor)
+def update(statistics: Collection, tensor: Tensor, key: TensorKey) -> None:
+    """Update all statistics with a tensor; they share intermediate results."""
+    observed = ObservedTensor(tensor)
     for name, statistic in statistics.items():
         try:
-            statistic.take(shown)
+            statistic.update_from(observed)
         except ValueError as error:
-            raise ValueError(f"'{name}' of '{place.entry}' at node '{place.node}': {error}") from error
+            raise ValueError(f"'{name}' of '{key.entry}' at node '{key.node}': {error}") from error
 
 
 @dataclass
 class Profile:
-    """The statistics of a model's tensors by place. A tensor that is met in several places is measured once.
+    """The statistics of a model's tensors. A tensor that several nodes use is measured once.
 
-    Profiles of the same model on different data merge into that of all the data together.
+    Profiles of the same model on different data can be merged; the result equals the profile of all data.
     """
 
-    collections: dict[Place, Collection] = field(default_factory=dict)
+    collections: dict[TensorKey, Collection] = field(default_factory=dict)
     num_samples: int = 0
-    """How many rows were run."""
+    """The number of rows that were run."""
 
     def merge(self, other: Profile) -> None:
-        """Take in all that `other` holds. Weights, which are the same in every run, are not added up but replaced.
+        """Add everything in `other`. Weights are the same in every run, so they are replaced rather than added.
 
-        Collections are not changed but made anew, so that profiles may share them.
+        Merged collections are new objects, so that profiles can share collections.
         """
         merged: dict[tuple[int, int], Collection] = {}
-        new: dict[Place, Collection] = {}
-        for place, theirs in other.collections.items():
-            mine = self.collections.get(place) if place.kind != "weights" else None
+        new: dict[TensorKey, Collection] = {}
+        for key, theirs in other.collections.items():
+            mine = self.collections.get(key) if key.kind != "weights" else None
             pair = (id(mine), id(theirs))
             if pair not in merged:
-                merged[pair] = theirs if mine is None else _merged(mine, theirs, place)
-            new[place] = merged[pair]
+                merged[pair] = theirs if mine is None else _merged(mine, theirs, key)
+            new[key] = merged[pair]
         self.collections = self.collections | new
         self.num_samples += other.num_samples
 
     def copied(self) -> Profile:
+        """Return a profile that can be merged into without changing this one."""
         return Profile(dict(self.collections), self.num_samples)
 
     def find(self, node: str, entry: str) -> Collection:
-        """The statistics of a tensor by the name that it has at a node; an error that names the nearest if none."""
-        found = [c for place, c in self.collections.items() if (place.node, place.entry) == (node, entry)]
+        """Return the statistics of a tensor: `find("fc1", "data_in_0")`. Raise ValueError if there are none."""
+        found = {key.entry: each for key, each in reversed(self.collections.items()) if key.node == node}
         if not found:
-            known = {place.node for place in self.collections}
-            what, name = ("node", node) if node not in known else (f"entry of node '{node}'", entry)
-            known = {p.entry for p in self.collections if p.node == node} if node in known else known
-            raise ValueError(f"the profile has no {what} '{name}'; {closest(name, known)}")
-        return found[0]
+            raise ValueError(
+                f"the profile has no node '{node}'; {closest(node, (key.node for key in self.collections))}"
+            )
+        if entry not in found:
+            raise ValueError(f"the profile has no '{entry}' for node '{node}'; {closest(entry, found)}")
+        return found[entry]
 
-    def results(self) -> dict[Place, dict[str, dict[str, Any]]]:
-        """The result of each statistic by place and name: `results()[place]["summary"]["mean"]`."""
+    def results(self) -> dict[TensorKey, dict[str, dict[str, Any]]]:
+        """Return the result of each statistic: `results()[key]["summary"]["mean"]`."""
         computed: dict[int, dict[str, dict[str, Any]]] = {}
         for collection in self.collections.values():
             if id(collection) not in computed:
                 computed[id(collection)] = {name: each.compute() for name, each in collection.items()}
         return {
-            place: {name: dict(result) for name, result in computed[id(collection)].items()}
-            for place, collection in self.collections.items()
+            key: {name: dict(result) for name, result in computed[id(collection)].items()}
+            for key, collection in self.collections.items()
         }
 
     def save(self, path: str | Path) -> None:
-        """Write it to a safetensors file: whole, or not at all."""
+        """Write the profile to a safetensors file, atomically."""
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, pack(self.num_samples, self.collections))
+        write_bytes(path, pack(self.num_samples, self.collections))
 
     @classmethod
     def load(cls, path: str | Path) -> Profile:
-        """The profile that was saved in a file."""
+        """Return the profile that was saved in a file."""
         num_samples, collections = unpack(Path(path))
-        return cls({Place(*place): collection for place, collection in collections}, num_samples)
+        return cls({TensorKey(*key): collection for key, collection in collections}, num_samples)
 
 
-def _merged(mine: Collection, theirs: Collection, place: Place) -> Collection:
-    """The statistics of both; those that only one has are taken over."""
+def _merged(mine: Collection, theirs: Collection, key: TensorKey) -> Collection:
+    """Return the merged statistics; those that only one collection has are kept."""
     both = mine | theirs
     for name in mine.keys() & theirs.keys():
         both[name] = copy.copy(mine[name])
         try:
             both[name].merge(theirs[name])
         except ValueError as error:
-            raise ValueError(f"'{name}' of '{place.entry}' at node '{place.node}': {error}") from error
+            raise ValueError(f"'{name}' of '{key.entry}' at node '{key.node}': {error}") from error
     return both

@@ -1,4 +1,4 @@
-"""Running a model with statistics that look at its activations."""
+"""Runs a model and updates statistics with its activations."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from chop.ir.graph.node_target import get_node_actual_target
 from chop.statistics.profile import (
     Collection,
     Options,
-    Place,
     Profile,
+    TensorKey,
     make_statistics,
     update,
 )
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 def weights_of(meta: NodeMeta) -> dict[str, Tensor]:
-    """A layer's own weight and bias, or those attributes of the model that a function takes as such."""
+    """Return a node's weight and bias: a layer's parameters, or attributes that a function is called with."""
     found = {name: value for name in meta.args if meta.args[name].held and (value := meta.value(name)) is not None}
     if meta.op is not None and meta.module is None:
         for name, operand, source in meta.op.bound(meta.node.args, meta.node.kwargs):
@@ -37,7 +37,7 @@ def weights_of(meta: NodeMeta) -> dict[str, Tensor]:
 
 
 class Profiler(Runner):
-    """Runs the model and shows to statistics what goes into the chosen nodes and comes out; collects a profile."""
+    """Runs the model and collects a profile of the inputs and outputs of the chosen nodes."""
 
     def __init__(
         self,
@@ -47,50 +47,50 @@ class Profiler(Runner):
         options: Options,
         outputs: bool,
     ) -> None:
-        """`weights` are the inputs of each chosen node to leave out; `outputs` are looked at if asked for."""
+        """`weights` are the inputs of each chosen node to leave out; `outputs` also profiles the outputs."""
         super().__init__(model)
         self.profile = Profile()
         self._chosen, self._weights, self._outputs = chosen, weights, outputs
-        self._untouched = make_statistics(options, "activation_statistics")
-        self._batch: dict[Place, Collection] = {}
+        self._empty = make_statistics(options, "activation_statistics")
+        self._batch: dict[TensorKey, Collection] = {}
         self._measured: dict[int, tuple[weakref.ref[Tensor], int, Collection]] = {}
-        self._not_real: set[Place] = set()
+        self._complex: set[TensorKey] = set()
 
     def profile_batch(self, inputs: list[Any], num_samples: int) -> None:
-        """Run a batch, and take what it shows into the profile."""
+        """Run a batch and add its activations to the profile."""
         self._batch = {}
         self.run(*inputs)
         self._measured = {}
-        # Whether places share a tensor is seen anew in each batch: merging keeps apart what was ever different.
+        # Which nodes share a tensor may differ between batches: merging separates those that did not share it once.
         self.profile.merge(Profile(self._batch, num_samples))
 
     def before(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if node in self._chosen:
             for entry, tensor in named_inputs(self._chosen[node], args, kwargs).items():
                 if entry not in self._weights[node]:
-                    self._show(Place(node.name, "args", entry), tensor)
+                    self._profile(TensorKey(node.name, "args", entry), tensor)
 
     def after(self, node: fx.Node, result: Any) -> None:
         if self._outputs and node in self._chosen:
             for i, tensor in enumerate(tensors_in(result)):
-                self._show(Place(node.name, "results", f"data_out_{i}"), tensor)
+                self._profile(TensorKey(node.name, "results", f"data_out_{i}"), tensor)
 
-    def _show(self, place: Place, tensor: Tensor) -> None:
+    def _profile(self, key: TensorKey, tensor: Tensor) -> None:
         if tensor.is_complex():
-            if place not in self._not_real:
-                logger.warning("'%s' of node '%s' is complex and not profiled", place.entry, place.node)
-            self._not_real.add(place)
+            if key not in self._complex:
+                logger.warning("'%s' of node '%s' is complex and not profiled", key.entry, key.node)
+            self._complex.add(key)
             return
         collection = self._known(tensor)
         if collection is None:
-            collection = {name: copy.copy(statistic) for name, statistic in self._untouched.items()}
-            update(collection, tensor, place)
-            if not tensor.is_inference():  # these do not count how often they were written into
+            collection = {name: copy.copy(statistic) for name, statistic in self._empty.items()}
+            update(collection, tensor, key)
+            if not tensor.is_inference():  # inference tensors have no version counter
                 self._measured[id(tensor)] = (weakref.ref(tensor), tensor._version, collection)
-        self._batch[place] = collection
+        self._batch[key] = collection
 
     def _known(self, tensor: Tensor) -> Collection | None:
-        """The statistics of this very tensor, if it was met before in this batch and not written into since."""
+        """Return the statistics of this tensor object, if it was measured in this batch and not modified since."""
         reference, version, collection = self._measured.get(id(tensor), (None, 0, None))
         same = reference is not None and reference() is tensor and tensor._version == version
         return collection if same else None

@@ -1,4 +1,4 @@
-"""Quantiles of any shares."""
+"""Quantiles."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ SHARES = (0.001, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999)
 
 @dataclass(eq=False)
 class OfDistribution(Reduction[Distribution]):
-    """A statistic that follows from the distribution of the values.
+    """A statistic that is computed from the distribution of the values.
 
-    Exact for up to 65536 values, or 64 of each result if there are more than 1024 results; beyond, each value
-    is known to 0.8 % of itself (`RELATIVE_ERROR`), but for the smallest and the largest, which stay exact.
+    Exact for up to 65536 values, or 64 values per group if there are more than 1024 groups. Above that, each value
+    is known within 0.8 % (`RELATIVE_ERROR`); the smallest and the largest stay exact.
     """
 
     precise: bool = False
-    """Keep all values, so that results are exact; memory then grows with the number of samples."""
+    """Keep all values, so that results are exact; memory then grows with the number of values."""
 
     def observe(self, sample: Sample) -> Distribution:
         return sample.once(Distribution.all_of if self.precise else Distribution.of)
@@ -31,13 +31,14 @@ class OfDistribution(Reduction[Distribution]):
 @register_statistic("quantiles")
 @dataclass(eq=False)
 class Quantiles(OfDistribution):
-    """The values below which lie the shares asked for, as `torch.quantile` has them, along a last dimension.
+    """The values below which the given shares of all values lie, as `torch.quantile` computes them.
 
-    `relative_error` is how far each may be from the exact one, relative to it: 0, or 0.8 % for much data; of one
-    between two values, relative to the larger of these.
+    They are along the last dimension of `quantiles`. `relative_error` bounds the error of each, relative to its
+    exact value: 0, or 0.8 % above 65536 values. For a quantile between two values it is relative to the larger one.
     """
 
     shares: tuple[float, ...] = SHARES
+    """The shares of the values, from 0 to 1."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -48,5 +49,6 @@ class Quantiles(OfDistribution):
 
 
 def check_shares(shares: tuple[float, ...]) -> None:
+    """Raise an error unless all shares are between 0 and 1."""
     if not shares or not all(0 <= share <= 1 for share in shares):
         raise ValueError(f"'shares' must be numbers from 0 to 1, got {list(shares)}")

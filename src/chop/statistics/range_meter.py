@@ -1,4 +1,4 @@
-"""A tensor's values against what its format can hold, added up over batches."""
+"""How well values fit their number format, summed over batches."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ from chop.formats import Format
 from chop.formats.describe import is_enumerable, values_of
 from chop.statistics.deviation import Deviation
 
-SAMPLE = 2**16
-"""Values that are kept for trying out other formats; of more than these, a random choice."""
-CHUNK = 2**20
-"""Values that are looked at together: copies in double precision are made of so many only."""
+MAX_SAMPLE_SIZE = 2**16
+"""The number of values that are kept to try out other formats; if there are more, a random choice."""
+CHUNK_SIZE = 2**20
+"""The number of values that are converted to double precision at a time."""
 TOLERANCE = 1e-6
-"""What a value may be beyond the limit by the rounding of a scale, relative to it."""
+"""A value saturates if it exceeds the limit by more than this share, which allows for the rounding of a scale."""
 
 
 class Limits(NamedTuple):
-    """The least and the largest number that each value could become; one for all where they are the same."""
+    """The smallest and the largest number that a format can represent, for each value or one for all values."""
 
     low: Tensor
     high: Tensor
     follow_data: bool
-    """Whether a scale that is found from the data decides them."""
+    """Whether the limits depend on a scale that is computed from the data."""
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What is known of a tensor's values; shares are from 0 to 1. None: there is nothing that it could be."""
+class FormatFit:
+    """How well a tensor's values fit their format. Shares are from 0 to 1; None means not applicable."""
 
     min: float | None
     max: float | None
     num_values: int
     num_not_finite: int
-    """NaNs and infinities, which are left out of all other numbers."""
+    """The number of NaNs and infinities, which are left out of all other numbers."""
     holds: tuple[float, float] | None
-    """What the format can hold; None without a format, and where it follows the data."""
+    """The range of the format; None without a format, and if the range depends on the data."""
     saturated: float | None
-    """Share of the values that lie outside of what the format can hold."""
+    """The share of the values outside the range of the format."""
     to_zero: float | None
-    """Share of the values other than 0 that become 0."""
+    """The share of the nonzero values that become 0."""
     unused_bits: int | None
-    """Top bits that no value needs, of formats whose values are all one step apart."""
+    """The number of top bits that no value needs; only for formats with evenly spaced values."""
     sqnr_db: float | None
 
 
-class Meter:
-    """Sees values and what became of them, batch by batch; without a sample, it counts only."""
+class RangeMeter:
+    """Counts how values fit a format, batch by batch, and keeps a random sample of them if `keeps_sample`."""
 
     def __init__(
         self, number_format: Format | None, scale: Tensor | None = None, *, keeps_sample: bool = True
@@ -61,37 +61,39 @@ class Meter:
         self.min, self.max = math.inf, -math.inf
         self.num_values = self.num_not_finite = 0
         self.num_nonzero = self.num_to_zero = self.num_saturated = 0
-        self.fullness = 0.0  # the largest magnitude as a share of the limit
+        self.fullness = 0.0  # the largest magnitude relative to the limit
         self.deviation = Deviation()
         self.limits: Limits | None = None
         self.sample = torch.empty(0, dtype=torch.float64)
-        self._keys = torch.empty(0)  # random: the values with the smallest ones are kept
+        self._keys = torch.empty(0)  # one random number per value of the sample; the smallest ones are kept
         self._random = torch.Generator().manual_seed(0)
 
     def add(self, values: Tensor) -> None:
-        """Count `values`, and what the format makes of them."""
-        shown = [values]
+        """Add values, and compare them with their rounded values if there is a format."""
+        tensors = [values]
         if self.format is not None:
             self.limits = limits_of(self.format, values, self.scale)
             limit = torch.where(values < 0, self.limits.low, self.limits.high)
-            shown += [self.format(values, self.scale), limit]
-        for parts in zip(*(tensor.flatten().split(CHUNK) for tensor in shown), strict=True):
+            tensors += [self.format(values, self.scale), limit]
+        for parts in zip(*(tensor.flatten().split(CHUNK_SIZE) for tensor in tensors), strict=True):
             finite = parts[0].isfinite()
             self.num_not_finite += int((~finite).sum())
-            x, *became_and_limit = (part[finite].double() for part in parts)
+            x, *rounded_and_limit = (part[finite].double() for part in parts)
             if x.numel():
                 self._count(x)
-                if became_and_limit:
-                    self._compare(x, *became_and_limit)
+                if rounded_and_limit:
+                    self._compare(x, *rounded_and_limit)
 
     @property
     def largest(self) -> float:
+        """The largest magnitude."""
         return max(abs(self.min), abs(self.max)) if self.num_values else 0.0
 
-    def read(self) -> Measured:
+    def read(self) -> FormatFit:
+        """Return the numbers of all values added so far."""
         has_format = self.format is not None and self.num_values > 0
         fixed = has_format and self.limits is not None and not self.limits.follow_data
-        return Measured(
+        return FormatFit(
             min=self.min if self.num_values else None,
             max=self.max if self.num_values else None,
             num_values=self.num_values,
@@ -109,18 +111,18 @@ class Meter:
         if self.keeps_sample:
             self._keep(x)
 
-    def _compare(self, x: Tensor, became: Tensor, limit: Tensor) -> None:
+    def _compare(self, x: Tensor, rounded: Tensor, limit: Tensor) -> None:
         nonzero = x != 0
         self.num_nonzero += int(nonzero.sum())
-        self.num_to_zero += int((nonzero & (became == 0)).sum())
-        self.deviation.add(x, became)
-        # Where only 0 can be held, as of negative numbers without a sign, all else is infinitely beyond.
+        self.num_to_zero += int((nonzero & (rounded == 0)).sum())
+        self.deviation.add(x, rounded)
+        # A limit of 0, as for negative numbers in an unsigned format, gives an infinite ratio.
         fullness = torch.where(nonzero, x.abs() / limit.abs(), 0.0)
         self.num_saturated += int((fullness > 1 + TOLERANCE).sum())
         self.fullness = max(self.fullness, fullness.max().item())
 
     def _unused_bits(self) -> int | None:
-        assert self.format is not None, "asked for with a format only"
+        assert self.format is not None, "only called with a format"
         if not has_even_steps(self.format) or self.fullness == 0:
             return None
         return math.floor(-math.log2(min(self.fullness, 1.0)))
@@ -128,18 +130,18 @@ class Meter:
     def _keep(self, x: Tensor) -> None:
         self.sample = torch.cat([self.sample, x])
         self._keys = torch.cat([self._keys, torch.rand(x.numel(), generator=self._random)])
-        if len(self.sample) > SAMPLE:
-            self._keys, kept = self._keys.topk(SAMPLE, largest=False)
+        if len(self.sample) > MAX_SAMPLE_SIZE:
+            self._keys, kept = self._keys.topk(MAX_SAMPLE_SIZE, largest=False)
             self.sample = self.sample[kept]
 
 
 def limits_of(number_format: Format, values: Tensor, scale: Tensor | None) -> Limits:
-    """What a format can hold in the place of each of `values`, with the scale that an operand may have."""
+    """Return the range of a format for each of `values`, given the scale that the operand may have."""
     if scale is None and is_enumerable(number_format):
         try:
             follow_data = bool(number_format.encode(values.new_zeros([1] * values.ndim))[1])
             low, high = _outermost_codes(number_format)
-        except ValueError:  # a user's format need not say how it is stored
+        except ValueError:  # a user's format need not define its codes
             pass
         else:
             one = values.new_zeros(1, dtype=torch.long)
@@ -153,7 +155,7 @@ def limits_of(number_format: Format, values: Tensor, scale: Tensor | None) -> Li
 
 @lru_cache(maxsize=256)
 def _outermost_codes(number_format: Format) -> tuple[int, int]:
-    """The codes of the least and of the largest number of a format."""
+    """Return the codes of the smallest and the largest number of a format."""
     codes = number_format.all_codes()
     values = number_format.decode(codes)
     codes, values = codes[values.isfinite()], values[values.isfinite()]
@@ -162,11 +164,11 @@ def _outermost_codes(number_format: Format) -> tuple[int, int]:
 
 @lru_cache(maxsize=256)
 def has_even_steps(number_format: Format) -> bool:
-    """Whether neighbouring values of a format, with one scale, are all the same step apart."""
+    """Return whether the values of a format, for a fixed scale, are evenly spaced."""
     if not is_enumerable(number_format):
         return not number_format.floating_point
     try:
         steps = values_of(number_format).double().diff()
-    except ValueError:  # a user's format need not say how it is stored
+    except ValueError:  # a user's format need not define its codes
         return False
     return bool((steps == steps[:1]).all())

@@ -1,45 +1,77 @@
-"""How right a model's answers are."""
+"""Loss and accuracy of a classifier, summed over batches."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from typing import Any
 
-import torch.nn.functional as F
+import torch
 from torch import Tensor
 
 from chop.ir.graph.interpreter import tensors_in
 
+CPU = torch.device("cpu")
+
+
+def cross_entropy_sum(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the cross entropy summed over a batch, as a tensor, so that nothing waits for the device.
+
+    `logits` has shape [rows, classes], `labels` (int64) shape [rows]. For few classes and many rows this takes a
+    third of the time of `F.cross_entropy`.
+    """
+    return (logits.logsumexp(dim=1) - logits.gather(1, labels.unsqueeze(1)).squeeze(1)).sum()
+
+
+def num_correct(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the number of rows whose largest logit is that of their label, as a tensor."""
+    return (logits.argmax(dim=1) == labels).sum()
+
 
 class Score:
-    """Mean cross entropy and share of right answers over all that was added; None before that."""
+    """Mean loss and accuracy of the batches added so far. The sums stay on the device until they are read."""
 
-    def __init__(self) -> None:
-        self._loss = 0.0
-        self._correct = self._count = 0
+    def __init__(self, device: torch.device = CPU) -> None:
+        dtype = torch.float32 if device.type == "mps" else torch.float64  # MPS has no float64
+        self._sums = torch.zeros(2, dtype=dtype, device=device)
+        self._loss, self._correct = self._sums  # views: adding to them adds to `_sums`
+        self.num_samples = 0
 
-    @property
-    def loss(self) -> float | None:
-        return self._loss / self._count if self._count else None
+    def add(self, logits: Tensor, labels: Tensor, loss_sum: Tensor | None = None) -> None:
+        """Add a batch; `loss_sum` is the sum of its losses, if it is known already."""
+        logits = logits.detach()
+        self._loss.add_(cross_entropy_sum(logits, labels) if loss_sum is None else loss_sum.detach())
+        self._correct.add_(num_correct(logits, labels))
+        self.num_samples += labels.numel()
 
-    @property
-    def accuracy(self) -> float | None:
-        return self._correct / self._count if self._count else None
+    def totals(self) -> Tensor:
+        """Return the sum of the losses, the number of correct answers and the number of samples."""
+        return torch.cat([self._sums, self._sums.new_tensor([self.num_samples])])
 
-    def add(self, output: Any, labels: Tensor) -> None:
-        """What a model gave, of which the first tensor counts, and the classes that were right."""
-        logits = next(iter(tensors_in(output)), None)
-        if logits is None:
-            raise ValueError("the model's output is no tensor: there are no answers to compare the labels with")
-        if labels.is_floating_point():
-            raise ValueError(f"labels must be numbers of classes, got a tensor of {labels.dtype}")
-        try:
-            # Changes are small beside the loss itself: float32 would lose their digits.
-            loss = F.cross_entropy(logits.double(), labels.long(), reduction="sum").item()
-            correct = int((logits.argmax(dim=1) == labels).sum())
-        except (RuntimeError, IndexError, ValueError) as error:
-            given, expected = list(labels.shape), list(logits.shape)
-            raise ValueError(f"labels {given} do not fit the model's output {expected}: {error}") from error
-        self._loss += math.inf if math.isnan(loss) else loss
-        self._correct += correct
-        self._count += labels.numel()
+    def restore(self, totals: Tensor) -> None:
+        """Continue from what `totals` returned."""
+        self._sums.copy_(totals[:2])
+        self.num_samples = int(totals[2])
+
+    def read(self, reduce: Callable[[Tensor], Tensor] | None = None) -> tuple[float, float]:
+        """Return mean loss and accuracy, 0 without samples; `reduce` sums the totals of several processes."""
+        loss, correct, count = (self.totals() if reduce is None else reduce(self.totals())).tolist()
+        return loss / max(1, count), correct / max(1, count)
+
+
+def add_output(score: Score, output: Any, labels: Tensor) -> None:
+    """Add the output of any model, whose first tensor has the logits; raise ValueError if the labels do not fit.
+
+    Computed in float64: the difference of two losses is small, and float32 would lose its digits.
+    """
+    logits = next(iter(tensors_in(output)), None)
+    if logits is None:
+        raise ValueError("the model returns no tensor, so there are no logits to compare with the labels")
+    if labels.is_floating_point():
+        raise ValueError(f"labels must be class numbers, got a tensor of {labels.dtype}")
+    if logits.ndim < 2 or labels.shape != logits.shape[:1] + logits.shape[2:]:
+        raise ValueError(f"labels of shape {list(labels.shape)} do not fit an output of shape {list(logits.shape)}")
+    try:
+        score.add(logits.double(), labels.long())
+    except (RuntimeError, IndexError) as error:  # a label that is not a class
+        given, expected = list(labels.shape), list(logits.shape)
+        raise ValueError(f"labels of shape {given} do not fit an output of shape {expected}: {error}") from error

@@ -1,4 +1,4 @@
-"""What a reduction remembers: dataclasses of tensors, which become tensors by name for a file, and back."""
+"""States of reductions: dataclasses of tensors, converted to named tensors for a file and back."""
 
 from __future__ import annotations
 
@@ -13,28 +13,29 @@ from chop.options import type_hints
 
 
 class State(Protocol):
-    """What is remembered of each group of values. States are never changed, only merged."""
+    """What a reduction keeps for each group of values. States are immutable; `merged` returns a new one."""
 
-    def merged(self, other: Self) -> Self: ...
+    def merged(self, other: Self) -> Self:
+        """Return the state of both together."""
 
     def check(self, count: Tensor) -> None:
-        """Raises ValueError if this, read from a file, cannot be of groups with so many values each."""
+        """Raise ValueError if this state, read from a file, contradicts the number of values per group."""
 
 
 T = TypeVar("T")
 
 
 def check_tensor(tensor: Tensor, dtype: torch.dtype | None, *shape: int | None) -> None:
-    """Raises if a tensor is not of a dtype (None: any floating-point one) and shape (None: any length)."""
+    """Raise ValueError if a tensor has another dtype (None: any floating-point one) or shape (None: any size)."""
     wrong_dtype = not tensor.is_floating_point() if dtype is None else tensor.dtype != dtype
     sizes = zip(tensor.shape, shape, strict=False)
     if wrong_dtype or tensor.ndim != len(shape) or any(b is not None and a != b for a, b in sizes):
         wanted = f"{dtype or 'floating-point numbers'} of shape {list(shape)}"
-        raise ValueError(f"a tensor should be {wanted}, and is {tensor.dtype} of shape {list(tensor.shape)}")
+        raise ValueError(f"expected {wanted}, got {tensor.dtype} of shape {list(tensor.shape)}")
 
 
 def to_tensors(state: Any, prefix: str = "") -> dict[str, Tensor]:
-    """The tensors of a state by the path of fields that leads to them; what is None is left out."""
+    """Return the tensors of a state by field path, such as `moments.count`; fields that are None are left out."""
     found: dict[str, Tensor] = {}
     for f in fields(state):
         value, path = getattr(state, f.name), f"{prefix}{f.name}"
@@ -47,17 +48,17 @@ def to_tensors(state: Any, prefix: str = "") -> dict[str, Tensor]:
     return found
 
 
-def find_part(state: Any, kind: type[T]) -> T | None:
-    """The state, or the first field of it or of its fields, that is of a kind."""
+def find_component(state: Any, kind: type[T]) -> T | None:
+    """Return the state, or the first of its fields at any depth, that is of a class; None if there is none."""
     if isinstance(state, kind):
         return state
     inner = (getattr(state, f.name) for f in fields(state))
-    parts = (find_part(value, kind) for value in inner if is_dataclass(value))
+    parts = (find_component(value, kind) for value in inner if is_dataclass(value))
     return next((part for part in parts if part is not None), None)
 
 
 def from_tensors(cls: type[T], tensors: Mapping[str, Tensor], prefix: str = "") -> T:
-    """The state of class `cls` that has these tensors."""
+    """Return the state of class `cls` with these tensors."""
     return cls(**{f.name: _read(type_hints(cls)[f.name], tensors, f"{prefix}{f.name}") for f in fields(cls)})  # type: ignore[arg-type]
 
 
@@ -66,7 +67,7 @@ def _read(hint: Any, tensors: Mapping[str, Tensor], path: str) -> Any:
     kinds = [kind for kind in get_args(hint) if is_dataclass(kind)]
     if hint is Tensor or hint is bool:
         if path not in tensors:
-            raise ValueError(f"it lacks '{path}'")
+            raise ValueError(f"'{path}' is missing")
         return tensors[path] if hint is Tensor else bool(tensors[path].any())
     if is_dataclass(hint):
         kinds = [hint]

@@ -1,4 +1,4 @@
-"""All that a report shows of a tensor."""
+"""Everything that a report shows about a tensor."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from chop.statistics.quantiles import SHARES, check_shares
 
 @dataclass(frozen=True)
 class MomentsAndDistribution:
+    """The state of `summary`."""
+
     moments: Moments
     distribution: Distribution
 
@@ -34,16 +36,18 @@ class MomentsAndDistribution:
 @register_statistic("summary")
 @dataclass(eq=False)
 class Summary(Reduction[MomentsAndDistribution]):
-    """Range, mean, unbiased variance, zeros, quantiles and histogram, as the statistics of these names have them.
+    """Range, mean, unbiased variance, zeros, quantiles and histogram, as the statistics with these names.
 
-    Quantiles are as exact as those of `quantiles`; `nan_count` is told even if it is 0.
+    Quantiles are as exact as those of `quantiles`. `nan_count` is always in the result, even if it is 0.
     """
 
-    tells_nans: ClassVar[bool] = True
+    always_has_nan_count: ClassVar[bool] = True
     shares: tuple[float, ...] = SHARES
+    """The shares of the values, from 0 to 1, whose quantiles are computed."""
     bins: int = 64
+    """The number of bins of the histogram."""
     precise: bool = False
-    """Keep all values, so that quantiles are exact; memory then grows with the number of samples."""
+    """Keep all values, so that quantiles are exact; memory then grows with the number of values."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,4 +1,4 @@
-"""What users hold in their hands around the graph: inputs, checkpoints, the log."""
+"""Tools around a graph: batches, checkpoints, logging and memory; also under the import paths of MASE."""
 
 from chop.runs.input_generator import InputGenerator
 from chop.runs.weights import load_model

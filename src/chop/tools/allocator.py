@@ -1,4 +1,4 @@
-"""Keep freed memory in the process."""
+"""The memory allocator of the process."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 
 
 def keep_freed_memory() -> bool:
-    """Let glibc hand freed buffers out again instead of giving them back; False where there is no glibc.
+    """Make glibc reuse freed memory instead of returning it to the system; return False without glibc.
 
-    Fresh pages of large tensors cost up to six times the work done on them. The price is that the process keeps
-    the most memory it ever had, so that this is for the command line and benchmarks, never for an import.
+    New pages for large tensors can take six times as long as the computation on them. The process then keeps the
+    most memory it has ever used, so the command line and the benchmarks call this, and no import does.
     """
     if not sys.platform.startswith("linux"):
         return False

@@ -1,4 +1,4 @@
-"""`load_model` under the import path that MASE gave it."""
+"""`load_model` under its import path in MASE."""
 
 from chop.runs.weights import load_model
 

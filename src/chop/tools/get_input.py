@@ -1,4 +1,4 @@
-"""`InputGenerator` under the import path that MASE gave it."""
+"""`InputGenerator` under its import path in MASE."""
 
 from chop.runs.input_generator import InputGenerator
 

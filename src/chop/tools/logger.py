@@ -1,4 +1,4 @@
-"""Where the package's log goes, and how much of it."""
+"""The logger of the package, and its level."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
 class _Stderr(logging.Handler):
-    """Writes to whatever stands for the standard error output now, which notebooks and tests replace."""
+    """A handler that writes to the current `sys.stderr`, which notebooks and tests replace."""
 
     def emit(self, record: logging.LogRecord) -> None:
         sys.stderr.write(self.format(record) + "\n")
 
 
 def get_logger(name: str = "chop") -> logging.Logger:
-    """The logger called `name`, below that of the package."""
+    """Return the logger `name`, as a child of the logger of the package."""
     inside = name == "chop" or name.startswith("chop.")
     return logging.getLogger(name if inside else f"chop.{name}")
 
 
 def set_logging_verbosity(level: str = "info") -> None:
-    """Show the package's messages of this level and above; may be called again to change the level."""
+    """Print messages of this level and above on stderr; a second call changes the level."""
     if level.lower() not in LEVELS:
         raise ValueError(f"unknown logging level '{level}'; allowed: {', '.join(LEVELS)}")
     logger = get_logger()

@@ -1,4 +1,4 @@
-"""Compiled code that prints what nobody asked for."""
+"""Silencing what compiled code prints to standard output."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """Within, nothing that compiled code prints gets to standard output."""
+def silenced_stdout() -> Iterator[None]:
+    """Discard everything that is printed to standard output, also by compiled code, which `sys.stdout` misses."""
     try:
-        kept = os.dup(1)
+        saved = os.dup(1)
     except OSError:  # there is no standard output
         yield
         return
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+    null = os.open(os.devnull, os.O_WRONLY)
     _flush()
-    os.dup2(nowhere, 1)
+    os.dup2(null, 1)
     try:
         yield
     finally:
         _flush()
-        os.dup2(kept, 1)
-        os.close(kept)
-        os.close(nowhere)
+        os.dup2(saved, 1)
+        os.close(saved)
+        os.close(null)
 
 
 def _flush() -> None:
-    """What is still in the buffers of Python and of C goes where standard output leads now."""
+    """Write the buffers of Python and of C to where standard output points now."""
     if sys.stdout is not None:
         sys.stdout.flush()
     if os.name == "posix":

@@ -1,1 +1,1 @@
-"""The training engine: a short loop on Lightning Fabric, and what it needs, one idea a file."""
+"""The training engine: a short loop, and what surrounds it, on Lightning Fabric."""

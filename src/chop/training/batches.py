@@ -1,4 +1,4 @@
-"""Rows in memory to batches: one gather for many batches, instead of one for each row."""
+"""Batches from rows in memory: one gather for many batches instead of one per row."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from torch import Tensor
 
 from chop.dataset import Rows
 
-GATHER_NUMBERS = 2**24  # numbers that one gather copies at most: 64 MB
-EVALUATION_NUMBERS = 2**20  # numbers in a batch that is only evaluated
+MAX_GATHER_NUMEL = 2**24  # elements that one gather copies: 64 MB of float32
+EVALUATION_NUMEL = 2**20  # elements in a batch that is only evaluated
 
 
 class Batch(NamedTuple):
-    """The part of a batch that this process works on, and how many rows the whole batch has."""
+    """The rows of a batch that this process works on, and the number of rows of all processes."""
 
     features: Tensor
     labels: Tensor
     num_rows: int
 
 
-def place(rows: Rows, device: torch.device) -> Rows:
-    """The rows on the device if they take at most half of its free memory, else where they are."""
+def to_device(rows: Rows, device: torch.device) -> Rows:
+    """Return the rows on the device if they take at most half of its free memory, else the rows unchanged."""
     size = rows.features.nbytes + rows.labels.nbytes
     if device.type == "cpu" or (device.type == "cuda" and 2 * size > torch.cuda.mem_get_info(device)[0]):
         return rows
@@ -31,34 +31,35 @@ def place(rows: Rows, device: torch.device) -> Rows:
 
 
 def num_batches(num_rows: int, batch_size: int) -> int:
-    return len(_sizes(num_rows, batch_size))
+    """Return the number of batches per epoch."""
+    return len(_batch_sizes(num_rows, batch_size))
 
 
-def shuffled(
+def shuffled_batches(
     rows: Rows, batch_size: int, seed: int, epoch: int, *, skip: int = 0, rank: int = 0, world_size: int = 1
 ) -> Iterator[Batch]:
-    """The batches of an epoch, in an order that `seed` and `epoch` decide; the first `skip` are left out."""
+    """Yield the batches of an epoch without the first `skip`; `seed` and `epoch` decide the order of the rows."""
     generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
     order = torch.randperm(len(rows.labels), generator=generator)
-    sizes = _sizes(len(order), batch_size)
+    sizes = _batch_sizes(len(order), batch_size)
     order, sizes = order[sum(sizes[:skip]) :], sizes[skip:]
-    at_once = max(1, GATHER_NUMBERS // (batch_size * max(1, rows.features[0].numel())))
-    for start in range(0, len(sizes), at_once):
-        some = sizes[start : start + at_once]
-        here, order = order[: sum(some)].to(rows.labels.device), order[sum(some) :]
-        gathered = Rows(rows.features.index_select(0, here), rows.labels.index_select(0, here))
-        yield from _cut(gathered, some, rank, world_size)
+    batches_per_gather = max(1, MAX_GATHER_NUMEL // (batch_size * max(1, rows.features[0].numel())))
+    for start in range(0, len(sizes), batches_per_gather):
+        some = sizes[start : start + batches_per_gather]
+        indices, order = order[: sum(some)].to(rows.labels.device), order[sum(some) :]
+        gathered = Rows(rows.features.index_select(0, indices), rows.labels.index_select(0, indices))
+        yield from _split(gathered, some, rank, world_size)
 
 
-def in_order(rows: Rows, batch_size: int, *, rank: int = 0, world_size: int = 1) -> Iterator[Batch]:
-    """The rows as they come, in batches that are large where rows are small: for evaluation."""
-    size = max(batch_size, EVALUATION_NUMBERS // max(1, rows.features[0].numel())) if len(rows.labels) else 1
-    sizes = [len(part) for part in rows.labels.split(size)]
-    yield from _cut(rows, sizes, rank, world_size)
+def evaluation_batches(rows: Rows, batch_size: int, *, rank: int = 0, world_size: int = 1) -> Iterator[Batch]:
+    """Yield the rows in their order, in batches that are larger than `batch_size` if the rows are small."""
+    size = max(batch_size, EVALUATION_NUMEL // max(1, rows.features[0].numel())) if len(rows.labels) else 1
+    sizes = [len(labels) for labels in rows.labels.split(size)]
+    yield from _split(rows, sizes, rank, world_size)
 
 
-def _sizes(num_rows: int, batch_size: int) -> list[int]:
-    """Batches of `batch_size` and a rest; a rest of one row joins the batch before, as BatchNorm wants two."""
+def _batch_sizes(num_rows: int, batch_size: int) -> list[int]:
+    """Return the sizes of all batches: 65 rows in batches of 32 are [32, 33], because BatchNorm needs two rows."""
     sizes = [batch_size] * (num_rows // batch_size)
     rest = num_rows % batch_size
     if rest == 1 and sizes:
@@ -68,7 +69,7 @@ def _sizes(num_rows: int, batch_size: int) -> list[int]:
     return sizes
 
 
-def _cut(rows: Rows, sizes: list[int], rank: int, world_size: int) -> Iterator[Batch]:
+def _split(rows: Rows, sizes: list[int], rank: int, world_size: int) -> Iterator[Batch]:
     features, labels = rows.features.split(sizes), rows.labels.split(sizes)
     for x, y in zip(features, labels, strict=True):
         if world_size > 1:

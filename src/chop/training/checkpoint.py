@@ -1,4 +1,4 @@
-"""What a run needs to go on, in a file that is always whole."""
+"""Checkpoints: the weights and the state of a training, in files that are written atomically."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from chop.runs.weights import PREFIX
 
 
 def model_state(model: nn.Module) -> dict[str, Tensor]:
-    """The weights under the names that Lightning's Trainer gives them, and that `load_model` reads."""
+    """Return the weights under the names that Lightning's Trainer uses and `load_model` reads."""
     return {PREFIX + key: value.detach() for key, value in model.state_dict().items()}
 
 
 def load_model_state(model: nn.Module, state: Mapping[str, Tensor]) -> None:
+    """Load what `model_state` returned."""
     model.load_state_dict({key.removeprefix(PREFIX): value for key, value in state.items()})
 
 
 def write_checkpoint(content: Mapping[str, Any], path: Path) -> None:
-    """The whole content on the disk, or the file that was there before: also after a kill or on a full disk."""
+    """Write a checkpoint atomically: a kill or a full disk leaves the previous one intact."""
     buffer = io.BytesIO()
     torch.save(dict(content), buffer)
     try:
@@ -39,37 +40,37 @@ def write_checkpoint(content: Mapping[str, Any], path: Path) -> None:
 
 
 def keep_as_best(last: Path, best: Path) -> None:
-    """Make `best` a second name (a hard link) of the file that is `last` now, so that nothing is written twice."""
+    """Make `best` a hard link to the current file `last`, so that its content is not written twice."""
     try:
         with atomic_path(best) as temporary:
             temporary.unlink(missing_ok=True)
             os.link(last, temporary)
-    except OSError:  # a file system without hard links
+    except OSError:  # the file system has no hard links
         write_checkpoint(read_checkpoint(last), best)
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """A checkpoint of ours, for resuming: tensors and plain values only."""
+    """Read a checkpoint of `ch train`, which holds tensors and plain values only."""
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise ValueError(f"there is nothing to resume: no {path}") from None
-    except Exception as error:  # a damaged file may make torch's reader stumble in any way
-        raise ValueError(f"{path} is damaged: {type(error).__name__}: {error}") from error
+    except Exception as error:  # a corrupt file makes torch raise errors of many kinds
+        raise ValueError(f"{path} is corrupt: {type(error).__name__}: {error}") from error
     if not isinstance(content, dict) or "optimizer" not in content or "step" not in content:
         raise ValueError(f"{path} cannot be resumed from: it was not written by ch train")
     return content
 
 
 def seed_all(seed: int) -> None:
-    """The random numbers of Python, NumPy and PyTorch, on all devices."""
+    """Seed the global random generators of Python, NumPy and PyTorch, on all devices."""
     random.seed(seed)
-    np.random.seed(seed % 2**32)  # the global one is what models use
+    np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
 
 
 def random_state() -> dict[str, Any]:
-    """Where all random numbers stand, in plain values."""
+    """Return the states of all global random generators, in tensors and plain values."""
     _, keys, position, has_gauss, gauss = np.random.get_state()
     return {
         "python": random.getstate(),
@@ -80,6 +81,7 @@ def random_state() -> dict[str, Any]:
 
 
 def set_random_state(state: Mapping[str, Any]) -> None:
+    """Restore what `random_state` returned."""
     keys, *rest = state["numpy"]
     random.setstate(state["python"])
     np.random.set_state(("MT19937", keys.numpy().astype(np.uint32), *rest))

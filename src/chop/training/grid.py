@@ -1,4 +1,4 @@
-"""Several trainings in one command: all combinations of the values given, in one table and one picture."""
+"""A grid of trainings: all combinations of some options, compared in one table and one plot."""
 
 from __future__ import annotations
 
@@ -11,60 +11,63 @@ from datetime import date
 from statistics import mean, stdev
 from typing import Any
 
-from tabulate import tabulate
-
 from chop.config import TrainConfig
 from chop.files import write_json, write_text
 from chop.runs import RunFolder
 from chop.runs.folder import run_prefix
+from chop.training.terminal import print_grid
 from chop.training.train import train
 
-COLUMNS = ("epoch", "batch_size", "learning_rate")  # always shown, as in lab 1
-RESULTS = ("training loss", "validation loss", "validation accuracy", "test accuracy (best)")
-"""The first three are those after the last epoch, as in lab 1; the test is of the best one."""
+OPTION_COLUMNS = ("epoch", "batch_size", "learning_rate")  # always shown, as in lab 1
+RESULT_COLUMNS = ("training loss", "validation loss", "validation accuracy", "test accuracy (best)")
+"""The first three are measured after the last epoch, as in lab 1, and the last one at the best epoch."""
 
 
 @dataclass(frozen=True)
-class Row:
-    """One setting of a grid: its options, and its results, one for each seed."""
+class GridRow:
+    """One combination of options, and its results, one per seed."""
 
     options: Mapping[str, Any]
     results: Mapping[str, Sequence[float]]
     folders: Sequence[str]
 
-    def name(self, varied: Sequence[str]) -> str:
+    def label(self, varied: Sequence[str]) -> str:
+        """Return the values of the options `varied`."""
         return ", ".join(f"{self.options[name]:g}" for name in varied)
 
     def cells(self) -> list[str]:
+        """Return the row of the table."""
         return [f"{value:g}" for value in self.options.values()] + [_spread(each) for each in self.results.values()]
 
 
 def run_grid(configs: Sequence[TrainConfig], varied: Sequence[str]) -> RunFolder:
-    """Train each configuration and return the folder with the table and the plot of all.
+    """Train each configuration and return the folder with the common table and plot.
 
-    `varied` are the options in which the configurations differ. Runs that differ in the seed only are one row,
+    `varied` are the options in which the configurations differ. Runs that differ only in the seed share one row,
     with the mean and the standard deviation of their results.
     """
     if configs[0].num_devices * configs[0].nodes > 1:
-        raise ValueError("a grid of runs needs one process: leave out num_devices and nodes, or train one by one")
+        raise ValueError(
+            "a grid of trainings runs in one process: remove num_devices and nodes, or train one at a time"
+        )
     folders = []
     for number, config in enumerate(configs, 1):
-        setting = ", ".join(f"{name} {getattr(config, name):g}" for name in varied)
-        sys.stderr.write(f"run {number} of {len(configs)}: {setting}\n")
-        with contextlib.redirect_stdout(io.StringIO()):  # one table for all, instead of one for each
+        options = ", ".join(f"{name} {getattr(config, name):g}" for name in varied)
+        sys.stderr.write(f"run {number} of {len(configs)}: {options}\n")
+        with contextlib.redirect_stdout(io.StringIO()):  # there is one table for all runs
             folders.append(train(config))
     summaries = [folder.read_summary() for folder in folders]
     rows = _rows(configs, summaries, folders, varied)
     name = f"grid_{run_prefix(configs[0])}{date.today().isoformat()}"
     folder = RunFolder.create(configs[0].project_dir, name)
-    _report(rows, varied, f"{configs[0].model}, data: {summaries[0]['data']['title']}", folder)
+    _write_results(rows, varied, f"{configs[0].model}, data: {summaries[0]['data']['title']}", folder)
     return folder
 
 
 def _rows(
     configs: Sequence[TrainConfig], summaries: Sequence[Any], folders: Sequence[RunFolder], varied: Sequence[str]
-) -> list[Row]:
-    others = [name for name in varied if name not in (*COLUMNS, "max_epochs", "seed")]
+) -> list[GridRow]:
+    others = [name for name in varied if name not in (*OPTION_COLUMNS, "max_epochs", "seed")]
     groups: dict[tuple[Any, ...], list[int]] = {}
     for i, config in enumerate(configs):
         groups.setdefault(tuple(getattr(config, name) for name in varied if name != "seed"), []).append(i)
@@ -79,28 +82,27 @@ def _rows(
             "validation accuracy": [each["last"]["val_accuracy"] for each in found],
             "test accuracy (best)": [each["test"]["accuracy"] for each in found],
         }
-        rows.append(Row(options, results, [str(folders[i].path) for i in members]))
+        rows.append(GridRow(options, results, [str(folders[i].path) for i in members]))
     return rows
 
 
-def _report(rows: Sequence[Row], varied: Sequence[str], title: str, folder: RunFolder) -> None:
-    from chop.training.plots import draw_grid
+def _write_results(rows: Sequence[GridRow], varied: Sequence[str], title: str, folder: RunFolder) -> None:
+    from chop.training.plots import plot_grid  # here, because importing Matplotlib takes long
 
-    headers = [*rows[0].options, *RESULTS]
+    headers = [*rows[0].options, *RESULT_COLUMNS]
     cells = [row.cells() for row in rows]
     seeds = len(rows[0].folders)
     note = f"\nmean ± standard deviation of {seeds} seeds" if seeds > 1 else ""
-    print(f"\n{title}{note}")
-    print(tabulate(cells, headers=headers, disable_numparse=True, stralign="right"))
+    print_grid(f"{title}{note}", headers, cells)
     write_text(folder.grid_table, "".join(",".join(line) + "\n" for line in (headers, *cells)))
     data = [{**row.options, **row.results, "runs": row.folders} for row in rows]
     write_json(folder.grid, {"title": title, "rows": data})
     shown = ["epoch" if name == "max_epochs" else name for name in varied if name != "seed"]
     points = [
-        (row.name(shown) or f"{seeds} seeds", row.results["training loss"], row.results["validation loss"])
+        (row.label(shown) or f"{seeds} seeds", row.results["training loss"], row.results["validation loss"])
         for row in rows
     ]
-    draw_grid(points, ", ".join(shown), title, folder.grid_plot)
+    plot_grid(points, ", ".join(shown), title, folder.grid_plot)
 
 
 def _spread(values: Sequence[float]) -> str:

@@ -1,4 +1,4 @@
-"""Numbers of a run as they come: `metrics.jsonl`, and where else the user wants them."""
+"""The log of a training: `metrics.jsonl`, and TensorBoard or Weights & Biases."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from chop.training.tensorboard import EventFile
 
 
 class Reporter(Protocol):
-    """Where curves go besides `metrics.jsonl`."""
+    """A destination of the metrics besides `metrics.jsonl`."""
 
     def add(self, values: Mapping[str, float], step: int) -> None: ...
     def flush(self) -> None: ...
@@ -22,7 +22,7 @@ class Reporter(Protocol):
 
 
 class MetricsLog:
-    """One JSON object a line, and the same numbers to a reporter."""
+    """A file with one JSON object per line; the same numbers go to a reporter."""
 
     def __init__(self, path: Path, reporter: Reporter | None) -> None:
         self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115  # closed by close()
@@ -45,7 +45,7 @@ class MetricsLog:
 
 
 def open_log(config: TrainConfig, folder: RunFolder, first_step: int) -> MetricsLog:
-    """The log of a run, without the lines after `first_step`, which a resumed run makes again."""
+    """Open the log of a run; the lines after `first_step` are removed, because a resumed run writes them again."""
     path = folder.metrics
     if path.exists():
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -56,12 +56,12 @@ def open_log(config: TrainConfig, folder: RunFolder, first_step: int) -> Metrics
 def _step(line: str) -> float:
     try:
         return float(json.loads(line)["step"])
-    except (ValueError, KeyError):  # a line that a kill cut off
+    except (ValueError, KeyError):  # a line that was cut off when the process was killed
         return float("inf")
 
 
 def check_reporter(config: TrainConfig) -> None:
-    """Fails where the reporter asked for is not installed, before anything is written."""
+    """Raise an error if the reporter that `config` names is not installed."""
     if config.report_to == "wandb":
         _import_wandb()
 
@@ -84,7 +84,7 @@ class _Wandb:
         self._run.log(dict(values), step=step)
 
     def flush(self) -> None:
-        """It sends by itself."""
+        """Do nothing: wandb sends in the background."""
 
     def close(self) -> None:
         self._run.finish()

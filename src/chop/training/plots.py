@@ -1,40 +1,40 @@
-"""Pictures of a run: its curves, its confusion matrix, and a grid of runs."""
+"""Plots of a training: its curves, its confusion matrix, and a grid of trainings."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, stdev
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import PercentFormatter
 
 from chop.dataset import DatasetInfo
-from chop.files import atomic_path
-from chop.training.epoch import Epoch
-from chop.training.metrics import Evaluation
-from chop.training.terminal import class_names
+from chop.display.plots import BLUE, VERMILION, label_axes, save_figure, wrap_title
+from chop.training.loop import EpochMetrics
+from chop.training.metrics import Evaluation, class_names
 
-TRAIN, VALIDATION = "#0072b2", "#d55e00"  # apart for colour-blind readers too
-DPI = 150
-MAX_NUMBERS = 12  # classes up to which each cell has its number
+TRAINING_COLOUR, VALIDATION_COLOUR = BLUE, VERMILION
+MAX_EPOCHS_MARKED = 30  # above that, curves have no markers
+MAX_CLASSES_NUMBERED = 12  # above that, the cells of a confusion matrix have no numbers
+MAX_CLASSES_NAMED = 25  # above that, only some of the classes are named
 
 
-def draw_curves(history: Sequence[Epoch], best: Epoch, title: str, path: Path) -> None:
-    """Loss and accuracy over the epochs, the best one marked."""
+def plot_curves(history: Sequence[EpochMetrics], best: EpochMetrics, title: str, path: Path) -> None:
+    """Plot loss and accuracy by epoch, with the best epoch marked."""
     figure = Figure(figsize=(10, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
     epochs = [each.epoch for each in history]
-    marker = "o" if len(history) <= 30 else ""
-    for axes, what in ((left, "loss"), (right, "accuracy")):
-        for part, colour in (("train", TRAIN), ("val", VALIDATION)):
-            values = [getattr(each, f"{part}_{what}") for each in history]
-            label = {"train": "training", "val": "validation"}[part]
+    marker = "o" if len(history) <= MAX_EPOCHS_MARKED else ""
+    for axes, metric in ((left, "loss"), (right, "accuracy")):
+        for split, label, colour in (
+            ("train", "training", TRAINING_COLOUR),
+            ("val", "validation", VALIDATION_COLOUR),
+        ):
+            values = [getattr(each, f"{split}_{metric}") for each in history]
             axes.plot(epochs, values, color=colour, label=label, marker=marker, markersize=3.5)
         axes.axvline(best.epoch, color="0.6", linestyle=":", zorder=0, label=f"best epoch ({best.epoch})")
-        label_axes(axes, "epoch", what)
+        label_axes(axes, "epoch", metric)
         if len(history) == 1:
             axes.set_xlim(best.epoch - 1, best.epoch + 1)
     right.yaxis.set_major_formatter(PercentFormatter(1.0))
@@ -43,8 +43,8 @@ def draw_curves(history: Sequence[Epoch], best: Epoch, title: str, path: Path) -
     save_figure(figure, path)
 
 
-def draw_confusion(test: Evaluation, info: DatasetInfo, title: str, path: Path) -> None:
-    """The share of each true class that got each answer."""
+def plot_confusion(test: Evaluation, info: DatasetInfo, title: str, path: Path) -> None:
+    """Plot for each true class the share of its samples that was predicted as each class."""
     counts = test.confusion.double()
     shares = counts / counts.sum(dim=1, keepdim=True).clamp(min=1)
     names = class_names(info)
@@ -52,12 +52,12 @@ def draw_confusion(test: Evaluation, info: DatasetInfo, title: str, path: Path) 
     figure = Figure(figsize=(side + 0.8, side), layout="constrained")
     axes = figure.subplots()
     image = axes.imshow(shares.numpy(), cmap="Blues", vmin=0, vmax=1)
-    every = max(1, len(names) // 25)
-    axes.set_xticks(range(0, len(names), every), names[::every], rotation=90 if max(map(len, names)) > 4 else 0)
-    axes.set_yticks(range(0, len(names), every), names[::every])
-    axes.set_xlabel("answer")
+    step = max(1, len(names) // MAX_CLASSES_NAMED)
+    axes.set_xticks(range(0, len(names), step), names[::step], rotation=90 if max(map(len, names)) > 4 else 0)
+    axes.set_yticks(range(0, len(names), step), names[::step])
+    axes.set_xlabel("predicted class")
     axes.set_ylabel("true class")
-    if len(names) <= MAX_NUMBERS:
+    if len(names) <= MAX_CLASSES_NUMBERED:
         for row, line in enumerate(shares.tolist()):
             for column, share in enumerate(line):
                 colour = "white" if share > 0.5 else "black"
@@ -65,44 +65,32 @@ def draw_confusion(test: Evaluation, info: DatasetInfo, title: str, path: Path) 
                 axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=8)
     bar = figure.colorbar(image, shrink=0.8, format=PercentFormatter(1.0), label="share of the true class")
     bar.outline.set_visible(False)
-    figure.suptitle(wrapped(title, int(12 * side)) + f"\ntest accuracy {test.accuracy:.2%}", fontsize=10)
+    figure.suptitle(wrap_title(title, int(12 * side)) + f"\ntest accuracy {test.accuracy:.2%}", fontsize=10)
     save_figure(figure, path)
 
 
-def draw_grid(
+def plot_grid(
     points: Sequence[tuple[str, Sequence[float], Sequence[float]]], varied: str, title: str, path: Path
 ) -> None:
-    """Training and validation losses of each row of a grid; bars are the standard deviation over seeds."""
+    """Plot training and validation loss of each row of a grid; error bars are the standard deviation over seeds.
+
+    A point is the label of a row, its training losses and its validation losses, one per seed.
+    """
     figure = Figure(figsize=(max(6.0, 0.8 * len(points) + 2), 4), layout="constrained")
     axes = figure.subplots()
-    places = range(len(points))
-    for column, (label, colour) in enumerate((("training", TRAIN), ("validation", VALIDATION)), 1):
+    positions = range(len(points))
+    for column, (label, colour) in enumerate(
+        (("training", TRAINING_COLOUR), ("validation", VALIDATION_COLOUR)), start=1
+    ):
         losses: list[Sequence[float]] = [point[column] for point in points]  # type: ignore[misc]
-        spread = [stdev(each) if len(each) > 1 else 0.0 for each in losses]
-        bars = spread if any(spread) else None
-        axes.errorbar(places, [mean(each) for each in losses], bars, fmt="o-", capsize=4, color=colour, label=label)
+        deviations = [stdev(each) if len(each) > 1 else 0.0 for each in losses]
+        bars = deviations if any(deviations) else None
+        means = [mean(each) for each in losses]
+        axes.errorbar(positions, means, bars, fmt="o-", capsize=4, color=colour, label=label)
     names = [point[0] for point in points]
-    axes.set_xticks(places, names, rotation=45 if max(map(len, names)) > 8 else 0)
+    axes.set_xticks(positions, names, rotation=45 if max(map(len, names)) > 8 else 0)
     axes.margins(x=0.1)
     label_axes(axes, varied, "loss after the last epoch")
     axes.legend(frameon=False)
-    figure.suptitle(wrapped(title), fontsize=10)
+    figure.suptitle(wrap_title(title), fontsize=10)
     save_figure(figure, path)
-
-
-def label_axes(axes: Axes, x: str, y: str) -> None:
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
-    if x == "epoch":
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
-def wrapped(title: str, width: int = 70) -> str:
-    return textwrap.fill(title, width)
-
-
-def save_figure(figure: Figure, path: Path) -> None:
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, dpi=DPI)

@@ -1,8 +1,8 @@
-"""Curves for TensorBoard, written by hand: a record is a few bytes, the package that writes them fifty megabytes.
+"""Event files for TensorBoard, written without its package, which takes 50 MB.
 
-A file is a row of records: length, checksum of it, content, checksum of that. The content is an `Event` of
-TensorFlow's `event.proto`: field 1 the time (double), 2 the step (int64), 3 the file's version (string),
-5 a `Summary`, whose field 1 is a `Value` with field 1 the tag (string) and 2 the number (float).
+A file is a sequence of records: length, its checksum, content, its checksum. The content is an `Event` of
+TensorFlow's `event.proto`: field 1 is the time (double), 2 the step (int64), 3 the version of the file (string) and
+5 a `Summary`. Field 1 of the summary is a `Value` with the tag (field 1, string) and the number (field 2, float).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TABLE = tuple(_table_entry(byte) for byte in range(256))
 
 
 class EventFile:
-    """A new file of TensorBoard events in a folder."""
+    """A new TensorBoard event file in `folder`."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -36,6 +36,7 @@ class EventFile:
         self._file.write(record(_double(1, time.time()) + _bytes(3, b"brain.Event:2")))
 
     def add(self, values: Mapping[str, float], step: int) -> None:
+        """Add one event with these values."""
         summary = b"".join(_bytes(1, _bytes(1, tag.encode()) + _float(2, value)) for tag, value in values.items())
         event = _double(1, time.time()) + b"\x10" + _varint(step) + _bytes(5, summary)
         self._file.write(record(event))
@@ -48,11 +49,13 @@ class EventFile:
 
 
 def record(content: bytes) -> bytes:
+    """Return a record of the file."""
     length = struct.pack("<Q", len(content))
     return length + _checksum(length) + content + _checksum(content)
 
 
 def crc32c(content: bytes) -> int:
+    """Return the CRC-32C checksum."""
     crc = 0xFFFFFFFF
     for byte in content:
         crc = (crc >> 8) ^ _TABLE[(crc ^ byte) & 0xFF]

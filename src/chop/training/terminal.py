@@ -1,4 +1,4 @@
-"""What a user sees at the end: tables, and where the pictures are."""
+"""What is printed and plotted at the end of a training or test."""
 
 from __future__ import annotations
 
@@ -9,56 +9,65 @@ from torch import Tensor
 
 from chop.dataset import DatasetInfo
 from chop.runs import RunFolder
-from chop.training.epoch import Epoch
-from chop.training.metrics import Evaluation
+from chop.training.loop import EpochMetrics
+from chop.training.metrics import Evaluation, class_names
 
-MAX_CLASSES = 20  # of a confusion matrix that is printed
+MAX_CLASSES_PRINTED = 20  # in a confusion matrix
 
 
 def report_training(
-    history: Sequence[Epoch], best: Epoch, test: Evaluation, model: str, info: DatasetInfo, folder: RunFolder
+    history: Sequence[EpochMetrics],
+    best: EpochMetrics,
+    test: Evaluation,
+    model: str,
+    info: DatasetInfo,
+    folder: RunFolder,
 ) -> None:
-    """Draws the curves and the confusion matrix, and prints the best epoch, its test and the matrix."""
-    from chop.training.plots import draw_confusion, draw_curves
+    """Plot the curves and the confusion matrix, and print the results of the best epoch."""
+    from chop.training.plots import plot_confusion, plot_curves  # here, because importing Matplotlib takes long
 
     rows = [
         ("training", best.train_accuracy, best.train_loss),
         ("validation", best.val_accuracy, best.val_loss),
         ("test", test.accuracy, test.loss),
     ]
-    draw_curves(history, best, picture_title(model, info), folder.curves_plot)
-    draw_confusion(test, info, picture_title(model, info), folder.confusion_plot)
-    show_table(f"data: {info.title}\nbest epoch: {best.epoch} of {history[-1].epoch}", rows)
-    show_confusion(test.confusion, info)
+    plot_curves(history, best, plot_title(model, info), folder.curves_plot)
+    plot_confusion(test, info, plot_title(model, info), folder.confusion_plot)
+    print_scores(f"data: {info.title}\nbest epoch: {best.epoch} of {history[-1].epoch}", rows)
+    print_confusion(test.confusion, info)
 
 
 def report_test(test: Evaluation, model: str, info: DatasetInfo, folder: RunFolder) -> None:
-    """Draws the confusion matrix, and prints it and the result of a test."""
-    from chop.training.plots import draw_confusion
+    """Plot the confusion matrix, and print it with the results."""
+    from chop.training.plots import plot_confusion  # here, because importing Matplotlib takes long
 
-    draw_confusion(test, info, picture_title(model, info), folder.confusion_plot)
-    show_table(f"data: {info.title}", [("test", test.accuracy, test.loss)])
-    show_confusion(test.confusion, info)
+    plot_confusion(test, info, plot_title(model, info), folder.confusion_plot)
+    print_scores(f"data: {info.title}", [("test", test.accuracy, test.loss)])
+    print_confusion(test.confusion, info)
 
 
-def picture_title(model: str, info: DatasetInfo) -> str:
+def plot_title(model: str, info: DatasetInfo) -> str:
+    """Return the title of the plots of a training."""
     return f"{model}, data: {info.title}"
 
 
-def show_table(title: str, rows: Sequence[tuple[str, float, float]]) -> None:
+def print_scores(title: str, rows: Sequence[tuple[str, float, float]]) -> None:
+    """Print a table of `(name, accuracy, loss)`."""
     print(f"\n{title}")
     print(tabulate(rows, headers=("", "accuracy", "loss"), floatfmt=".4f"))
 
 
-def show_confusion(confusion: Tensor, info: DatasetInfo) -> None:
-    """The confusion matrix as a table, where the classes are few enough for a screen."""
+def print_confusion(confusion: Tensor, info: DatasetInfo) -> None:
+    """Print the confusion matrix, unless it has too many classes for a terminal."""
     names = class_names(info)
-    if len(names) > MAX_CLASSES:
+    if len(names) > MAX_CLASSES_PRINTED:
         return
     rows = [[name, *counts] for name, counts in zip(names, confusion.tolist(), strict=True)]
-    print("\ntest samples, by true class (rows) and answer (columns)")
+    print("\ntest samples by true class (rows) and predicted class (columns)")
     print(tabulate(rows, headers=("", *names)))
 
 
-def class_names(info: DatasetInfo) -> Sequence[str]:
-    return info.class_names or [str(number) for number in range(info.num_classes)]
+def print_grid(title: str, headers: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+    """Print the table of a grid of trainings."""
+    print(f"\n{title}")
+    print(tabulate(cells, headers=headers, disable_numparse=True, stralign="right"))

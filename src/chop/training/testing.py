@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import logging
 import time
 
 from chop.config import TestConfig
 from chop.runs import Experiment, RunFolder
-from chop.training.batches import in_order, place
+from chop.runs.experiment import warn_if_untrained
+from chop.training.batches import evaluation_batches, to_device
 from chop.training.devices import make_fabric
 from chop.training.metrics import evaluate
 from chop.training.terminal import report_test
 from chop.training.threads import fitting_threads
 
-logger = logging.getLogger(__name__)
-
 
 def run_test(config: TestConfig) -> RunFolder:
-    """Evaluate as `config` says and return the run folder."""
+    """Evaluate the model of `config` and return the run folder."""
     experiment = Experiment.load(config)
     fabric = make_fabric(config, single=True)
-    if config.load_name is None:
-        logger.warning(
-            "no checkpoint is loaded: '%s' has untrained weights; --load names a checkpoint", config.model
-        )
+    warn_if_untrained(config)
     model = fabric.setup(experiment.model)
-    rows = place(experiment.data.splits.test, fabric.device)
+    rows = to_device(experiment.data.splits.test, fabric.device)
     start = time.perf_counter()
     with fitting_threads(experiment, config.batch_size):
-        result = evaluate(model, in_order(rows, config.batch_size), experiment.num_classes, fabric.device)
+        result = evaluate(model, evaluation_batches(rows, config.batch_size), experiment.num_classes, fabric.device)
     seconds = time.perf_counter() - start
     folder = RunFolder.create_for(config)
     folder.write_metrics([{"step": 0, "epoch": 0, "test_loss": result.loss, "test_accuracy": result.accuracy}])

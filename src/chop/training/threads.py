@@ -1,4 +1,4 @@
-"""Use as many threads as pay off: on small layers, threads wait for each other longer than they compute."""
+"""The number of threads: on small layers, threads wait for each other longer than they compute."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from torch import Tensor, nn
 
 from chop.runs import Experiment
 
-MIN_PARALLEL_WORK = 50_000_000  # multiplications per batch from which on several threads are faster
+MIN_PARALLEL_WORK = 50_000_000  # multiplications per batch above which several threads are faster
 
 
 @contextmanager
 def fitting_threads(experiment: Experiment, batch_size: int) -> Iterator[None]:
     """Use one thread if the forward run of a batch takes few multiplications; `OMP_NUM_THREADS` takes precedence.
 
-    The choice depends on the amount of work only, never on measured time, so that a run is reproducible bit for bit.
+    The choice depends only on the amount of work, never on measured time, so that runs are reproducible.
     """
     work = multiplications(experiment.model, experiment.data.splits.train.features[:2])
     with threads_for(work * batch_size):

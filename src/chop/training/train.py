@@ -15,18 +15,18 @@ from chop.ir import MaseGraph
 from chop.passes.graph import save_mase_graph_interface_pass
 from chop.runs import Experiment, RunFolder
 from chop.training.devices import is_main_process, make_fabric
-from chop.training.loop import Training
 from chop.training.metrics import Evaluation
 from chop.training.metrics_log import MetricsLog, check_reporter, open_log
 from chop.training.optimizer import make_optimizer
-from chop.training.progress import Progress
+from chop.training.progress import TrainingProgress
 from chop.training.resume import ResumedRun, find_stopped_run, identity
 from chop.training.terminal import report_training
 from chop.training.threads import fitting_threads
+from chop.training.trainer import Trainer
 
 
 def train(config: TrainConfig) -> RunFolder:
-    """Train as `config` says and return the run folder."""
+    """Train the model of `config` and return the run folder."""
     if not is_main_process():
         logging.getLogger("chop").setLevel(logging.ERROR)  # only the first process logs
     experiment = Experiment.load(config)
@@ -35,25 +35,26 @@ def train(config: TrainConfig) -> RunFolder:
 
 
 def _train(config: TrainConfig, experiment: Experiment) -> RunFolder:
-    training, resumed = _make_training(config, experiment)
-    folder = _enter_folder(training, resumed)
+    trainer, resumed = _make_trainer(config, experiment)
+    folder = _open_folder(trainer, resumed)
     try:
-        progress = _run(training, folder)
+        progress = _run(trainer, folder)
     except KeyboardInterrupt:
-        where = f"stopped in epoch {training.epoch + 1}, after {training.step} steps"
+        where = f"stopped in epoch {trainer.loop.epoch + 1}, after {trainer.loop.step} steps"
         sys.stderr.write(f"{where}. To resume:\n  {launcher()} train --config {folder.config} --resume\n")
         raise
-    training.use_best(folder)
-    test = training.evaluate(experiment.data.splits.test)
-    if training.fabric.is_global_zero:
+    trainer.load_best(folder)
+    test = trainer.evaluate(experiment.data.splits.test)
+    if trainer.fabric.is_global_zero:
         _save_graph(experiment, folder)
-        folder.write_summary(_summary(training, experiment, test, progress.samples_per_second))
-        report_training(training.history, training.best, test, config.model, experiment.data.dataset_info, folder)
+        folder.write_summary(_summary(trainer, experiment, test, progress.samples_per_second))
+        report_training(trainer.history, trainer.best, test, config.model, experiment.data.dataset_info, folder)
+    trainer.fabric.barrier()  # the other processes may read what the first one has written
     return folder
 
 
-def _make_training(config: TrainConfig, experiment: Experiment) -> tuple[Training, ResumedRun | None]:
-    """Check everything that can be wrong, before anything is written."""
+def _make_trainer(config: TrainConfig, experiment: Experiment) -> tuple[Trainer, ResumedRun | None]:
+    """Check all options before anything is written, and prepare the training."""
     if config.max_steps == 0:
         raise ValueError("'max_steps' must be 1 or more, or -1 for no limit, got 0")
     check_reporter(config)
@@ -63,31 +64,31 @@ def _make_training(config: TrainConfig, experiment: Experiment) -> tuple[Trainin
     fabric.launch()
     same = identity(config, experiment.data_hash)
     splits, num_classes = experiment.data.splits, experiment.num_classes
-    return Training(config, fabric, experiment.model, optimizer, splits, num_classes, same), resumed
+    return Trainer(config, fabric, experiment.model, optimizer, splits, num_classes, same), resumed
 
 
-def _enter_folder(training: Training, resumed: ResumedRun | None) -> RunFolder:
+def _open_folder(trainer: Trainer, resumed: ResumedRun | None) -> RunFolder:
     """Make the folder of a new run, or restore the run that is resumed."""
-    fabric = training.fabric
+    fabric = trainer.fabric
     if resumed is None:
-        folder = RunFolder.create_for(training.config) if fabric.is_global_zero else RunFolder(Path())
+        folder = RunFolder.create_for(trainer.config) if fabric.is_global_zero else RunFolder(Path())
         folder = fabric.broadcast(folder) if fabric.world_size > 1 else folder
         folder.checkpoints.mkdir(exist_ok=True)
         return folder
-    training.restore(resumed.checkpoint)
+    trainer.restore(resumed.checkpoint)
     if fabric.is_global_zero:
-        resumed.folder.write_config(training.config)
-        training.keep_best(resumed.folder)  # the run may have been killed just before this
+        resumed.folder.write_config(trainer.config)
+        trainer.keep_best(resumed.folder)  # the run may have been killed just before it did so
     return resumed.folder
 
 
-def _run(training: Training, folder: RunFolder) -> Progress:
-    config, is_first = training.config, training.fabric.is_global_zero
-    done = training.epoch * training.num_batches + training.batch
-    progress = Progress(config.max_epochs, training.num_batches, done, shown=is_first)
-    log = open_log(config, folder, training.step) if is_first else MetricsLog(Path(os.devnull), None)
+def _run(trainer: Trainer, folder: RunFolder) -> TrainingProgress:
+    config, loop, is_main = trainer.config, trainer.loop, trainer.fabric.is_global_zero
+    done = loop.epoch * loop.num_batches + loop.batch
+    progress = TrainingProgress(config.max_epochs, loop.num_batches, done, shown=is_main)
+    log = open_log(config, folder, loop.step) if is_main else MetricsLog(Path(os.devnull), None)
     try:
-        training.run(folder, log, progress)
+        trainer.run(folder, log, progress)
     finally:
         log.close()
     return progress
@@ -98,24 +99,24 @@ def _save_graph(experiment: Experiment, folder: RunFolder) -> None:
     if experiment.is_graph:
         graph = MaseGraph(experiment.model.cpu())
         save_mase_graph_interface_pass(graph, folder.graph)
-        sys.stderr.write(f"the graph with its number formats: {folder.graph}\n")
+        sys.stderr.write(f"graph with its number formats: {folder.graph}\n")
 
 
 def _summary(
-    training: Training, experiment: Experiment, test: Evaluation, samples_per_second: float
+    trainer: Trainer, experiment: Experiment, test: Evaluation, samples_per_second: float
 ) -> dict[str, Any]:
-    best = training.best
+    best = trainer.best
     return {
         **experiment.describe("train"),
-        "epochs": training.epoch,
-        "steps": training.step,
+        "epochs": trainer.loop.epoch,
+        "steps": trainer.loop.step,
         "best_epoch": best.epoch,
         "train": {"accuracy": best.train_accuracy, "loss": best.train_loss},
         "validation": {"accuracy": best.val_accuracy, "loss": best.val_loss},
         "test": {"accuracy": test.accuracy, "loss": test.loss, "confusion": test.confusion.tolist()},
-        "last": asdict(training.history[-1]),
-        "seconds": round(training.seconds, 3),
+        "last": asdict(trainer.history[-1]),
+        "seconds": round(trainer.seconds, 3),
         "samples_per_second": round(samples_per_second),
-        "device": str(training.fabric.device),
-        "processes": training.fabric.world_size,
+        "device": str(trainer.fabric.device),
+        "processes": trainer.fabric.world_size,
     }

@@ -1,4 +1,4 @@
-"""What the annotating run finds, and that it leaves no mark."""
+"""What annotation finds; it does not change the model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def ops(graph: MaseGraph) -> list[tuple[str, str]]:
     return [(meta.mase_type, meta.mase_op) for meta in graph.metas()]
 
 
-def test_types_and_ops_of_a_model_with_everything() -> None:
+def test_types_and_ops_of_a_mixed_model() -> None:
     graph = annotated(Mixed(), x=torch.randn(3, 6))
     assert ops(graph) == [
         ("placeholder", "placeholder"),
@@ -48,7 +48,7 @@ def test_types_and_ops_of_a_model_with_everything() -> None:
     ]
 
 
-def test_all_spellings_of_relu_are_relu() -> None:
+def test_all_ways_to_call_relu_are_relu() -> None:
     class Relus(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -61,7 +61,7 @@ def test_all_spellings_of_relu_are_relu() -> None:
     assert found == [("module_related_func", "relu")] * 5
 
 
-def test_an_entry_prints_as_the_notes_show_it() -> None:
+def test_an_entry_prints_as_in_the_course_notes() -> None:
     linear = tiny_graph().metas()[3]
     entry = linear.parameters["common"]["args"]["data_in_0"]
     assert list(entry) == ["shape", "torch_dtype", "type", "precision", "value"]
@@ -73,7 +73,7 @@ def test_an_entry_prints_as_the_notes_show_it() -> None:
     assert list(linear.parameters["common"]["args"]) == ["data_in_0", "weight", "bias"]
 
 
-def test_users_add_keys_but_do_not_overwrite_facts() -> None:
+def test_users_can_add_keys_but_not_change_derived_ones() -> None:
     meta = tiny_graph().metas()[3]
     meta.parameters["common"]["flop"] = 640
     meta.parameters["common"]["args"]["weight"]["importance"] = 0.5
@@ -81,7 +81,7 @@ def test_users_add_keys_but_do_not_overwrite_facts() -> None:
     assert meta.parameters["common"]["flop"] == 640
     assert meta.parameters["common"]["args"]["weight"]["importance"] == 0.5
     assert meta.parameters["hardware"] == {"interface": "stream"}
-    with pytest.raises(ValueError, match="'precision' follows from the graph"):
+    with pytest.raises(ValueError, match="'precision' is computed from the graph"):
         meta.parameters["common"]["args"]["weight"]["precision"] = [4, 2]
 
 
@@ -98,7 +98,7 @@ def test_keys_are_kept_wherever_users_add_them() -> None:
         assert list(found["common"]["results"]) == ["data_out_0", "extra"]
 
 
-def test_a_copy_of_metadata_is_plain_and_stays_as_it_was() -> None:
+def test_a_copy_of_metadata_is_a_plain_dict() -> None:
     graph = tiny_graph()
     meta = graph.metas()[3]
     snapshot = copy.deepcopy(meta.parameters["common"])
@@ -125,7 +125,7 @@ def test_matmul_and_attention_name_their_operands() -> None:
     assert roles == {"data_in_0": "data_in", "data_in_1": "weight"}
 
 
-def test_values_before_an_in_place_op_are_those_before_it() -> None:
+def test_values_are_kept_before_an_in_place_op() -> None:
     x = torch.randn(8, 16)
     model = Tiny().eval()
     graph = annotated(model, x=x)
@@ -140,7 +140,7 @@ def test_values_before_an_in_place_op_are_those_before_it() -> None:
 
 
 class Restless(nn.Module):
-    """Dropout that is always on, batch statistics that are always taken, and modes that differ."""
+    """Dropout and batch statistics that are always active, and modules in different modes."""
 
     mean: Tensor
     var: Tensor
@@ -157,7 +157,7 @@ class Restless(nn.Module):
         return F.batch_norm(y, self.mean, self.var, training=True)
 
 
-def test_the_run_leaves_mode_buffers_and_random_state_alone() -> None:
+def test_annotation_keeps_modes_buffers_and_random_state() -> None:
     model = Restless()
     before, modes, rng = (
         copy.deepcopy(model.state_dict()),
@@ -171,7 +171,7 @@ def test_the_run_leaves_mode_buffers_and_random_state_alone() -> None:
         assert value.equal(before[key]), key
 
 
-def test_the_run_leaves_parameters_and_the_callers_inputs_alone() -> None:
+def test_annotation_keeps_parameters_and_inputs() -> None:
     class Renormalises(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -206,7 +206,7 @@ def test_lists_and_dicts_of_inputs() -> None:
     assert result is not None
     assert result.tolist() == [3.0, 3.0]
     assert graph.model(one, one * 2, one * 3, shift=one * 4).equal(result)
-    with pytest.raises(ValueError, match=r"'\*rest' takes a list of inputs, got a Tensor"):
+    with pytest.raises(ValueError, match=r"'\*rest' must be a list, got Tensor"):
         annotated(Variadic(), x=one, rest=one, shift=one)
 
 
@@ -215,7 +215,7 @@ def test_values_can_be_left_out() -> None:
     graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": {"x": torch.randn(8, 16)}, "add_value": False})
     linear = graph.metas()[3]
     assert linear.value("data_in_0") is None
-    assert linear.value("weight") is not None  # held by the layer anyway
+    assert linear.value("weight") is not None  # read from the layer
     assert linear.args["data_in_0"].shape == [8, 16]
 
 
@@ -235,8 +235,8 @@ def test_a_model_with_optional_inputs_and_several_results() -> None:
     ("inputs", "message"),
     [
         ({"y": torch.randn(8, 16)}, "the model has no input 'y'; known: x"),
-        ({}, "the inputs lack 'x'; the model takes x"),
-        ({"x": torch.randn(8, 3)}, "node 'seq_blocks_0' does not run on the inputs given"),
+        ({}, "input 'x' is missing; the model takes x"),
+        ({"x": torch.randn(8, 3)}, "node 'seq_blocks_0' does not run on the given inputs"),
     ],
 )
 def test_wrong_inputs_are_named(inputs: dict[str, Any], message: str) -> None:
@@ -244,7 +244,7 @@ def test_wrong_inputs_are_named(inputs: dict[str, Any], message: str) -> None:
         annotated(Tiny(), **inputs)
 
 
-def test_each_pass_says_which_one_comes_first() -> None:
+def test_an_error_names_the_pass_to_run_first() -> None:
     graph = MaseGraph(Tiny())
     with pytest.raises(ValueError, match="run init_metadata_analysis_pass first"):
         add_common_metadata_analysis_pass(graph, {"dummy_in": {"x": torch.randn(8, 16)}})

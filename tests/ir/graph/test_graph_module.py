@@ -1,4 +1,4 @@
-"""The module of a graph: the state of its model in the model's order, also in copies."""
+"""The module of a graph has the state of its model in the same order; so do its copies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from samples import annotated
 
 
 class Reversed(nn.Module):
-    """Called in another order than it is registered in, with state that no node uses."""
+    """Layers called in a different order than registered, with state that no node uses."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ COPIES: dict[str, Callable[[MaseGraph, Path], MaseGraph]] = {
 
 @pytest.mark.parametrize("quantized", [False, True], ids=["float", "quantised"])
 @pytest.mark.parametrize("way", COPIES)
-def test_state_and_its_order_are_those_of_the_model(way: str, quantized: bool, tmp_path: Path) -> None:
+def test_the_state_has_the_order_of_the_model(way: str, quantized: bool, tmp_path: Path) -> None:
     model, x = Reversed(), torch.randn(2, 4)
     graph = annotated(model, x=x)
     if quantized:
@@ -68,7 +68,7 @@ def test_state_and_its_order_are_those_of_the_model(way: str, quantized: bool, t
     again.load_state_dict(model.state_dict())
 
 
-def test_an_optimiser_can_go_on_with_the_graph() -> None:
+def test_optimizer_state_can_be_loaded_for_the_graph() -> None:
     model, x = Reversed(), torch.randn(2, 4)
     before = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     model(x).sum().backward()
@@ -81,7 +81,7 @@ def test_an_optimiser_can_go_on_with_the_graph() -> None:
             assert after.state[parameter]["momentum_buffer"].equal(before.state[parameter]["momentum_buffer"])
 
 
-def test_a_copy_shares_nothing() -> None:
+def test_a_copy_shares_no_tensors() -> None:
     graph = MaseGraph(Reversed())
     again = copy.deepcopy(graph)
     again.model.get_parameter("first.weight").data.zero_()

@@ -1,4 +1,4 @@
-"""Running a graph again after changes, against running all of it."""
+"""Incremental runs of a changed graph, compared with complete runs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from chop.ir import MaseGraph
-from chop.ir.graph.incremental import Rerun
-from chop.ir.graph.result_cache import Remembered
+from chop.ir.graph.incremental import IncrementalRun
+from chop.ir.graph.result_cache import ResultCache
 from chop.nn.quantized import QuantConfig
 from chop.passes.graph import init_metadata_analysis_pass, quantize_transform_pass
 from chop.passes.graph.utils import deepcopy_mase_graph
@@ -24,7 +24,7 @@ WIDTHS = (3, 5, 8)
 
 
 class Chain(nn.Module):
-    """In-place and other layers in a row, then two ways that meet."""
+    """A chain with in-place layers, then two branches that are joined."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,8 +46,8 @@ def node_named(graph: MaseGraph, name: str) -> fx.Node:
     return found
 
 
-def quantised_whole(graph: MaseGraph, widths: dict[str, int], x: Tensor) -> Tensor:
-    """The plain way: copy, quantise, run all."""
+def quantised_copy_output(graph: MaseGraph, widths: dict[str, int], x: Tensor) -> Tensor:
+    """Copy the graph, quantise the copy and run it completely."""
     changed = deepcopy_mase_graph(graph)
     by_name = {name: {"config": config(width)} for name, width in widths.items()}
     changed, _ = quantize_transform_pass(changed, {"by": "name", **by_name})
@@ -71,48 +71,46 @@ def replaced(graph: MaseGraph, widths: dict[str, int], made: dict[Any, Any]) -> 
 @pytest.mark.parametrize("model", [Chain, Mixed])
 @pytest.mark.parametrize("keep", [True, False])
 @pytest.mark.parametrize("limit", [None, 2_000, 10**6])
-def test_any_order_of_changes_gives_what_a_whole_run_gives(
-    model: type[nn.Module], keep: bool, limit: int | None
-) -> None:
+def test_any_order_of_changes_equals_a_complete_run(model: type[nn.Module], keep: bool, limit: int | None) -> None:
     torch.manual_seed(0)
     draw = random.Random(0)
     x = torch.randn(16, 6)
     graph = annotated(model().eval(), x=x)
     names = [meta.node.name for meta in graph.metas() if meta.quantizable]
-    remembered = None if limit is None else Remembered(limit)
-    rerun = Rerun(graph, {"x": x}, keep=keep, remembered=remembered)
+    cache = None if limit is None else ResultCache(limit)
+    incremental = IncrementalRun(graph, {"x": x}, keep=keep, cache=cache)
     made: dict[Any, Any] = {}
     for _ in range(12):
         widths = {name: draw.choice(WIDTHS) for name in names if draw.random() < 0.7}
-        expected = quantised_whole(graph, widths, x)
-        assert torch.equal(rerun.run(replaced(graph, widths, made)), expected)
-    assert torch.equal(rerun.run(), quantised_whole(graph, {}, x))
+        expected = quantised_copy_output(graph, widths, x)
+        assert torch.equal(incremental.run(replaced(graph, widths, made)), expected)
+    assert torch.equal(incremental.run(), quantised_copy_output(graph, {}, x))
 
 
-def test_only_what_depends_on_a_change_runs() -> None:
+def test_only_nodes_that_depend_on_a_change_run() -> None:
     x = torch.randn(4, 6)
     graph = annotated(Chain().eval(), x=x)
     calls: list[str] = []
     for path, module in graph.model.named_modules():
         if not list(module.children()):
             module.register_forward_hook(lambda *_, path=path: calls.append(path))
-    rerun = Rerun(graph, {"x": x})
-    rerun.run()
+    incremental = IncrementalRun(graph, {"x": x})
+    incremental.run()
     calls.clear()
-    rerun.run(replaced(graph, {"right": 8}, {}))
-    assert calls == ["right"]  # a quantised layer keeps the hooks of the layer it stands for
+    incremental.run(replaced(graph, {"right": 8}, {}))
+    assert calls == ["right"]  # a quantised layer keeps the hooks of the layer it replaces
     calls.clear()
-    rerun.run(replaced(graph, {"body_3": 4}, {}))
+    incremental.run(replaced(graph, {"body_3": 4}, {}))
     assert calls == ["body.3", "left", "right"]
     calls.clear()
-    rerun.run()
+    incremental.run()
     assert calls == ["body.3", "left", "right"]
     calls.clear()
-    rerun.run()
+    incremental.run()
     assert calls == []
 
 
-def test_what_came_up_twice_is_not_computed_again() -> None:
+def test_cached_results_are_not_computed_again() -> None:
     x = torch.randn(4, 6)
     graph = annotated(Chain().eval(), x=x)
     made: dict[Any, Any] = {}
@@ -121,11 +119,11 @@ def test_what_came_up_twice_is_not_computed_again() -> None:
     for path, module in graph.model.named_modules():
         if not list(module.children()):
             module.register_forward_hook(lambda *_, path=path: calls.append(path))
-    rerun = Rerun(graph, {"x": x}, remembered=Remembered(10**6))
-    outputs = [rerun.run(each).clone() for each in (narrow, wide) * 3]
+    incremental = IncrementalRun(graph, {"x": x}, cache=ResultCache(10**6))
+    outputs = [incremental.run(each).clone() for each in (narrow, wide) * 3]
     calls.clear()
-    again = [rerun.run(each) for each in (narrow, wide, narrow)]
-    assert calls == []  # nor anything behind it
+    again = [incremental.run(each) for each in (narrow, wide, narrow)]
+    assert calls == []
     for before, now in zip(outputs, again, strict=False):
         assert torch.equal(before, now)
 
@@ -133,18 +131,18 @@ def test_what_came_up_twice_is_not_computed_again() -> None:
 def test_a_peek_leaves_the_values_of_the_last_run() -> None:
     x = torch.randn(4, 6)
     graph = annotated(Chain().eval(), x=x)
-    rerun = Rerun(graph, {"x": x})
-    plain = rerun.run().clone()
-    before = {node: rerun.value(node).clone() for node in graph.fx_graph.nodes}
-    peeked = rerun.peek(replaced(graph, {"body_0": 3}, {}))
-    assert torch.equal(peeked.output, quantised_whole(graph, {"body_0": 3}, x))
+    incremental = IncrementalRun(graph, {"x": x})
+    plain = incremental.run().clone()
+    before = {node: incremental.values[node].clone() for node in graph.fx_graph.nodes}
+    peeked = incremental.peek(replaced(graph, {"body_0": 3}, {}))
+    assert torch.equal(peeked.output, quantised_copy_output(graph, {"body_0": 3}, x))
     assert not torch.equal(peeked.output, plain)
-    assert all(torch.equal(rerun.value(node), value) for node, value in before.items())
-    assert torch.equal(rerun.output, plain)
+    assert all(torch.equal(incremental.values[node], value) for node, value in before.items())
+    assert torch.equal(incremental.values.output, plain)
 
 
 class WritesElsewhere(nn.Module):
-    """Writes into a tensor through a view, which the op table does not know of."""
+    """Overwrites a tensor through a view, which is not in the op table."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -157,43 +155,43 @@ class WritesElsewhere(nn.Module):
         return result
 
 
-def test_a_value_that_is_written_into_is_made_anew_each_time() -> None:
+def test_an_overwritten_value_is_computed_in_each_run() -> None:
     x = torch.randn(4, 6)
     graph = annotated(WritesElsewhere().eval(), x=x)
-    rerun = Rerun(graph, {"x": x})
+    incremental = IncrementalRun(graph, {"x": x})
     for _ in range(2):
-        assert torch.equal(rerun.run(), quantised_whole(graph, {}, x))
-        only_second = rerun.run(replaced(graph, {"second": 4}, {}))
-        assert torch.equal(only_second, quantised_whole(graph, {"second": 4}, x))
+        assert torch.equal(incremental.run(), quantised_copy_output(graph, {}, x))
+        only_second = incremental.run(replaced(graph, {"second": 4}, {}))
+        assert torch.equal(only_second, quantised_copy_output(graph, {"second": 4}, x))
 
 
-def test_after_an_error_the_next_run_is_whole() -> None:
+def test_the_run_after_an_error_is_complete() -> None:
     x = torch.randn(4, 6)
     graph = annotated(Chain().eval(), x=x)
-    rerun = Rerun(graph, {"x": x})
-    plain = rerun.run().clone()
+    incremental = IncrementalRun(graph, {"x": x})
+    plain = incremental.run().clone()
     with pytest.raises(ValueError, match="node 'left' does not run"):
-        rerun.run(
+        incremental.run(
             {
                 node_named(graph, "body_0"): lambda y: y @ torch.ones(6, 8),
                 node_named(graph, "left"): nn.Linear(1, 1),
             }
         )
-    assert torch.equal(rerun.run(), plain)
+    assert torch.equal(incremental.run(), plain)
 
 
-def test_values_are_kept_only_if_asked_for() -> None:
+def test_values_are_not_kept_with_keep_false() -> None:
     x = torch.randn(4, 6)
     graph = annotated(Chain().eval(), x=x)
-    rerun = Rerun(graph, {"x": x}, keep=False)
-    rerun.run()
-    assert rerun.nbytes == 0
-    with pytest.raises(ValueError, match="no value of node 'body_0' is kept"):
-        rerun.value(node_named(graph, "body_0"))
+    incremental = IncrementalRun(graph, {"x": x}, keep=False)
+    incremental.run()
+    assert incremental.nbytes == 0
+    with pytest.raises(ValueError, match="no values are kept"):
+        _ = incremental.values
 
 
 class Branching(nn.Module):
-    """Writes in place into what is read later: through a view of all of it or a part, or by name."""
+    """Overwrites a value that is read later: through a complete or partial view, or by keyword argument."""
 
     def __init__(self, kind: str) -> None:
         super().__init__()
@@ -202,9 +200,9 @@ class Branching(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.first(x)
-        if self.kind == "whole view":
+        if self.kind == "complete view":
             self.rectify(y.view(-1))
-        elif self.kind == "part":
+        elif self.kind == "partial view":
             self.rectify(y[:, :3])
         elif self.kind == "named":
             self.rectify(input=y)
@@ -214,23 +212,23 @@ class Branching(nn.Module):
         return result
 
 
-@pytest.mark.parametrize("kind", ["whole view", "part", "named", "named function"])
-def test_writes_that_a_replacement_hides_are_not_forgotten(kind: str) -> None:
+@pytest.mark.parametrize("kind", ["complete view", "partial view", "named", "named function"])
+def test_a_replaced_in_place_node_may_come_back(kind: str) -> None:
     torch.manual_seed(0)
     x = torch.randn(4, 6)
     graph = annotated(Branching(kind).eval(), x=x)
     rectify = next(meta.node.name for meta in graph.metas() if meta.mase_op == "relu")
-    plain, quantised = (quantised_whole(graph, widths, x) for widths in ({}, {rectify: 5}))
+    plain, quantised = (quantised_copy_output(graph, widths, x) for widths in ({}, {rectify: 5}))
     assert not torch.equal(plain, quantised)
-    rerun = Rerun(graph, {"x": x})
+    incremental = IncrementalRun(graph, {"x": x})
     for _ in range(2):  # in place only every second time
-        assert torch.equal(rerun.run(replaced(graph, {rectify: 5}, {})), quantised)
-        assert torch.equal(rerun.run(), plain)
-        assert torch.equal(rerun.peek(replaced(graph, {rectify: 5}, {})).output, quantised)
+        assert torch.equal(incremental.run(replaced(graph, {rectify: 5}, {})), quantised)
+        assert torch.equal(incremental.run(), plain)
+        assert torch.equal(incremental.peek(replaced(graph, {rectify: 5}, {})).output, quantised)
 
 
-class Whole(nn.Module):
-    """A layer of the user's own: its attribute tells of what is inside it, not of its input."""
+class UserLayer(nn.Module):
+    """A user's layer whose attribute `inplace` refers to a function inside it, not to its input."""
 
     inplace = True
 
@@ -242,27 +240,27 @@ class Whole(nn.Module):
         return F.relu(self.linear(x), inplace=self.inplace)
 
 
-class AroundWhole(nn.Module):
+class AroundUserLayer(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.whole, self.last = Whole(), nn.Linear(6, 2)
+        self.layer, self.last = UserLayer(), nn.Linear(6, 2)
 
     def forward(self, x: Tensor) -> Tensor:
-        result: Tensor = self.last(self.whole(x) + x)
+        result: Tensor = self.last(self.layer(x) + x)
         return result
 
 
-def test_an_unknown_layer_is_not_taken_to_overwrite_its_input() -> None:
+def test_an_unknown_layer_does_not_count_as_in_place() -> None:
     x = torch.randn(4, 6)
-    model = AroundWhole().eval()
-    graph = MaseGraph(model, leaf_modules=(Whole,))
+    model = AroundUserLayer().eval()
+    graph = MaseGraph(model, leaf_modules=(UserLayer,))
     graph, _ = init_metadata_analysis_pass(graph)
     with torch.no_grad():
-        assert torch.equal(Rerun(graph, {"x": x}).run(), model(x))
+        assert torch.equal(IncrementalRun(graph, {"x": x}).run(), model(x))
 
 
 class InPlaceOnView(nn.Module):
-    """As in EfficientNet: what is flattened is not read any more when dropout may write into it."""
+    """As in EfficientNet: dropout overwrites a view of a value that is not read again."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -273,30 +271,30 @@ class InPlaceOnView(nn.Module):
         return result
 
 
-def test_a_view_that_nobody_reads_later_keeps_nothing_from_being_reused() -> None:
+def test_values_are_reused_if_a_view_is_not_read_later() -> None:
     x = torch.randn(4, 6)
     graph = annotated(InPlaceOnView().eval(), x=x)
     calls: list[str] = []
     graph.modules["first"].register_forward_hook(lambda *_: calls.append("first"))
-    rerun = Rerun(graph, {"x": x})
-    rerun.run()
-    rerun.run(replaced(graph, {"last": 4}, {}))
+    incremental = IncrementalRun(graph, {"x": x})
+    incremental.run()
+    incremental.run(replaced(graph, {"last": 4}, {}))
     assert calls == ["first"]
 
 
-def test_memory_is_counted_once_and_whole() -> None:
-    """4 x 6 floats come in, 4 x 6 go through a view into 4 x 2."""
+def test_shared_memory_is_counted_once() -> None:
+    """4 x 6 input values, 4 x 6 hidden ones with a view of them, and 4 x 2 outputs, of 4 bytes each."""
     x = torch.randn(4, 6)
     graph = annotated(nn.Sequential(nn.Linear(6, 6), nn.Flatten(), nn.Linear(6, 2)).eval(), input=x)
-    rerun = Rerun(graph, {"input": x})
-    rerun.run()
-    assert rerun.nbytes == 4 * (24 + 24 + 8)
-    part = annotated(Part().eval(), x=x)
-    rerun = Rerun(part, {"x": x})
-    rerun.run()
-    assert rerun.nbytes == 4 * 24  # what a part lies in is kept as a whole
+    incremental = IncrementalRun(graph, {"input": x})
+    incremental.run()
+    assert incremental.nbytes == 4 * (24 + 24 + 8)
+    sliced = annotated(Slice().eval(), x=x)
+    incremental = IncrementalRun(sliced, {"x": x})
+    incremental.run()
+    assert incremental.nbytes == 4 * 24  # the slice keeps the memory of the complete tensor
 
 
-class Part(nn.Module):
+class Slice(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x[:2]

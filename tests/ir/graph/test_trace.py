@@ -1,4 +1,4 @@
-"""From models to graphs."""
+"""Tracing models into graphs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_state_that_the_graph_does_not_use_is_kept() -> None:
     assert MaseGraph(model).model.state_dict().keys() == model.state_dict().keys()
 
 
-def test_modes_are_those_of_the_model() -> None:
+def test_the_graph_has_the_modes_of_the_model() -> None:
     model = Tiny()
     model.seq_blocks[0].eval()
     graph = MaseGraph(model)
@@ -57,7 +57,7 @@ class Outer(nn.Module):
         return y
 
 
-def test_fixed_arguments_choose_a_branch_and_leave_no_trace() -> None:
+def test_fixed_arguments_choose_a_branch_and_are_no_inputs() -> None:
     graph = MaseGraph(Branch(), cf_args={"flag": False})
     assert names(graph) == ["x", "mul", "output"]
     assert graph.model(torch.tensor(3.0)) == 6
@@ -72,7 +72,7 @@ class Neighbours(nn.Module):
         return factor * (x + k_1 if k else x)
 
 
-def test_fixed_arguments_are_told_apart_from_others() -> None:
+def test_fixed_arguments_are_not_confused_with_others() -> None:
     graph = MaseGraph(Neighbours(), cf_args={"k": True, "options": {"factor": 3}})
     assert names(graph) == ["x", "k_1", "add", "mul", "output"]
     assert graph.model(torch.tensor(1.0), torch.tensor(2.0)) == 9
@@ -83,7 +83,7 @@ def test_a_fixed_argument_must_exist() -> None:
         MaseGraph(Branch(), cf_args={"flagg": False})
 
 
-def test_what_cannot_be_traced_is_named_with_its_line() -> None:
+def test_a_trace_error_names_module_and_line() -> None:
     with pytest.raises(TraceError) as error:
         MaseGraph(Outer())
     text = str(error.value)
@@ -94,13 +94,13 @@ def test_what_cannot_be_traced_is_named_with_its_line() -> None:
     assert "leaf_modules" in text
 
 
-def test_a_module_can_be_kept_whole() -> None:
-    graph = annotated_whole()
+def test_leaf_modules_are_not_traced() -> None:
+    graph = annotated_with_leaf()
     assert names(graph) == ["x", "blocks_0", "blocks_1", "output"]
     assert graph.metas()[2].mase_op == "unknown"
 
 
-def annotated_whole() -> MaseGraph:
+def annotated_with_leaf() -> MaseGraph:
     from chop.passes.graph import add_common_metadata_analysis_pass, init_metadata_analysis_pass
 
     graph, _ = init_metadata_analysis_pass(MaseGraph(Outer(), leaf_modules=(Decides,)))

@@ -1,4 +1,4 @@
-"""Functions whose arguments depend on the mode follow it after tracing, too."""
+"""Functions whose arguments depend on the mode follow it in the graph too."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_annotation_and_quantisation_leave_the_mode_alone() -> None:
     assert graph.model.eval()(x).equal(Drops().eval()(x))
 
 
-def test_part_of_a_larger_model_follows_too() -> None:
+def test_a_graph_inside_another_model_follows_its_mode() -> None:
     whole = nn.Sequential(MaseGraph(Drops()).model).eval()
     x = torch.randn(8, 4)
     assert whole(x).equal(whole(x))
@@ -80,10 +80,10 @@ class Branches(nn.Module):
         return x if self.training else x + 1
 
 
-def test_more_than_a_number_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_other_differences_between_modes_are_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         MaseGraph(Branches())
-    assert "Branches computes something else in training than in evaluation" in caplog.text
+    assert "Branches behaves differently in training and in evaluation" in caplog.text
     caplog.clear()
     with caplog.at_level(logging.WARNING):
         MaseGraph(Drops())

@@ -1,4 +1,4 @@
-"""Quantised layers as users meet them."""
+"""Quantised layers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from samples import LAB_PASS_ARGS, tiny_graph
 FORMATS = {"data_in_0": Integer(8, 4), "weight": Integer(8, 4), "bias": Integer(8, 4)}
 
 
-def test_the_output_is_the_plain_layers_on_rounded_operands() -> None:
+def test_the_output_equals_the_plain_layer_on_rounded_operands() -> None:
     plain, x = nn.Linear(16, 5), torch.randn(8, 16)
     layer = quantize_layer(plain, FORMATS, "Integer")
 
@@ -53,7 +53,7 @@ def test_a_layer_without_bias_has_none() -> None:
 
 def test_float_has_no_integers() -> None:
     layer = quantize_layer(nn.Linear(2, 1), {"weight": Float()}, "Float")
-    with pytest.raises(ValueError, match="format 'float' has no integers behind its values"):
+    with pytest.raises(ValueError, match="format 'float' does not represent its values by integers"):
         layer.integers("weight")
 
 
@@ -75,7 +75,7 @@ def test_quantising_again_starts_from_the_plain_layer() -> None:
     assert once.formats == FORMATS
 
 
-def test_hooks_mode_and_settings_come_along() -> None:
+def test_hooks_mode_and_attributes_are_kept() -> None:
     plain = nn.BatchNorm1d(4, eps=0.5, momentum=0.3).eval()
     seen: list[int] = []
     plain.register_forward_hook(lambda *_: seen.append(1))
@@ -96,11 +96,11 @@ def test_classes_can_be_imported_by_name() -> None:
 
 
 class MyLinear(nn.Linear):
-    """A user's layer that computes as its base does."""
+    """A user's subclass that inherits forward."""
 
 
 class Doubled(nn.Linear):
-    """A user's layer with a forward of its own."""
+    """A user's subclass that overrides forward."""
 
     def forward(self, input: Tensor) -> Tensor:
         return 2 * super().forward(input)
@@ -113,7 +113,7 @@ def test_a_users_subclass_keeps_its_name_through_pickle() -> None:
     assert again.formats == FORMATS
 
 
-def test_a_subclass_with_its_own_forward_is_another_op() -> None:
+def test_a_subclass_that_overrides_forward_is_not_the_op() -> None:
     from chop.ops import op_of_module
 
     assert op_of_module(MyLinear) is op_of_module(nn.Linear)

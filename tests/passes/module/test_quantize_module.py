@@ -34,7 +34,7 @@ def test_layers_are_quantised_without_tracing() -> None:
     assert model(torch.randn(2, 4)).shape == (2, 4)
 
 
-def test_the_result_is_that_of_the_graph_pass() -> None:
+def test_the_result_equals_that_of_the_graph_pass() -> None:
     model, x = Tiny(), torch.randn(8, 16)
     graph, _ = quantize_transform_pass(annotated(model, x=x), LAB_PASS_ARGS)
     by_module, _ = quantize_module_transform_pass(model, LAB_PASS_ARGS)
@@ -50,7 +50,7 @@ def test_by_path_and_by_pattern() -> None:
     assert found[1]["quantized"] == ["seq_blocks.1", "seq_blocks.3"]
 
 
-def test_a_layer_that_does_not_exist_is_named() -> None:
+def test_a_layer_that_does_not_exist_is_reported() -> None:
     with pytest.raises(ValueError, match=r"the model has no layer 'seq_blocks.9'; did you mean 'seq_blocks\.\d'"):
         quantize_module_transform_pass(Tiny(), {"by": "name", "seq_blocks.9": {"config": LAB_CONFIG}})
 
@@ -60,16 +60,14 @@ def test_one_layer_cannot_be_quantised_in_two_ways() -> None:
         quantize_module_transform_pass(Decides(), {"by": "name", "a": {"config": LAB_CONFIG}})
 
 
-def test_layers_that_are_not_called_are_not_said_to_be_quantised() -> None:
+def test_layers_inside_attention_are_not_quantised() -> None:
     model = nn.Sequential(nn.TransformerEncoderLayer(8, 2, batch_first=True), nn.Linear(8, 8))
     assert quantize_module_transform_pass(model, LAB_PASS_ARGS)[1]["quantized"] == ["1"]
 
 
-def test_what_needs_data_or_a_parent_is_refused() -> None:
+def test_formats_from_data_and_a_model_that_is_a_layer_are_refused() -> None:
     auto = {"name": "integer", "data_in_frac_width": "auto"}
-    with pytest.raises(
-        ValueError, match="the format of 'data_in_0' is to be chosen from data, which needs a graph"
-    ):
+    with pytest.raises(ValueError, match="the format of 'data_in_0' is chosen from data, which needs a graph"):
         quantize_module_transform_pass(Tiny(), {"by": "type", "linear": {"config": auto}})
     with pytest.raises(ValueError, match="the model is itself a Linear"):
         quantize_module_transform_pass(nn.Linear(2, 2), LAB_PASS_ARGS)

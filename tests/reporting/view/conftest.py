@@ -1,4 +1,4 @@
-"""A project with runs of every kind, whole and damaged, and a server for it."""
+"""A project with runs of every kind, and a server for it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def train_summary(accuracy: float) -> Summary:
 
 
 def transform_summary(after: float, weight_bits: float, bitops: int) -> Summary:
-    """Before and after; the cost is that of a batch of 4 samples."""
+    """The summary of a transform run, whose cost is for a batch of 4 samples."""
     before = {"macs": 400, "bitops": 409600, "weight_bits": 12800, "average_weight_bits": 32.0}
     now = {"macs": 400, "bitops": bitops, "weight_bits": 3200, "average_weight_bits": weight_bits}
     return {
@@ -49,7 +49,7 @@ def integer(width: int, frac_width: int) -> Summary:
 
 
 def write_graph(folder: Path, weight: Summary) -> None:
-    """The part of a saved graph that tells its formats."""
+    """Write the part of a saved graph that contains its formats."""
     plain = {"name": "float", "width": 32}
     args = {"data_in_0": {"format": integer(8, 4)}, "weight": {"format": weight}, "bias": {"format": plain}}
     metadata = {"x": {"args": {}}, "fc1": {"args": args}}
@@ -66,7 +66,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def add_run(project: Path) -> Callable[..., Path]:
-    """Makes a run of a summary, each an hour after the one before."""
+    """A function that makes a run from a summary, each one hour after the previous one."""
     hours = 0
 
     def add(name: str, summary: Summary | str | None, config: str | None = 'model = "toy"\n') -> Path:
@@ -108,7 +108,7 @@ def server(project: Path) -> Iterator[ViewServer]:
 
 @pytest.fixture
 def ask(server: ViewServer) -> Ask:
-    """A request with the target exactly as it is given, where other clients would tidy it up."""
+    """A function that sends a request target exactly as given; other clients would normalise it."""
 
     def ask(target: str, method: str = "GET", headers: Mapping[str, str] | None = None) -> Reply:
         connection = HTTPConnection("127.0.0.1", server.server_port, timeout=20)

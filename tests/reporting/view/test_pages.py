@@ -1,4 +1,4 @@
-"""Whatever stands in the files of a run, every page can be made of them."""
+"""Pages can be made from any content of a run's files."""
 
 from __future__ import annotations
 
@@ -32,18 +32,20 @@ documents = st.dictionaries(
     ),
     max_size=8,
 )
-PLACES = ("summary.json", "grid.json", "software/transform/transformed_ckpt/graph.json")
+FILES = ("summary.json", "grid.json", "software/transform/transformed_ckpt/graph.json")
 
 
 @pytest.mark.slow
-@given(contents=st.tuples(*[documents] * len(PLACES)))
-def test_every_page_can_be_made(contents: tuple[Any, ...], tmp_path_factory: pytest.TempPathFactory) -> None:
+@given(contents=st.tuples(*[documents] * len(FILES)))
+def test_every_page_can_be_made_from_any_content(
+    contents: tuple[Any, ...], tmp_path_factory: pytest.TempPathFactory
+) -> None:
     root = tmp_path_factory.mktemp("out")
     for name in ("a", "b"):
-        for place, content in zip(PLACES, contents, strict=True):
+        for file, content in zip(FILES, contents, strict=True):
             if content:
-                (root / name / place).parent.mkdir(parents=True, exist_ok=True)
-                (root / name / place).write_text(json.dumps(content))
+                (root / name / file).parent.mkdir(parents=True, exist_ok=True)
+                (root / name / file).write_text(json.dumps(content))
     records = list_records(root)
     pages = [overview_page(root, records), *(run_page(record) for record in records)]
     pages += [compare_page(records)] if len(records) == 2 else []
@@ -51,7 +53,7 @@ def test_every_page_can_be_made(contents: tuple[Any, ...], tmp_path_factory: pyt
 
 
 @pytest.mark.parametrize("depth", [11, 13, 500, 900])
-def test_tables_in_tables_are_shown_as_far_as_they_go(project: Path, depth: int) -> None:
+def test_deeply_nested_tables_are_shown(project: Path, depth: int) -> None:
     nested: dict[str, Any] = {"x": 1}
     for _ in range(depth):
         nested = {"x": nested}
@@ -61,7 +63,7 @@ def test_tables_in_tables_are_shown_as_far_as_they_go(project: Path, depth: int)
     assert run_page(record).count("x.x.x.") >= 1
 
 
-def test_a_key_figure_has_its_exact_number_and_the_one_before(project: Path) -> None:
+def test_a_key_figure_has_its_exact_value_and_the_one_before(project: Path) -> None:
     for name, summary in (("a", train_summary(0.5)), ("b", transform_summary(0.625, 8.0, 25600))):
         (project / name).mkdir()
         (project / name / "summary.json").write_text(json.dumps(summary))
@@ -71,7 +73,7 @@ def test_a_key_figure_has_its_exact_number_and_the_one_before(project: Path) -> 
     assert '<td class="figure" data-value="1234" title="1,234">1.23 k</td>' in page
 
 
-def test_what_is_no_number_is_not_sorted_as_one(project: Path) -> None:
+def test_nan_and_infinity_are_not_sorted(project: Path) -> None:
     (project / "a").mkdir()
     (project / "a/summary.json").write_text('{"test": {"accuracy": NaN}, "parameters": Infinity}')
     page = overview_page(project, list_records(project))
@@ -79,7 +81,7 @@ def test_what_is_no_number_is_not_sorted_as_one(project: Path) -> None:
     assert '<td class="figure" title="∞">∞</td>' in page
 
 
-def test_columns_that_no_run_fills_are_left_out(project: Path) -> None:
+def test_empty_columns_are_left_out(project: Path) -> None:
     (project / "a").mkdir()
     (project / "a/summary.json").write_text(json.dumps(train_summary(0.5)))
     page = overview_page(project, list_records(project))
@@ -98,7 +100,7 @@ def test_a_grid_links_to_its_runs(project: Path) -> None:
     assert '<a href="/run/b">b</a>' in page
 
 
-def test_text_and_attributes_are_escaped_and_html_is_not() -> None:
+def test_text_and_attributes_are_escaped() -> None:
     inner = element("b", None, "<i>")
     assert join(inner, "&") == "<b>&lt;i&gt;</b>&amp;"
     assert (

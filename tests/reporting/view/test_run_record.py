@@ -1,4 +1,4 @@
-"""Runs are read as far as they are whole, and what is wrong with them is told."""
+"""Runs are read as far as their files allow, and problems are reported."""
 
 from __future__ import annotations
 
@@ -8,65 +8,65 @@ from pathlib import Path
 
 import pytest
 
-from chop.reporting.view.run_figures import ACCURACY, FIGURES, LOSS
-from chop.reporting.view.run_record import Record, find_record, list_records
+from chop.reporting.view.run_figures import ACCURACY, ALL_FIGURES
+from chop.reporting.view.run_record import RunRecord, find_record, list_records, run_names
 from reporting.view.conftest import train_summary, transform_summary
 
 AddRun = Callable[..., Path]
 
 
-def record_of(folder: Path) -> Record:
+def record_of(folder: Path) -> RunRecord:
     found = find_record(folder.parent, folder.name)
     assert found is not None
     return found
 
 
-def figures_of(record: Record) -> dict[str, tuple[float | None, float | None]]:
-    return {each.title: (each.read(record, "after"), each.read(record, "before")) for each in (*FIGURES, LOSS)}
+def figure_values(record: RunRecord) -> dict[str, tuple[float | None, float | None]]:
+    return {each.title: (each.read(record, "after"), each.read(record, "before")) for each in ALL_FIGURES}
 
 
-def test_a_training_has_its_numbers(add_run: AddRun) -> None:
+def test_figures_of_a_training(add_run: AddRun) -> None:
     record = record_of(add_run("first", train_summary(0.5)))
     assert (record.action, record.model, record.data, record.problems) == ("train", "toy", "jsc", ())
-    found = figures_of(record)
+    found = figure_values(record)
     assert found["accuracy"] == (0.5, None)
     assert found["loss"] == (1.25, None)
     assert found["parameters"] == (1234, None)
     assert found["weight bits"] == found["time"] == (None, None)
 
 
-def test_a_transform_has_them_before_and_after_and_for_one_sample(add_run: AddRun) -> None:
+def test_figures_of_a_transform_are_before_and_after_and_per_sample(add_run: AddRun) -> None:
     record = record_of(add_run("second", transform_summary(0.625, weight_bits=8.0, bitops=25600)))
-    found = figures_of(record)
+    found = figure_values(record)
     assert found["accuracy"] == (0.625, 0.75)
     assert found["weight bits"] == (8.0, 32.0)
-    assert found["MACs"] == (100, 100)  # of 400 for 4 samples
+    assert found["MACs"] == (100, 100)  # 400 for 4 samples
     assert found["BitOPs"] == (6400, 102400)
-    assert found["memory"] == (3200, 12800)  # weights are there once for all samples
+    assert found["weight memory"] == (3200, 12800)  # weights are shared by all samples
     assert found["time"] == (61.2, None)
     assert record.note == "from first"
 
 
-def test_bits_that_a_pass_measured_do_as_well(add_run: AddRun) -> None:
+def test_without_a_cost_the_bits_measured_by_a_pass_are_used(add_run: AddRun) -> None:
     summary = transform_summary(0.5, 8.0, 1)
     summary["cost"] = None
     summary["measured"] = [{"pass": "calculate_avg_bits_mg", "what": "w_avg_bit", "before": 32.0, "after": 5.5}]
-    found = figures_of(record_of(add_run("old", summary)))
+    found = figure_values(record_of(add_run("old", summary)))
     assert found["weight bits"] == (5.5, 32.0)
     assert found["BitOPs"] == (None, None)
 
 
-def test_a_grid_names_its_runs(project: Path) -> None:
+def test_a_grid_has_the_names_of_its_runs(project: Path) -> None:
     rows = [{"batch_size": 64, "runs": ["out/a", "out/b"]}, {"batch_size": 128, "runs": ["out/c"]}]
     (project / "grid_toy").mkdir()
     (project / "grid_toy/grid.json").write_text(json.dumps({"title": "toy, data: jsc (generated)", "rows": rows}))
     record = record_of(project / "grid_toy")
     assert (record.action, record.model, record.data, record.note) == ("grid", "toy", "jsc", "3 runs")
     assert record.problems == ()
-    assert [record.members(row) for row in rows] == [["a", "b"], ["c"]]
+    assert [run_names(row) for row in rows] == [["a", "b"], ["c"]]
 
 
-def test_a_search_tells_its_trials_and_the_best_of_them(add_run: AddRun) -> None:
+def test_a_search_has_the_figures_of_its_best_trial(add_run: AddRun) -> None:
     summary = {
         "action": "search",
         "trials": {"complete": 30, "pruned": 2},
@@ -75,26 +75,26 @@ def test_a_search_tells_its_trials_and_the_best_of_them(add_run: AddRun) -> None
         "best": {"trial": 7, "accuracy": 0.625, "loss": 1.5, "bitops": 64.5, "weight_bits": 80},
     }
     record = record_of(add_run("searched", summary))
-    found = figures_of(record)
-    assert record.note == "30 trials, 5 on the front"
+    found = figure_values(record)
+    assert record.note == "30 trials, 5 Pareto-optimal"
     assert (found["accuracy"], found["loss"]) == ((0.625, 0.75), (1.5, None))
-    assert (found["BitOPs"], found["memory"]) == ((64.5, 1024.0), (80, 320))
+    assert (found["BitOPs"], found["weight memory"]) == ((64.5, 1024.0), (80, 320))
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "summary.json is damaged: Expecting value"),
-        ('{"action": "tr', "summary.json is damaged: Unterminated string"),
-        ("[1, 2]", "summary.json is damaged: it holds no table"),
-        ("[" * 100_000, "summary.json is damaged: "),
+        ("", "summary.json is corrupt: Expecting value"),
+        ('{"action": "tr', "summary.json is corrupt: Unterminated string"),
+        ("[1, 2]", "summary.json is corrupt: it does not hold an object"),
+        ("[" * 100_000, "summary.json is corrupt: "),
     ],
 )
-def test_a_damaged_summary_is_told(add_run: AddRun, text: str, problem: str) -> None:
+def test_corrupt_summary_is_reported(add_run: AddRun, text: str, problem: str) -> None:
     record = record_of(add_run("broken", text))
     assert len(record.problems) == 1
     assert record.problems[0].startswith(problem)
-    assert record.model == "toy"  # of its run.toml
+    assert record.model == "toy"  # from run.toml
 
 
 @pytest.mark.parametrize(
@@ -106,36 +106,37 @@ def test_a_damaged_summary_is_told(add_run: AddRun, text: str, problem: str) -> 
         {"test": {"accuracy": True}, "parameters": "many", "checkpoint": 5, "measured": [4, {"pass": []}]},
     ],
 )
-def test_values_of_another_kind_are_as_if_missing(add_run: AddRun, summary: dict[str, object]) -> None:
+def test_values_of_wrong_types_count_as_missing(add_run: AddRun, summary: dict[str, object]) -> None:
     record = record_of(add_run("strange", summary))
-    assert set(figures_of(record).values()) == {(None, None)}
+    assert set(figure_values(record).values()) == {(None, None)}
     assert record.note is None
 
 
-def test_a_run_that_is_not_finished_tells_how_far_it_is(add_run: AddRun) -> None:
+def test_progress_of_an_unfinished_run_is_shown(add_run: AddRun) -> None:
     folder = add_run("stopped", None)
     lines = ['{"step": 10, "epoch": 1}', '{"step": 20, "epoch": 2, "loss": 1.5}', '{"step": 3']
     (folder / "metrics.jsonl").write_text("\n".join(lines))
-    text = "it has no summary.json: it was stopped, or still goes on (epoch 2, step 20)"
+    text = "it has no summary.json: it was stopped, or is still running (epoch 2, step 20)"
     assert record_of(folder).problems == (text,)
     (folder / "metrics.jsonl").write_text('{"step": 1234567, "epoch": 2}\n')
     assert record_of(folder).problems[0].endswith("(epoch 2, step 1,234,567)")
 
 
-def test_options_that_are_damaged_or_lost_are_told(add_run: AddRun) -> None:
+def test_corrupt_or_missing_options_are_reported(add_run: AddRun) -> None:
     cut = record_of(add_run("cut", train_summary(0.5), config="model = "))
-    assert cut.problems[0].startswith("run.toml is damaged: Invalid value")
+    assert cut.problems[0].startswith("run.toml is corrupt: Invalid value")
     lost = record_of(add_run("lost", train_summary(0.5), config=None))
-    assert lost.problems == ("it has no run.toml: its options are lost",)
+    assert lost.problems == ("it has no run.toml, so its options are unknown",)
 
 
-def test_a_file_in_no_encoding_is_told(add_run: AddRun) -> None:
+def test_invalid_utf8_is_reported(add_run: AddRun) -> None:
     folder = add_run("bytes", train_summary(0.5))
     (folder / "run.toml").write_bytes(b"\xff\xfe\x00")
-    assert record_of(folder).problems == ("run.toml is damaged: it is no text",)
+    (problem,) = record_of(folder).problems
+    assert problem.startswith("run.toml is corrupt: 'utf-8' codec can't decode byte 0xff")
 
 
-def test_runs_are_listed_newest_first_and_other_folders_are_not(add_run: AddRun, project: Path) -> None:
+def test_only_runs_are_listed_newest_first(add_run: AddRun, project: Path) -> None:
     for name in ("b", "a", "c"):
         add_run(name, train_summary(0.5))
     (project / "notes").mkdir()
@@ -146,14 +147,14 @@ def test_runs_are_listed_newest_first_and_other_folders_are_not(add_run: AddRun,
     assert [record.name for record in list_records(project)] == ["c", "a", "b"]
 
 
-def test_a_summary_that_changes_is_read_again(add_run: AddRun) -> None:
+def test_a_changed_summary_is_read_again(add_run: AddRun) -> None:
     folder = add_run("first", train_summary(0.5))
     assert ACCURACY.read(record_of(folder), "after") == 0.5
     (folder / "summary.json").write_text(json.dumps(train_summary(0.8125)))
     assert ACCURACY.read(record_of(folder), "after") == 0.8125
 
 
-def test_a_summary_that_lies_elsewhere_is_not_read(add_run: AddRun, tmp_path: Path) -> None:
+def test_a_summary_behind_a_link_leading_outside_is_not_read(add_run: AddRun, tmp_path: Path) -> None:
     folder = add_run("first", None)
     (tmp_path / "other.json").write_text(json.dumps(train_summary(0.5)))
     (folder / "summary.json").symlink_to(tmp_path / "other.json")

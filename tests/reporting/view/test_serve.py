@@ -1,4 +1,4 @@
-"""`ch view` from its start to Ctrl-C."""
+"""Starting and stopping `ch view`."""
 
 from __future__ import annotations
 
@@ -19,51 +19,49 @@ from chop.reporting.view.serve import address_of, make_server
 from chop.reporting.view.server import ViewServer
 
 
-def test_it_listens_to_this_machine_alone(project: Path) -> None:
+def test_only_this_machine_can_connect(project: Path) -> None:
     with make_server(project, "127.0.0.1", 0) as server:
         assert server.server_address[0] == "127.0.0.1"
-        assert not server.is_open
+        assert not server.is_public
         assert address_of(server, "127.0.0.1") == f"http://127.0.0.1:{server.server_port}/"
 
 
-def test_a_port_that_is_taken_is_told_and_another_one_used(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_free_port_is_used_if_the_port_is_taken(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with make_server(project, "127.0.0.1", port) as server:
             assert server.server_port != port
-            assert capsys.readouterr().out == f"port {port} is taken; this is at port {server.server_port}\n"
+            assert capsys.readouterr().out == f"port {port} is in use; listening on port {server.server_port}\n"
 
 
-def test_all_addresses_answer_to_numbers_and_the_own_name(project: Path) -> None:
+def test_a_public_server_answers_to_numbers_and_its_own_name(project: Path) -> None:
     with make_server(project, "0.0.0.0", 0) as server:
-        assert server.is_open
+        assert server.is_public
         assert address_of(server, "0.0.0.0") == f"http://localhost:{server.server_port}/"
         assert server.answers_to("192.168.1.7:8080")
         assert server.answers_to(f"{socket.gethostname()}:8080")
         assert not server.answers_to("evil.example:8080")
 
 
-def test_an_address_that_is_not_here_is_an_error(project: Path) -> None:
-    with pytest.raises(OSError, match=r"^cannot listen at 203\.0\.113\.1, port 8080: "):
+def test_a_foreign_address_is_an_error(project: Path) -> None:
+    with pytest.raises(OSError, match=r"^cannot listen on 203\.0\.113\.1, port 8080: "):
         make_server(project, "203.0.113.1", 8080)
     with pytest.raises(ValueError, match="'host' is empty"):
         make_server(project, "", 8080)
 
 
-def test_a_folder_that_is_not_there_is_an_error(project: Path) -> None:
-    with pytest.raises(ValueError, match=r"there is no folder '.*nowhere'; ch view FOLDER"):
+def test_a_missing_folder_is_an_error(project: Path) -> None:
+    with pytest.raises(ValueError, match=r"there is no folder '.*nowhere'; use ch view FOLDER"):
         view(ViewConfig(folder=project / "nowhere"))
 
 
-def test_a_single_run_is_told_from_a_folder_of_runs(project: Path) -> None:
+def test_a_single_run_is_an_error(project: Path) -> None:
     (project / "run.toml").write_text("")
-    with pytest.raises(ValueError, match=f"'{project}' is a single run; .* is '{project.parent}'"):
+    with pytest.raises(ValueError, match=f"'{project}' is a single run; its project is '{project.parent}'"):
         view(ViewConfig(folder=project))
 
 
-def test_the_network_is_warned_of_and_a_browser_opened(
+def test_a_public_address_warns_and_the_browser_is_opened(
     project: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -83,13 +81,13 @@ def test_the_network_is_warned_of_and_a_browser_opened(
     monkeypatch.setattr("webbrowser.open", open_nothing)
     monkeypatch.setattr(ViewServer, "serve_forever", interrupt)
     view(ViewConfig(folder=project, host="0.0.0.0", port=0, open=True))
-    assert "everyone who can reach 0.0.0.0 can see these runs" in caplog.text
+    assert "everyone who can reach 0.0.0.0 can read these runs" in caplog.text
     assert opened[0].startswith("http://localhost:")
-    assert f"the runs of {project}: {opened[0]}  (Ctrl-C ends this)\n" in capsys.readouterr().out
+    assert f"runs of {project}: {opened[0]}  (stop with Ctrl-C)\n" in capsys.readouterr().out
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_it_without_a_word_of_error(project: Path) -> None:
+def test_ctrl_c_stops_the_server_without_an_error(project: Path) -> None:
     command = [sys.executable, "-m", "chop", "view", str(project), "--port", "0"]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3] / "src")}
     with subprocess.Popen(
@@ -99,7 +97,7 @@ def test_ctrl_c_ends_it_without_a_word_of_error(project: Path) -> None:
         assert process.stderr is not None
         address = process.stdout.readline().split()[-4]
         with urllib.request.urlopen(address, timeout=20) as reply:
-            assert b"There is no run here yet" in reply.read()
+            assert b"There are no runs yet" in reply.read()
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 0
         assert process.stderr.read() == ""

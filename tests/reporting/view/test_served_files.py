@@ -1,4 +1,4 @@
-"""Nothing outside of the project is found, nor what is hidden, temporary, or no result."""
+"""Files outside of the project, hidden and temporary files, weights and code are not served."""
 
 from __future__ import annotations
 
@@ -7,18 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from chop.reporting.view.served_files import find_file, find_folder, list_files
+from chop.reporting.view.served_files import find_file, find_served_run, list_files
+from chop.runs import RunFolder
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    for name in ("out/run/report.html", "out/run/best.ckpt", "out/run/.summary.json.77", "secret.json"):
+    for name in (
+        "out/run/run.toml",
+        "out/run/report.html",
+        "out/run/best.ckpt",
+        "out/run/.summary.json.77",
+        "secret.json",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("{}")
     return tmp_path / "out"
 
 
-def test_a_result_is_found(root: Path) -> None:
+def test_a_report_is_served(root: Path) -> None:
     assert find_file(root, ("run", "report.html")) == (root / "run/report.html").resolve()
 
 
@@ -44,15 +51,15 @@ def test_a_result_is_found(root: Path) -> None:
         ("run", "\udcff.json"),
     ],
 )
-def test_all_else_is_not(root: Path, parts: tuple[str, ...]) -> None:
+def test_other_paths_are_not_served(root: Path, parts: tuple[str, ...]) -> None:
     assert find_file(root, parts) is None
 
 
-def test_an_absolute_path_is_not_followed(root: Path) -> None:
+def test_an_absolute_path_is_not_served(root: Path) -> None:
     assert find_file(root, (str(root.parent / "secret.json"),)) is None
 
 
-def test_links_are_followed_within_the_project_only(root: Path) -> None:
+def test_links_are_followed_only_within_the_project(root: Path) -> None:
     (root / "run/within.json").symlink_to(root / "run/real.json")
     (root / "run/real.json").write_text("{}")
     (root / "run/out.json").symlink_to(root.parent / "secret.json")
@@ -64,22 +71,24 @@ def test_links_are_followed_within_the_project_only(root: Path) -> None:
     for name in ("out.json", "weights.json", "temporary.json", "circle.json"):
         assert find_file(root, ("run", name)) is None
     assert find_file(root, ("outside", "secret.json")) is None
-    assert find_folder(root, "outside") is None
-    assert find_folder(root, "run") == root / "run"
+    assert find_served_run(root, "outside") is None
+    assert find_served_run(root, "run") == RunFolder(root / "run")
 
 
-def test_a_pipe_is_no_file(root: Path) -> None:
+def test_a_pipe_is_not_served(root: Path) -> None:
     os.mkfifo(root / "run/pipe.json")
     assert find_file(root, ("run", "pipe.json")) is None
 
 
-@pytest.mark.parametrize("name", ["", "..", ".", "run/..", "/", "missing", ".hidden", "run\0"])
-def test_a_run_is_a_folder_right_in_the_project(root: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["", "..", ".", "run/..", "/", "missing", ".hidden", "notes", "run\0"])
+def test_a_run_is_a_visible_folder_directly_in_the_project(root: Path, name: str) -> None:
     (root / ".hidden").mkdir()
-    assert find_folder(root, name) is None
+    (root / ".hidden/run.toml").write_text("")
+    (root / "notes").mkdir()
+    assert find_served_run(root, name) is None
 
 
-def test_the_files_of_a_run_are_those_that_are_sent(root: Path) -> None:
+def test_only_served_files_are_listed(root: Path) -> None:
     (root / "run/search").mkdir()
     (root / "run/search/pareto.csv").write_text("a\n1\n")
-    assert list(list_files(root / "run")) == [("report.html",), ("search", "pareto.csv")]
+    assert list(list_files(root / "run")) == [("report.html",), ("run.toml",), ("search", "pareto.csv")]

@@ -1,4 +1,4 @@
-"""The server, asked as a browser asks and as an intruder would."""
+"""Requests to the server, from browsers and from intruders."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def test_the_overview_lists_the_runs(ask: Ask) -> None:
     assert reply.text.index("second") < reply.text.index('href="/run/first"')
 
 
-def test_a_project_without_runs_says_how_to_begin(ask: Ask, project: Path) -> None:
+def test_an_empty_project_shows_the_first_command(ask: Ask, project: Path) -> None:
     for run in list(project.iterdir()):
         run.rename(project.parent / run.name)
-    assert "There is no run here yet" in ask("/").text
+    assert "There are no runs yet" in ask("/").text
 
 
 def test_a_run_has_a_page(ask: Ask) -> None:
@@ -49,8 +49,8 @@ def test_a_run_has_a_page(ask: Ask) -> None:
     for text in ("integer(8, 4)", "count_bitops.total_bitops.after", "transformed_ckpt/graph.json", "6.4 k"):
         assert text in page
     assert "best.ckpt</a>" not in page
-    assert "this makes it: " in page
-    assert "report " in page.partition("this makes it: ")[2].partition("second</code>")[0]
+    assert "To make it: " in page
+    assert "report " in page.partition("To make it: ")[2].partition("second</code>")[0]
     assert 'src="/file/first/curves.png"' in ask("/run/first").text
 
 
@@ -65,7 +65,7 @@ def test_two_runs_are_compared(ask: Ask) -> None:
 @pytest.mark.parametrize(
     ("query", "text"),
     [
-        ("", "choose 2 to 6 runs to compare, not 0"),
+        ("", "select 2 to 6 runs to compare, not 0"),
         ("run=first", "not 1"),
         ("run=first&run=first", "not 1"),
         ("run=first&run=missing", "there is no such run"),
@@ -73,7 +73,7 @@ def test_two_runs_are_compared(ask: Ask) -> None:
         ("&".join(f"run=a{i}" for i in range(200)), "not 0"),
     ],
 )
-def test_what_cannot_be_compared_is_told(ask: Ask, query: str, text: str) -> None:
+def test_invalid_comparisons_are_rejected(ask: Ask, query: str, text: str) -> None:
     reply = ask(f"/compare?{query}")
     assert reply.status == 404
     assert text in reply.text
@@ -88,7 +88,7 @@ def test_what_cannot_be_compared_is_told(ask: Ask, query: str, text: str) -> Non
         ("second/software/transform/transformed_ckpt/graph.json", "application/json; charset=utf-8"),
     ],
 )
-def test_files_have_their_type(ask: Ask, project: Path, path: str, content_type: str) -> None:
+def test_files_have_their_content_type(ask: Ask, project: Path, path: str, content_type: str) -> None:
     reply = ask(f"/file/{path}", headers={"Host": "localhost"}) if path.endswith("toml") else None
     reply = reply or ask(f"/file/{path}", method="HEAD")
     assert reply.status == 200
@@ -96,7 +96,7 @@ def test_files_have_their_type(ask: Ask, project: Path, path: str, content_type:
     assert int(reply.headers["Content-Length"]) == (project / path).stat().st_size
 
 
-def test_a_file_is_sent_whole(ask: Ask, project: Path) -> None:
+def test_a_large_file_is_sent_completely(ask: Ask, project: Path) -> None:
     text = "".join(json.dumps({"step": step}) + "\n" for step in range(40_000))
     (project / "first/metrics.jsonl").write_text(text)
     assert ask("/file/first/metrics.jsonl").text == text
@@ -144,14 +144,14 @@ def test_nothing_else_is_served(ask: Ask, project: Path, target: str) -> None:
         assert "secret" not in reply.text
 
 
-def test_the_absolute_path_of_a_file_is_no_address(ask: Ask, project: Path) -> None:
+def test_absolute_paths_are_not_served(ask: Ask, project: Path) -> None:
     (project.parent / "secret.json").write_text('{"secret": 1}')
     path = str(project.parent / "secret.json")
     for target in (f"/file/{path}", f"/file/{quote(path, safe='')}"):
         assert ask(target).status == 404
 
 
-def test_links_that_lead_out_are_not_followed(ask: Ask, project: Path) -> None:
+def test_links_leading_outside_are_not_followed(ask: Ask, project: Path) -> None:
     (project.parent / "secret.json").write_text('{"secret": 1}')
     (project / "first/link.json").symlink_to(project.parent / "secret.json")
     (project / "away").symlink_to(project.parent)
@@ -161,20 +161,20 @@ def test_links_that_lead_out_are_not_followed(ask: Ask, project: Path) -> None:
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:9", "LOCALHOST", "127.0.0.1", "127.0.0.1:80", "[::1]:80"])
-def test_this_machine_is_answered(ask: Ask, host: str) -> None:
+def test_requests_to_this_machine_are_answered(ask: Ask, host: str) -> None:
     assert ask("/", headers={"Host": host}).status == 200
 
 
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:8080", "localhost.evil.example", "10.0.0.1", "", "[", "x@["]
 )
-def test_other_names_for_this_machine_are_refused(ask: Ask, host: str) -> None:
+def test_other_host_names_are_refused(ask: Ask, host: str) -> None:
     reply = ask("/", headers={"Host": host})
     assert reply.status == 403
     assert "first" not in reply.text
 
 
-def test_a_request_without_or_with_two_hosts_is_refused(ask: Ask, server: ViewServer) -> None:
+def test_a_request_needs_exactly_one_host(ask: Ask, server: ViewServer) -> None:
     assert ask("/", headers={}).status == 403
     with socket.create_connection(("127.0.0.1", server.server_port), timeout=20) as connection:
         connection.sendall(b"GET / HTTP/1.0\r\nHost: localhost\r\nHost: evil.example\r\n\r\n")
@@ -182,7 +182,7 @@ def test_a_request_without_or_with_two_hosts_is_refused(ask: Ask, server: ViewSe
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
-def test_nothing_can_be_changed(ask: Ask, method: str) -> None:
+def test_the_server_is_read_only(ask: Ask, method: str) -> None:
     reply = ask("/", method)
     assert (reply.status, reply.headers["Allow"]) == (405, "GET, HEAD")
 
@@ -190,7 +190,7 @@ def test_nothing_can_be_changed(ask: Ask, method: str) -> None:
 @pytest.mark.parametrize(
     "target", ["/", "/run/first", "/compare?run=first&run=second", "/assets/view.js", "/missing"]
 )
-def test_every_answer_is_guarded(ask: Ask, target: str) -> None:
+def test_every_response_has_security_headers(ask: Ask, target: str) -> None:
     headers = ask(target).headers
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert headers["Cache-Control"] == "no-store"
@@ -200,7 +200,7 @@ def test_every_answer_is_guarded(ask: Ask, target: str) -> None:
     assert "unsafe" not in policy
 
 
-def test_a_page_of_a_run_is_kept_apart_from_the_server(ask: Ask) -> None:
+def test_html_files_of_a_run_are_sandboxed(ask: Ask) -> None:
     reply = ask("/file/first/report.html")
     assert reply.text == "<title>the report</title>"
     policy = reply.headers["Content-Security-Policy"].split("; ")
@@ -210,17 +210,17 @@ def test_a_page_of_a_run_is_kept_apart_from_the_server(ask: Ask) -> None:
 
 
 @pytest.mark.parametrize("name", [*REPORT_STYLES, "view.css", "view.js"])
-def test_the_look_of_the_pages_is_there(ask: Ask, name: str) -> None:
+def test_styles_and_scripts_are_served(ask: Ask, name: str) -> None:
     reply = ask(f"/assets/{name}")
     assert reply.status == 200
     assert reply.headers["Content-Type"] == f"text/{'css' if name.endswith('css') else 'javascript'}; charset=utf-8"
     assert f'"/assets/{name}"' in ask("/").text
 
 
-def test_names_stay_text(ask: Ask, add_run: AddRun) -> None:
+def test_names_are_escaped(ask: Ask, add_run: AddRun) -> None:
     summary = train_summary(0.5) | {"model": NASTY, "checkpoint": NASTY, NASTY: NASTY, "half": "\ud800"}
     add_run(NASTY, summary, f"'{'<script>'}' = '<script>'\n")
-    add_run("damaged", "{", f"x = {NASTY}")
+    add_run("corrupt", "{", f"x = {NASTY}")
     for target in ("/", f"/run/{quote(NASTY, safe='')}", f"/compare?run=first&run={quote(NASTY, safe='')}"):
         reply = ask(target)
         assert reply.status == 200
@@ -228,14 +228,14 @@ def test_names_stay_text(ask: Ask, add_run: AddRun) -> None:
         assert "&lt;script&gt;" in reply.text
 
 
-def test_a_damaged_run_breaks_no_page(ask: Ask, add_run: AddRun) -> None:
-    add_run("damaged", '{"action": ')
-    assert "summary.json is damaged" in ask("/").text
-    assert "summary.json is damaged" in ask("/run/damaged").text
-    assert "damaged: summary.json is damaged" in ask("/compare?run=first&run=damaged").text
+def test_corrupt_summary_is_shown_on_every_page(ask: Ask, add_run: AddRun) -> None:
+    add_run("corrupt", '{"action": ')
+    assert "summary.json is corrupt" in ask("/").text
+    assert "summary.json is corrupt" in ask("/run/corrupt").text
+    assert "corrupt: summary.json is corrupt" in ask("/compare?run=first&run=corrupt").text
 
 
-def test_a_bug_is_told_and_the_server_goes_on(
+def test_a_bug_is_logged_and_the_server_keeps_running(
     ask: Ask, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with monkeypatch.context() as patch:
@@ -245,7 +245,7 @@ def test_a_bug_is_told_and_the_server_goes_on(
     assert ask("/").status == 200
 
 
-def test_nonsense_is_answered_and_a_silent_end_is_no_trouble(ask: Ask, server: ViewServer) -> None:
+def test_malformed_requests_do_not_stop_the_server(ask: Ask, server: ViewServer) -> None:
     for content in (b"nonsense\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"\x00\xff\r\n\r\n", b""):
         with socket.create_connection(("127.0.0.1", server.server_port), timeout=20) as connection:
             connection.sendall(content)
@@ -254,7 +254,7 @@ def test_nonsense_is_answered_and_a_silent_end_is_no_trouble(ask: Ask, server: V
     assert ask("/").status == 200
 
 
-def test_only_runs_are_served_from_a_folder_that_holds_other_things(ask: Ask, project: Path) -> None:
+def test_only_files_of_runs_are_served(ask: Ask, project: Path) -> None:
     (project / "notes").mkdir()
     (project / "notes/diary.txt").write_text("dear diary")
     (project / "diary.txt").write_text("dear diary")

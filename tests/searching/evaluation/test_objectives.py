@@ -1,4 +1,4 @@
-"""What counts as better."""
+"""Objectives: directions, sums and the Pareto front."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import random
 import pytest
 
 from chop.config.search import Direction, MetricTable
-from chop.searching.evaluation.objectives import Objective, Objectives, known_metrics
+from chop.searching.evaluation import COST_RUNNERS
+from chop.searching.evaluation.objectives import Objective, Objectives, better_direction, is_cost, known_metrics
 
 
-def test_directions_are_the_metrics_own_unless_given() -> None:
+def test_the_default_direction_is_that_of_the_metric() -> None:
     found = Objectives.read(
         {"accuracy": MetricTable(), "bitops": MetricTable(2.0), "loss": MetricTable(1, "maximize")}
     )
@@ -19,7 +20,7 @@ def test_directions_are_the_metrics_own_unless_given() -> None:
     assert found.values({"accuracy": 0.5, "bitops": 10.0, "loss": 3.0}) == [0.5, 20.0, 3.0]
 
 
-def test_a_sum_subtracts_what_is_to_be_small() -> None:
+def test_a_sum_subtracts_metrics_of_the_other_direction() -> None:
     tables = {"accuracy": MetricTable(1.0), "average_bitwidth": MetricTable(0.2)}
     found = Objectives.read(tables, sum_scaled=True, direction="maximize")
     assert found.directions == ["maximize"]
@@ -28,14 +29,14 @@ def test_a_sum_subtracts_what_is_to_be_small() -> None:
     assert least.values({"accuracy": 0.7, "average_bitwidth": 5.0}) == [pytest.approx(1.0 - 0.7)]
 
 
-def test_a_negative_scale_in_a_sum_is_taken_as_it_is() -> None:
+def test_a_negative_scale_in_a_sum_subtracts_the_metric_once() -> None:
     tables = {"accuracy": MetricTable(1.0), "average_bitwidth": MetricTable(-0.2)}
     found = Objectives.read(tables, sum_scaled=True, direction="maximize")
     assert found.values({"accuracy": 0.7, "average_bitwidth": 5.0}) == [pytest.approx(0.7 - 1.0)]
 
 
 @pytest.mark.parametrize("direction", ["maximize", None])
-def test_a_cost_with_a_negative_scale_is_better_when_it_is_small(direction: Direction | None) -> None:
+def test_a_cost_with_a_negative_scale_is_minimized(direction: Direction | None) -> None:
     tables = {"accuracy": MetricTable(1.0), "average_bitwidth": MetricTable(-0.2, direction)}
     found = Objectives.read(tables, sum_scaled=True, direction="maximize")
     narrow, wide = {"accuracy": 0.7, "average_bitwidth": 4.0}, {"accuracy": 0.7, "average_bitwidth": 8.0}
@@ -44,38 +45,39 @@ def test_a_cost_with_a_negative_scale_is_better_when_it_is_small(direction: Dire
     assert found.each[1].gain(narrow) > found.each[1].gain(wide)
 
 
-def test_unknown_metrics_are_named() -> None:
+def test_unknown_metrics_and_scales_are_reported() -> None:
     with pytest.raises(ValueError, match="unknown metric 'acuracy', did you mean 'accuracy'"):
         Objectives.read({"acuracy": MetricTable()})
     with pytest.raises(ValueError, match="'scale' must be above 0, got -1"):
         Objectives.read({"accuracy": MetricTable(-1)})
 
 
-def test_front_by_brute_force() -> None:
+def test_the_front_equals_that_of_brute_force() -> None:
     draw = random.Random(0)
     objectives = Objectives((Objective("accuracy", "maximize"), Objective("bitops", "minimize")))
     points = [{"accuracy": draw.randrange(12) / 12, "bitops": float(draw.randrange(12))} for _ in range(80)]
 
-    def beats(a: dict[str, float], b: dict[str, float]) -> bool:
+    def dominates(a: dict[str, float], b: dict[str, float]) -> bool:
         return a != b and a["accuracy"] >= b["accuracy"] and a["bitops"] <= b["bitops"]
 
-    expected = {tuple(p.values()) for p in points if not any(beats(other, p) for other in points)}
+    expected = {tuple(p.values()) for p in points if not any(dominates(other, p) for other in points)}
     front = objectives.front(points)
-    found = [tuple(points[place].values()) for place in front]
+    found = [tuple(points[index].values()) for index in front]
     assert set(found) == expected
     assert len(found) == len(set(found))
     assert found == sorted(found, reverse=True)  # the most accurate first
-    for place, other in itertools.permutations(front, 2):
-        assert not objectives.covers(points[other], points[place])
+    for index, other in itertools.permutations(front, 2):
+        assert not objectives.covers(points[other], points[index])
 
 
-def test_every_runner_says_which_way_is_better() -> None:
-    assert known_metrics() == {
-        "accuracy": "maximize",
-        "loss": "minimize",
-        "average_bitwidth": "minimize",
-        "memory_density": "maximize",
-        "bitops": "minimize",
-        "weight_bits": "minimize",
-        "activation_bits": "minimize",
-    }
+@pytest.mark.parametrize("name", known_metrics())
+def test_every_metric_declares_which_direction_is_better(name: str) -> None:
+    figure = known_metrics()[name]
+    assert figure.better in ("higher", "lower")
+    assert (better_direction(name) == "maximize") == (figure.better == "higher")
+
+
+def test_costs_are_the_metrics_of_the_cost_runners() -> None:
+    costs = {figure.name for runner in COST_RUNNERS.values() for figure in runner.metrics}
+    assert {name for name in known_metrics() if is_cost(name)} == costs
+    assert not is_cost("accuracy")

@@ -1,4 +1,4 @@
-"""Metrics of configurations, against copying, quantising and running everything."""
+"""Metrics of configurations, compared with copying, quantising and running the model."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from chop.passes.graph.utils import deepcopy_mase_graph
 from chop.searching.evaluation import COST_RUNNERS
 from chop.searching.evaluation.costs import Costs
 from chop.searching.evaluation.evaluator import Evaluator
-from chop.searching.evaluation.ptq import Problem
-from chop.searching.results.recipe import transform_config
-from chop.searching.space import read_seeds
+from chop.searching.evaluation.ptq import PTQProblem
+from chop.searching.evaluation.transform_config import transform_config
+from chop.searching.space import read_space
 from samples import annotated
 from searching.conftest import table
 
 
-def plain_way(graph: MaseGraph, configs: dict[str, dict[str, Any]], rows: Rows) -> dict[str, float]:
-    """Accuracy, loss and cost by copying the graph and running the passes."""
+def measure_copy(graph: MaseGraph, configs: dict[str, dict[str, Any]], rows: Rows) -> dict[str, float]:
+    """Return accuracy, loss and cost by copying the graph and running the passes."""
     by_name = {name: {"config": config} for name, config in configs.items()}
     changed, _ = quantize_transform_pass(deepcopy_mase_graph(graph), {"by": "name", **by_name})
     with torch.no_grad():
@@ -44,27 +44,29 @@ def plain_way(graph: MaseGraph, configs: dict[str, dict[str, Any]], rows: Rows) 
     }
 
 
-def test_metrics_are_those_of_the_plain_way(problem: Problem, graph: MaseGraph, rows: Rows) -> None:
-    points = list(problem.space.points())
-    for point in random.Random(0).sample(points, 12):
-        configs = problem.space.configs(point)
-        found, expected = problem.measure(configs), plain_way(graph, configs, rows)
+def test_metrics_equal_those_of_a_quantised_copy(problem: PTQProblem, graph: MaseGraph, rows: Rows) -> None:
+    all_params = list(problem.space.all_params())
+    for params in random.Random(0).sample(all_params, 12):
+        configs = problem.space.configs(params)
+        found, expected = problem.measure(configs), measure_copy(graph, configs, rows)
         for name, value in expected.items():
             assert found[name] == pytest.approx(value, rel=1e-6), name
 
 
-def test_plain_metrics_are_those_of_the_model(problem: Problem, graph: MaseGraph, rows: Rows) -> None:
+def test_original_metrics_are_those_of_the_model(problem: PTQProblem, graph: MaseGraph, rows: Rows) -> None:
     with torch.no_grad():
         logits = graph.model(rows.features.clone())
-    found = problem.plain()
+    found = problem.measure_original()
     assert found["accuracy"] == (logits.argmax(1) == rows.labels).double().mean().item()
     assert found["average_bitwidth"] == 32
     assert found["weight_bits"] == 32 * (6 * 12 + 12 + 12 * 3 + 3)
     assert found["bitops"] == 32 * 32 * (6 * 12 + 12 * 3)
 
 
-def test_costs_by_hand(problem: Problem) -> None:
-    narrow = {name: {**config, "weight_width": 2, "data_in_width": 4} for name, config in _any(problem).items()}
+def test_costs_equal_those_computed_by_hand(problem: PTQProblem) -> None:
+    narrow = {
+        name: {**config, "weight_width": 2, "data_in_width": 4} for name, config in _first_configs(problem).items()
+    }
     found = problem.measure(narrow)
     assert found["bitops"] == 2 * 4 * (6 * 12 + 12 * 3)
     assert found["weight_bits"] == 2 * (6 * 12 + 12 * 3) + 8 * (12 + 3)
@@ -74,23 +76,25 @@ def test_costs_by_hand(problem: Problem) -> None:
     assert found["memory_density"] == pytest.approx(32 / ((weights + data) / 2))
 
 
-def _any(problem: Problem) -> dict[str, dict[str, Any]]:
-    return problem.space.configs(next(problem.space.points()))
+def _first_configs(problem: PTQProblem) -> dict[str, dict[str, Any]]:
+    return problem.space.configs(next(problem.space.all_params()))
 
 
-def test_batches_and_memory_change_nothing(graph: MaseGraph, rows: Rows, problem: Problem) -> None:
+def test_batches_and_cache_size_do_not_change_the_metrics(
+    graph: MaseGraph, rows: Rows, problem: PTQProblem
+) -> None:
     metas = graph.annotated_metas()
     costs = Costs(metas, [runner() for runner in COST_RUNNERS.values()], num_rows=10)
-    several = Problem(problem.space, Evaluator(graph, "x", rows, num_batches=7), costs)
-    nothing = Problem(problem.space, Evaluator(graph, "x", rows, num_batches=7, memory=0), costs)
-    for point in list(problem.space.points())[::5]:
-        configs = problem.space.configs(point)
+    several = PTQProblem(problem.space, Evaluator(graph, "x", rows, num_batches=7), costs)
+    uncached = PTQProblem(problem.space, Evaluator(graph, "x", rows, num_batches=7, memory=0), costs)
+    for params in list(problem.space.all_params())[::5]:
+        configs = problem.space.configs(params)
         expected = problem.measure(configs)
         assert several.measure(configs) == pytest.approx(expected)
-        assert nothing.measure(configs) == pytest.approx(expected)
+        assert uncached.measure(configs) == pytest.approx(expected)
 
 
-def test_weights_are_rounded_once_for_each_format(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_are_rounded_once_per_format(problem: PTQProblem, monkeypatch: pytest.MonkeyPatch) -> None:
     from chop.formats.integer import Integer
 
     shapes: list[tuple[int, ...]] = []
@@ -101,45 +105,45 @@ def test_weights_are_rounded_once_for_each_format(problem: Problem, monkeypatch:
         return rounded(self, x)
 
     monkeypatch.setattr(Integer, "quantize", count)
-    for point in problem.space.points():
-        problem.measure(problem.space.configs(point))
-    assert shapes.count((12, 6)) == 3  # three widths of weights, whatever the data are in
+    for params in problem.space.all_params():
+        problem.measure(problem.space.configs(params))
+    assert shapes.count((12, 6)) == 3  # three weight widths, independent of the data widths
     assert shapes.count((3, 12)) == 3
 
 
-def test_an_evaluation_can_be_ended_early(graph: MaseGraph, rows: Rows, problem: Problem) -> None:
+def test_an_evaluation_can_be_stopped_early(graph: MaseGraph, rows: Rows, problem: PTQProblem) -> None:
     metas = graph.annotated_metas()
     costs = Costs(metas, [runner() for runner in COST_RUNNERS.values()], num_rows=10)
-    several = Problem(problem.space, Evaluator(graph, "x", rows, num_batches=4), costs)
+    several = PTQProblem(problem.space, Evaluator(graph, "x", rows, num_batches=4), costs)
     seen: list[tuple[float, int]] = []
 
-    def judge(costs: dict[str, float], num_rows: int, accuracy: float) -> bool:
+    def should_continue(costs: dict[str, float], num_rows: int, accuracy: float) -> bool:
         seen.append((costs["bitops"], num_rows))
         return num_rows < 100
 
-    found = several.measure(_any(problem), judge)
+    found = several.measure(_first_configs(problem), should_continue)
     assert [rows for _, rows in seen] == [50, 100]
     assert found["num_rows"] == 100
 
 
-def test_the_model_is_left_as_it_was(problem: Problem, graph: MaseGraph) -> None:
+def test_measuring_does_not_change_the_model(problem: PTQProblem, graph: MaseGraph) -> None:
     before = {key: value.clone() for key, value in graph.model.state_dict().items()}
     kinds = [type(module) for module in graph.model.modules()]
-    problem.measure(_any(problem))
+    problem.measure(_first_configs(problem))
     assert [type(module) for module in graph.model.modules()] == kinds
     assert all(torch.equal(before[key], value) for key, value in graph.model.state_dict().items())
 
 
-def test_a_configuration_becomes_a_transform(problem: Problem) -> None:
+def test_a_configuration_becomes_options_of_transform(problem: PTQProblem) -> None:
     from chop.config import SearchConfig
 
-    configs = {**_any(problem), "second": {"name": None}}
+    configs = {**_first_configs(problem), "second": {"name": None}}
     made = transform_config(SearchConfig(model="jsc-toy", dataset="jsc"), problem.space.units, configs)
     assert made.passes == {"quantize": {"by": "name", "first": {"config": configs["first"]}}}
 
 
 class TiedLayers(nn.Module):
-    """Layers `first` and `second` hold the same 6 x 6 weight, and no bias."""
+    """Layers `first` and `second` share one 6 x 6 weight; they have no bias."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -152,7 +156,7 @@ class TiedLayers(nn.Module):
 
 
 class TiedCalls(nn.Module):
-    """A layer and a function use the same 6 x 6 weight."""
+    """A layer and a function share one 6 x 6 weight."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -166,14 +170,14 @@ class TiedCalls(nn.Module):
 @pytest.mark.parametrize(
     ("widths", "bits"), [((4, 4), 4), ((4, 8), 4 + 8), ((None, 8), 32 + 8), ((None, None), 32)]
 )
-def test_a_weight_that_layers_share_is_kept_once_in_each_format(
+def test_a_shared_weight_is_stored_once_per_format(
     model: type[nn.Module], widths: tuple[int | None, int | None], bits: int, rows: Rows
 ) -> None:
     graph = annotated(model().eval(), x=rows.features[:10])
     metas = graph.annotated_metas()
     seed = {"name": ["integer", "NA"], "weight_width": [4, 8], "weight_frac_width": 2}
     costs = Costs(metas, [runner() for runner in COST_RUNNERS.values()], num_rows=10)
-    problem = Problem(read_seeds(table(linear=seed), metas), Evaluator(graph, "x", rows), costs)
+    problem = PTQProblem(read_space(table(linear=seed), metas), Evaluator(graph, "x", rows), costs)
     configs = {
         unit.name: {"name": None} if width is None else _integers(width)
         for unit, width in zip(problem.space.units, widths, strict=True)

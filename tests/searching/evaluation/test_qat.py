@@ -1,4 +1,4 @@
-"""Configurations that are trained, against a training loop written out here."""
+"""Trained configurations, compared with a training loop written out here."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from chop.models import get_model
 from chop.passes.graph import quantize_transform_pass
 from chop.runs import Experiment
 from chop.runs.weights import load_model
-from chop.searching.evaluation.problem import Metrics
-from chop.searching.evaluation.qat import TrainingProblem
-from chop.searching.plan import QAT, Plan
+from chop.searching.evaluation.problem import QAT, Metrics
+from chop.searching.evaluation.qat import QATProblem
+from chop.searching.spec import SearchSpec
 
 WIDTHS = {"name": "integer", "data_in_width": [4, 8], "data_in_frac_width": ["auto"], "weight_width": [3, 8]}
 SHAPES = [[8, 8], [6], [8, 6, 5]]
@@ -52,9 +52,9 @@ def config(train_config: TrainConfig) -> SearchConfig:
     )
 
 
-def problem_of(config: SearchConfig) -> TrainingProblem:
-    made = Plan.read(config).problem()
-    assert isinstance(made, TrainingProblem)
+def problem_of(config: SearchConfig) -> QATProblem:
+    made = SearchSpec.read(config).problem()
+    assert isinstance(made, QATProblem)
     return made
 
 
@@ -65,7 +65,7 @@ def read(run: Path, name: str = "summary.json") -> Any:
 def by_hand(
     config: SearchConfig, hidden: list[int], layer: Mapping[str, Any], rate: float, batch: int, epochs: int = 3
 ) -> tuple[float, float]:
-    """Accuracy and loss after a training with Adam, of a fresh model with all linear layers in one format."""
+    """Return accuracy and loss of an untrained model after training it with all linear layers in one format."""
     experiment = Experiment.load(config)
     torch.manual_seed(config.seed)
     model = get_model("jsc-mlp", dataset_info=experiment.data.dataset_info, options={"hidden": hidden})
@@ -88,7 +88,7 @@ def by_hand(
     return right, F.cross_entropy(logits.double(), val.labels).item()
 
 
-def uniform(problem: TrainingProblem, data: int, weight: int, **parts: Any) -> dict[str, Any]:
+def uniform(problem: QATProblem, data: int, weight: int, **parts: Any) -> dict[str, Any]:
     layer = {
         "name": "integer",
         "data_in_width": data,
@@ -99,10 +99,10 @@ def uniform(problem: TrainingProblem, data: int, weight: int, **parts: Any) -> d
     return {unit.name: layer for unit in problem.space.units} | {f"[{key}]": value for key, value in parts.items()}
 
 
-def test_a_trial_is_trained_as_by_hand(config: SearchConfig) -> None:
+def test_a_trial_is_trained_like_the_loop_written_by_hand(config: SearchConfig) -> None:
     problem = problem_of(config)
-    how = {"learning_rate": 0.02, "batch_size": 32}
-    configs = uniform(problem, 4, 8, training=how)
+    options = {"learning_rate": 0.02, "batch_size": 32}
+    configs = uniform(problem, 4, 8, training=options)
     found = problem.measure(configs)
     accuracy, loss = by_hand(config, [8, 8], configs["seq_blocks_1"], 0.02, 32)
     assert found["accuracy"] == accuracy
@@ -115,7 +115,7 @@ def test_a_trial_is_trained_as_by_hand(config: SearchConfig) -> None:
     assert other["loss"] != found["loss"]
 
 
-def test_shapes_of_the_model_are_searched_with_all_their_layers(config: SearchConfig) -> None:
+def test_each_shape_of_the_model_has_its_own_layers(config: SearchConfig) -> None:
     problem = problem_of(replace(config, model_options={}, search=table(model={"hidden": SHAPES})))
     assert [unit.name for unit in problem.space.units] == [f"seq_blocks_{number}" for number in (1, 3, 5, 7)]
     for hidden in SHAPES:
@@ -130,14 +130,14 @@ def test_shapes_of_the_model_are_searched_with_all_their_layers(config: SearchCo
         )
 
 
-def test_the_plain_model_is_trained_too_unless_it_was_loaded(config: SearchConfig, tmp_path: Path) -> None:
+def test_the_original_model_is_trained_unless_it_was_loaded(config: SearchConfig, tmp_path: Path) -> None:
     accuracy, loss = by_hand(config, [8, 8], {}, 0.02, 32)
-    found = problem_of(config).plain()
+    found = problem_of(config).measure_original()
     assert found["accuracy"] == accuracy
     assert found["loss"] == pytest.approx(loss, rel=1e-6)
     experiment = Experiment.load(config)
-    torch.save(experiment.model.state_dict(), tmp_path / "fresh.pt")
-    loaded = problem_of(replace(config, load_name=tmp_path / "fresh.pt")).plain()
+    torch.save(experiment.model.state_dict(), tmp_path / "untrained.pt")
+    loaded = problem_of(replace(config, load_name=tmp_path / "untrained.pt")).measure_original()
     val = experiment.data.splits.val
     with torch.no_grad():
         logits = experiment.model.eval()(val.features)
@@ -145,29 +145,29 @@ def test_the_plain_model_is_trained_too_unless_it_was_loaded(config: SearchConfi
     assert loaded["bitops"] == 32 * 32 * (4 * 8 + 8 * 8 + 8 * 2)
 
 
-def test_epochs_are_the_steps_at_which_a_trial_may_be_given_up(config: SearchConfig) -> None:
+def test_a_trial_can_be_pruned_after_each_epoch(config: SearchConfig) -> None:
     problem = problem_of(config)
     assert problem.rungs == {1: problem.num_rows, 2: problem.num_rows}
     asked: list[tuple[int, float]] = []
 
-    def judge(costs: Metrics, step: int, accuracy: float) -> bool:
+    def should_continue(costs: Metrics, step: int, accuracy: float) -> bool:
         asked.append((step, accuracy))
         return step < 2
 
     configs = uniform(problem, 8, 8, training={"learning_rate": 0.02, "batch_size": 32})
-    found = problem.measure(configs, judge)
+    found = problem.measure(configs, should_continue)
     expected = [by_hand(config, [8, 8], configs["seq_blocks_1"], 0.02, 32, epochs)[0] for epochs in (1, 2)]
     assert asked == list(enumerate(expected, 1))
     assert (found["epochs"], found["accuracy"]) == (2, expected[1])
-    whole = problem.measure(configs)  # one that was ended early is no answer to this
-    assert whole["epochs"] == 3
+    complete = problem.measure(configs)  # a pruned result is not cached
+    assert complete["epochs"] == 3
     asked.clear()
-    assert problem.measure(configs, judge) == found  # from what is known now
+    assert problem.measure(configs, should_continue) == found  # from the cached result
     assert asked == list(enumerate(expected, 1))
 
 
 @pytest.mark.slow
-def test_a_search_applied_gives_the_same_weights_again(config: SearchConfig) -> None:
+def test_applying_a_trial_gives_the_same_weights_each_time(config: SearchConfig) -> None:
     searched = replace(
         config, model_options={}, search=table(training={"batch_size": [32]}, model={"hidden": SHAPES})
     )
@@ -192,7 +192,9 @@ def test_a_search_applied_gives_the_same_weights_again(config: SearchConfig) -> 
 
 
 @pytest.mark.parametrize("name", ["ilp", "sensitivity", "learned"])
-def test_strategies_that_do_not_train_say_so(config: SearchConfig, name: str) -> None:
+def test_strategies_without_training_are_refused(config: SearchConfig, name: str) -> None:
     strategy = replace(config.search.strategy, name=name, setup={})
-    with pytest.raises(ValueError, match=f"strategy '{name}' is for weights as they are .* use 'optuna'"):
-        Plan.read(replace(config, search=replace(config.search, strategy=strategy)))
+    with pytest.raises(
+        ValueError, match=f"strategy '{name}' does not train configurations.* use strategy 'optuna'"
+    ):
+        SearchSpec.read(replace(config, search=replace(config.search, strategy=strategy)))

@@ -1,4 +1,4 @@
-"""The files of a search, read back with other tools than those that wrote them."""
+"""The files of a search, read with other tools than those that wrote them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from chop.actions.search import search
 from chop.cli import main
 from chop.config import SearchConfig
 from chop.config.search import SpaceTable
-from chop.page.search_front import search_of
+from chop.page.search_log import read_search_log
 from searching.conftest import TOY_LAYER
 
 
@@ -25,7 +25,7 @@ def read(run: Path, name: str = "search/log.json") -> Any:
     return json.loads((run / name).read_text())
 
 
-def test_the_best_configuration_runs_and_gives_the_accuracy_of_its_trial(toy_search: SearchConfig) -> None:
+def test_best_toml_gives_the_accuracy_of_the_best_trial(toy_search: SearchConfig) -> None:
     run = search(toy_search)
     best = read(run, "summary.json")["best"]
     assert main(["transform", "--config", str(run / "search" / "best.toml")]) == 0
@@ -36,7 +36,7 @@ def test_the_best_configuration_runs_and_gives_the_accuracy_of_its_trial(toy_sea
     assert after["cost"]["after"]["bitops"] / after["cost"]["samples"] == best["bitops"]
 
 
-def test_the_log_has_all_trials_and_is_what_the_report_reads(toy_search: SearchConfig) -> None:
+def test_the_log_has_all_trials_and_can_be_read_by_the_report(toy_search: SearchConfig) -> None:
     run = search(toy_search)
     log = read(run)
     assert set(log) == {"study", "plain", "metrics", "trials"}
@@ -54,23 +54,23 @@ def test_the_log_has_all_trials_and_is_what_the_report_reads(toy_search: SearchC
         assert (each["toml"] is not None) == (each["front"] or each["baseline"] is not None)
     first = tomllib.loads(next(each["toml"] for each in own if each["front"]))
     assert set(first["passes"]["quantize"]) == {"by", "seq_blocks_0", "seq_blocks_4"}
-    shown = search_of(log)
+    shown = read_search_log(log)
     assert shown is not None
     assert len(shown["trials"]) == len(log["trials"])
 
 
-def test_the_front_is_that_of_all_trials(toy_search: SearchConfig) -> None:
+def test_the_front_is_pareto_optimal_among_all_trials(toy_search: SearchConfig) -> None:
     run = search(toy_search)
     table = pyarrow.parquet.read_table(run / "search" / "trials.parquet").to_pylist()
     points = {(each["metric.accuracy"], each["metric.bitops"]) for each in table}
-    undominated = {
+    expected = {
         (accuracy, bitops)
         for accuracy, bitops in points
         if not any(a >= accuracy and b <= bitops and (a, b) != (accuracy, bitops) for a, b in points)
     }
     with (run / "search" / "pareto.csv").open() as file:
         front = list(csv.DictReader(file))
-    assert {(float(row["accuracy"]), float(row["bitops"])) for row in front} == undominated
+    assert {(float(row["accuracy"]), float(row["bitops"])) for row in front} == expected
     assert [int(row["trial"]) for row in front] == [each["trial"] for each in _in_order(table)]
     assert all(row["uniform"].startswith("integer, ") for row in front)
     assert {each["param.seq_blocks_0/weight_frac_width"] for each in table} == {"NA", "3"}
@@ -81,20 +81,20 @@ def _in_order(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_the_picture_is_one(toy_search: SearchConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_plot_is_an_image(toy_search: SearchConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     run = search(toy_search)
     height, width, _ = matplotlib.image.imread(run / "search" / "pareto.png").shape
     assert width > height > 500
 
 
-def test_a_drop_that_no_trial_keeps_is_an_error_and_leaves_no_best(
+def test_a_max_drop_that_no_trial_meets_is_an_error(
     toy_search: SearchConfig, capsys: pytest.CaptureFixture[str]
 ) -> None:
     two = {**TOY_LAYER, "data_in_width": [2], "weight_width": [2]}
     space = SpaceTable(seed={"default": {"config": two}})
     narrow = replace(toy_search, search=replace(toy_search.search, search_space=space), max_drop=0.1)
-    with pytest.raises(ValueError, match=r"no trial loses at most 0.1 points .* trial \d+, loses \d"):
+    with pytest.raises(ValueError, match=r"no trial loses at most 0.1 percentage points .* trial \d+, loses \d"):
         search(narrow)
     run = max(toy_search.project_dir.glob("*/search"), key=lambda each: each.stat().st_mtime)
     assert (run / "log.json").is_file()
@@ -102,7 +102,7 @@ def test_a_drop_that_no_trial_keeps_is_an_error_and_leaves_no_best(
     assert "best:" not in capsys.readouterr().out
 
 
-def test_a_drop_is_enough_to_search(toy_search: SearchConfig, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_search_needs_only_a_max_drop(toy_search: SearchConfig, capsys: pytest.CaptureFixture[str]) -> None:
     words = [
         "search",
         "toy",
@@ -132,12 +132,11 @@ def test_a_drop_is_enough_to_search(toy_search: SearchConfig, capsys: pytest.Cap
     text = (run / "search" / "best.toml").read_text()
     passes = tomllib.loads(text)["passes"]["quantize"]
     assert set(passes) == {"by", "seq_blocks_0", "seq_blocks_2", "seq_blocks_4"}
-    assert text.startswith(
-        f"# Trial {best['trial']}: the least bitops that loses at most 1.5 points of accuracy.\n"
-    )
-    assert "fresh weights" not in capsys.readouterr().err
+    rule = "lowest bitops of all trials that lose at most 1.5 percentage points of accuracy"
+    assert text.startswith(f"# Trial {best['trial']}: {rule}.\n")
+    assert "untrained weights" not in capsys.readouterr().err
 
 
-def test_fresh_weights_are_warned_about(toy_search: SearchConfig, caplog: pytest.LogCaptureFixture) -> None:
+def test_untrained_weights_are_reported(toy_search: SearchConfig, caplog: pytest.LogCaptureFixture) -> None:
     search(replace(toy_search, load_name=None, n_trials=1))
-    assert "these are fresh weights of 'toy'; --load names one" in caplog.text
+    assert "'toy' has untrained weights; --load names a checkpoint" in caplog.text

@@ -1,4 +1,4 @@
-"""Three linear layers with three widths of weights each: few enough to look at every point."""
+"""Three linear layers with three weight widths each: few enough to try every configuration."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from chop.searching.evaluation import COST_RUNNERS
 from chop.searching.evaluation.costs import Costs
 from chop.searching.evaluation.evaluator import Evaluator
 from chop.searching.evaluation.objectives import Objectives
-from chop.searching.evaluation.ptq import Problem
-from chop.searching.space import Params, read_seeds
+from chop.searching.evaluation.ptq import PTQProblem
+from chop.searching.space import Params, read_space
 from samples import annotated
 from searching.conftest import table
 
@@ -45,8 +45,8 @@ class Three(nn.Module):
         return result
 
 
-def made(model: nn.Module, **seeds: Any) -> Problem:
-    """A problem whose labels are the answers of the model itself, so that rounding can only harm."""
+def make_problem(model: nn.Module, **seeds: Any) -> PTQProblem:
+    """Return a problem whose labels are the predictions of the model, so that rounding can only add errors."""
     torch.manual_seed(1)
     features = torch.randn(300, 6)
     with torch.no_grad():
@@ -54,35 +54,35 @@ def made(model: nn.Module, **seeds: Any) -> Problem:
     graph = annotated(model.eval(), x=features[:20])
     metas = graph.annotated_metas()
     costs = Costs(metas, [runner() for runner in COST_RUNNERS.values()], num_rows=20)
-    return Problem(read_seeds(table(**seeds), metas), Evaluator(graph, "x", rows), costs, rows)
+    return PTQProblem(read_space(table(**seeds), metas), Evaluator(graph, "x", rows), costs, rows)
 
 
 @pytest.fixture
-def three() -> Problem:
+def three() -> PTQProblem:
     torch.manual_seed(0)
-    return made(Three(), linear=WEIGHTS)
+    return make_problem(Three(), linear=WEIGHTS)
 
 
 @pytest.fixture
-def both() -> Problem:
+def both() -> PTQProblem:
     torch.manual_seed(0)
-    return made(Three(), linear=BOTH)
+    return make_problem(Three(), linear=BOTH)
 
 
-def widths(point: Params) -> tuple[int, ...]:
-    return tuple(int(str(label)) for label in point.values())
+def widths(params: Params) -> tuple[int, ...]:
+    return tuple(int(str(label)) for label in params.values())
 
 
-def cost(point: Params) -> int:
-    """BitOPs of a point of `three`, by hand: multiplications x 8 bits of data x bits of weights."""
+def cost(params: Params) -> int:
+    """Return the bit operations of `three`: multiplications x 8 data bits x weight bits."""
     macs = {"first": 48, "second": 128, "third": 24}
-    return sum(macs[name.split("/")[0]] * 8 * int(str(label)) for name, label in point.items())
+    return sum(macs[name.split("/")[0]] * 8 * int(str(label)) for name, label in params.items())
 
 
-def all_points() -> list[dict[str, Any]]:
+def all_params() -> list[dict[str, Any]]:
     names = [f"{name}/weight_width" for name in ("first", "second", "third")]
     return [dict(zip(names, chosen, strict=True)) for chosen in itertools.product((2, 4, 8), repeat=3)]
 
 
-def loss(problem: Problem, point: Params) -> float:
-    return problem.measure(problem.space.configs(point))["loss"]
+def loss(problem: PTQProblem, params: Params) -> float:
+    return problem.measure(problem.space.configs(params))["loss"]

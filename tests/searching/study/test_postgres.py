@@ -1,4 +1,4 @@
-"""Several commands on one PostgreSQL database, started for the test on loopback."""
+"""Several commands that share a PostgreSQL database, which the tests start on the loopback interface."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 
 from chop.searching.study.storage import open_database
 from searching.commands import (
-    NUM_POINTS,
+    NUM_CONFIGS,
     check_grid,
     finish,
     front,
@@ -34,7 +34,7 @@ PASSWORD = "s3cret"
 
 
 def _programs() -> Path | None:
-    """Where the server is; Debian keeps it off the search path."""
+    """Return the folder of the server programs, which Debian keeps outside the search path."""
     found = shutil.which("initdb")
     if found is not None:
         return Path(found).parent
@@ -43,7 +43,7 @@ def _programs() -> Path | None:
 
 
 def _missing() -> str | None:
-    """Why the server cannot be started here."""
+    """Return why the server cannot be started on this machine; None if it can."""
     if _programs() is None:
         return "PostgreSQL is not installed (Debian: apt-get install postgresql)"
     if os.geteuid() != 0:
@@ -54,16 +54,16 @@ def _missing() -> str | None:
 
 
 def _run(*command: str | Path) -> None:
-    """As a user that PostgreSQL puts up with."""
+    """Run a command as a user other than root, which PostgreSQL refuses."""
     user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.geteuid() == 0 else []
     subprocess.run([*user, *map(str, command)], check=True, capture_output=True, cwd="/", timeout=120)
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    """The URL of a user's database on a fresh server, which asks for the password."""
-    if (why := _missing()) is not None:
-        pytest.skip(why)
+    """Start a new server and provide the URL of a database that needs a password."""
+    if (reason := _missing()) is not None:
+        pytest.skip(reason)
     programs = _programs()
     assert programs is not None
     with socket.socket() as free:
@@ -89,72 +89,72 @@ def server() -> Iterator[str]:
 
 
 def counts(url: str, name: str) -> dict[str, int]:
-    """How many trials Optuna itself sees, by their state; none if there is no such study."""
-    place = open_database(url)
-    with place.presence:
-        if name not in [study.study_name for study in place.storage.get_all_studies()]:
+    """Return the number of trials that Optuna itself sees, by state; empty if there is no such study."""
+    storage = open_database(url)
+    with storage.heartbeat:
+        if name not in [study.study_name for study in storage.storage.get_all_studies()]:
             return {}
-        study = optuna.load_study(study_name=name, storage=place.storage)
+        study = optuna.load_study(study_name=name, storage=storage.storage)
         states = [trial.state.name for trial in study.get_trials(deepcopy=False)]
     return {state: states.count(state) for state in set(states)}
 
 
-def is_begun(url: str, name: str, done: int) -> bool:
+def has_completed(url: str, name: str, done: int) -> bool:
     return counts(url, name).get("COMPLETE", 0) >= done
 
 
-def test_three_machines_of_which_one_is_killed_find_what_one_finds(server: str, tmp_path: Path) -> None:
-    write_config(tmp_path / "whole")
-    search(tmp_path / "whole")
-    check_grid(only_run(tmp_path / "whole"))
+def test_three_machines_of_which_one_is_killed_find_the_same_front_as_one(server: str, tmp_path: Path) -> None:
+    write_config(tmp_path / "undisturbed")
+    search(tmp_path / "undisturbed")
+    check_grid(only_run(tmp_path / "undisturbed"))
 
     write_config(tmp_path)
     where = ("--study", "three", "--storage", server)
     machines = [
-        start(tmp_path, *where, "--project-dir", str(tmp_path / f"out{place}"), seconds=0.2) for place in range(3)
+        start(tmp_path, *where, "--project-dir", str(tmp_path / f"out{index}"), seconds=0.2) for index in range(3)
     ]
-    wait_until(lambda: is_begun(server, "three", 8))
+    wait_until(lambda: has_completed(server, "three", 8))
     machines[0].kill()
     machines[0].communicate()
-    assert counts(server, "three").get("COMPLETE", 0) < NUM_POINTS
+    assert counts(server, "three").get("COMPLETE", 0) < NUM_CONFIGS
     for machine in machines[1:]:
         finish(machine)
 
-    assert counts(server, "three") == {"COMPLETE": NUM_POINTS}
-    expected = front(only_run(tmp_path / "whole"))
+    assert counts(server, "three") == {"COMPLETE": NUM_CONFIGS}
+    expected = front(only_run(tmp_path / "undisturbed"))
     assert len(expected) > 1
-    for place in (1, 2):
-        (run,) = (tmp_path / f"out{place}").iterdir()
+    for index in (1, 2):
+        (run,) = (tmp_path / f"out{index}").iterdir()
         check_grid(run)
         assert front(run) == expected
         assert PASSWORD not in (run / "run.toml").read_text()
 
 
-def test_machines_that_come_at_once_plan_once(server: str, tmp_path: Path) -> None:
+def test_machines_that_start_at_the_same_time_plan_the_study_once(server: str, tmp_path: Path) -> None:
     write_config(tmp_path, "random", 6)
     machines = [start(tmp_path, "--study", "at once", "--storage", server) for _ in range(3)]
     for machine in machines:
         finish(machine)
     assert len(runs(tmp_path)) == 3
     assert set(counts(server, "at once")) == {"COMPLETE"}
-    whole = tmp_path / "alone"
-    write_config(whole, "random", 6)
-    search(whole)
-    assert {str(front(run)) for run in runs(tmp_path)} == {str(front(only_run(whole)))}
+    alone = tmp_path / "alone"
+    write_config(alone, "random", 6)
+    search(alone)
+    assert {str(front(run)) for run in runs(tmp_path)} == {str(front(only_run(alone)))}
 
 
-def test_a_command_and_its_workers_that_were_killed_are_resumed(server: str, tmp_path: Path) -> None:
+def test_a_search_whose_command_and_workers_were_killed_is_resumed(server: str, tmp_path: Path) -> None:
     write_config(tmp_path)
     where = ("--study", "again", "--storage", server)
     process = start(tmp_path, *where, "--workers", "2", seconds=0.05)
-    wait_until(lambda: is_begun(server, "again", 5))
+    wait_until(lambda: has_completed(server, "again", 5))
     process.kill()
     process.communicate()
     begin = time.monotonic()
     text = search(tmp_path, "--config", str(only_run(tmp_path) / "run.toml"), *where, "--resume")
     check_grid(only_run(tmp_path))
     assert time.monotonic() - begin < 300, text
-    assert "all 54 trials are done already" in search(tmp_path, *where, "--resume")
+    assert "all 54 trials are finished" in search(tmp_path, *where, "--resume")
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_a_command_and_its_workers_that_were_killed_are_resumed(server: str, tmp
         (("127.0.0.1:", "127.0.0.1:1"), "."),
     ],
 )
-def test_what_is_wrong_with_a_database_is_one_line(
+def test_database_errors_are_reported_in_one_line(
     server: str, tmp_path: Path, change: tuple[str, str], message: str
 ) -> None:
     write_config(tmp_path)

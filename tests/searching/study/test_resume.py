@@ -1,4 +1,4 @@
-"""A search that was stopped in any way goes on, and ends as one that was not."""
+"""A search that was stopped in any way can be resumed, and ends like one that was not stopped."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ import pytest
 from chop.actions.search import search
 from chop.config import SearchConfig
 from chop.config.search import MetricTable, SearchTable, SpaceTable, StrategyTable
-from chop.searching.evaluation.ptq import Problem
-from chop.searching.study import session as start_module
+from chop.searching.evaluation.ptq import PTQProblem
+from chop.searching.study import session as session_module
 from chop.searching.study.study import Study
 from searching.commands import check_grid, finish, num_done, only_run, runs, start, write_config
 from searching.commands import search as ch_search
@@ -36,11 +36,11 @@ LAYER = {
 
 
 NUM_PLANNED = 15 + 2
-"""The trials of `config`, and the uniform choices of 8 and of 4 bits."""
+"""The trials of `config`, and the uniform baselines of 8 and 4 bits."""
 
 
 class Crash(BaseException):
-    """What a kill does to a process, as far as files are concerned."""
+    """An error that nothing handles, so that files are left as after a kill."""
 
 
 @pytest.fixture
@@ -69,8 +69,8 @@ def tried(run: Path) -> list[tuple[int, str, Mapping[str, Any], Mapping[str, flo
 
 
 def crash_at(monkeypatch: pytest.MonkeyPatch, what: str, call: int) -> None:
-    """Calls of a method of studies, or of a measurement, go well so many times; the next is the end."""
-    owner: type = Problem if what == "measure" else Study
+    """Let a method of `Study`, or `PTQProblem.measure`, crash at the call with this number."""
+    owner: type = PTQProblem if what == "measure" else Study
     original, calls = getattr(owner, what), itertools.count()
 
     def crash(self: object, *arguments: object, **options: object) -> object:
@@ -87,7 +87,7 @@ def test_the_same_seed_gives_the_same_trials(tmp_path: Path, sampler: str) -> No
     first, second = search(config), search(config)
     assert tried(first) == tried(second)
     expected = {"brute_force": [36], "random": range(12, 15)}.get(sampler, [14])
-    assert len(tried(first)) in expected, "all points, or twelve and two uniform ones, each once"
+    assert len(tried(first)) in expected, "all configurations, or twelve and two baselines"
     if sampler not in ("brute_force", "qmc"):
         other = search(replace(config, seed=1))
         assert [each[2] for each in tried(first)] != [each[2] for each in tried(other)]
@@ -95,13 +95,13 @@ def test_the_same_seed_gives_the_same_trials(tmp_path: Path, sampler: str) -> No
 
 @pytest.mark.parametrize("sampler", ["tpe", "nsga2", "random"])
 @pytest.mark.parametrize(
-    ("what", "call"), [("measure", 0), ("plan", 0), ("_begin", 0), ("measure", 9), ("complete", 7), ("_finish", 3)]
+    ("what", "call"), [("measure", 0), ("plan", 0), ("_start", 0), ("measure", 9), ("complete", 7), ("_finish", 3)]
 )
-def test_after_a_crash_a_search_ends_as_if_there_had_been_none(
+def test_a_search_resumed_after_a_crash_has_the_same_trials(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampler: str, what: str, call: int
 ) -> None:
     config = make_config(tmp_path, sampler, 12)
-    expected = tried(search(replace(config, project_dir=tmp_path / "whole")))
+    expected = tried(search(replace(config, project_dir=tmp_path / "undisturbed")))
     with monkeypatch.context() as patch:
         crash_at(patch, what, call)
         with pytest.raises(Crash):
@@ -111,7 +111,7 @@ def test_after_a_crash_a_search_ends_as_if_there_had_been_none(
     assert tried(run) == expected
 
 
-def test_a_crash_while_trials_are_planned_is_made_good(
+def test_a_plan_interrupted_by_a_crash_is_completed(
     config: SearchConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original, calls = optuna.Study.enqueue_trial, itertools.count()
@@ -121,7 +121,7 @@ def test_a_crash_while_trials_are_planned_is_made_good(
             raise Crash
         original(self, *arguments, **options)
 
-    expected = tried(search(replace(config, project_dir=tmp_path / "whole")))
+    expected = tried(search(replace(config, project_dir=tmp_path / "undisturbed")))
     with monkeypatch.context() as patch:
         patch.setattr(optuna.Study, "enqueue_trial", crash)
         with pytest.raises(Crash):
@@ -129,19 +129,19 @@ def test_a_crash_while_trials_are_planned_is_made_good(
     assert tried(search(replace(config, resume=True))) == expected
 
 
-def test_more_trials_can_be_added_and_none_is_drawn_again(config: SearchConfig, tmp_path: Path) -> None:
+def test_more_trials_can_be_added_to_a_finished_search(config: SearchConfig, tmp_path: Path) -> None:
     run = search(config)
     before = tried(run)
     assert search(with_setup(replace(config, resume=True), n_trials=25)) == run
     after = tried(run)
     assert after[: len(before)] == before
     assert len(after) == len(before) + 10
-    whole = search(with_setup(replace(config, project_dir=tmp_path / "whole"), n_trials=25))
-    assert tried(whole) == after
+    undisturbed = search(with_setup(replace(config, project_dir=tmp_path / "undisturbed"), n_trials=25))
+    assert tried(undisturbed) == after
 
 
 @pytest.mark.parametrize("call", [0, 4])
-def test_a_crash_while_more_trials_are_added_is_made_good(
+def test_adding_trials_interrupted_by_a_crash_is_completed(
     config: SearchConfig, monkeypatch: pytest.MonkeyPatch, call: int
 ) -> None:
     run, more = search(config), with_setup(replace(config, resume=True), n_trials=25)
@@ -160,16 +160,16 @@ def test_a_crash_while_more_trials_are_added_is_made_good(
     assert [(number, state) for number, state, _, _ in tried(run)] == [(each, "complete") for each in range(27)]
 
 
-def test_what_a_kill_left_half_written_is_removed(config: SearchConfig) -> None:
+def test_temporary_files_of_a_killed_search_are_removed(config: SearchConfig) -> None:
     run = search(config)
-    half = run / "search" / ".1234.trials.parquet"
-    half.write_bytes(b"PAR1")
+    temporary = run / "search" / ".1234.trials.parquet"
+    temporary.write_bytes(b"PAR1")
     search(replace(config, resume=True))
-    assert not half.exists()
+    assert not temporary.exists()
     assert len(tried(run)) == NUM_PLANNED
 
 
-def test_what_is_done_is_only_shown_again(
+def test_resuming_a_finished_search_shows_its_results(
     config: SearchConfig, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = search(config)
@@ -177,16 +177,16 @@ def test_what_is_done_is_only_shown_again(
     capsys.readouterr()
     with caplog.at_level("INFO", "chop"):
         assert search(replace(config, resume=True)) == run
-    assert f"all {len(before)} trials are done already" in caplog.text
+    assert f"all {len(before)} trials are finished" in caplog.text
     assert tried(run) == before
-    assert "front" in capsys.readouterr().out
+    assert "Pareto front" in capsys.readouterr().out
 
 
-def test_the_newest_run_goes_on_or_the_one_beside_the_file_or_the_one_of_the_study(config: SearchConfig) -> None:
+def test_resume_selects_the_newest_run_the_run_of_the_file_or_that_of_the_study(config: SearchConfig) -> None:
     runs = [search(with_setup(replace(config, study=name), n_trials=3)) for name in ("a", "b")]
     now = time.time()
-    for place, run in enumerate(runs):
-        os.utime(run / "search" / "study.journal", (now + place, now + place))
+    for index, run in enumerate(runs):
+        os.utime(run / "search" / "study.journal", (now + index, now + index))
     resumed = replace(config, resume=True)
     assert search(with_setup(resumed, n_trials=4)) == runs[1]
     assert search(with_setup(replace(resumed, config=runs[0] / "run.toml"), n_trials=4)) == runs[0]
@@ -198,13 +198,13 @@ def test_the_newest_run_goes_on_or_the_one_beside_the_file_or_the_one_of_the_stu
     ("change", "message"),
     [
         ({"seed": 5}, "its seed is 0, not 5"),
-        ({"data_options": {"num_rows": 300}}, "its data are others"),
-        ({"space": {"seq_blocks_0": {"config": LAYER}}}, "it searches another space"),
-        ({"metrics": {"accuracy": MetricTable()}}, "it measures something else"),
-        ({"setup": {"sampler": "nsga2"}}, "its strategy is another one"),
+        ({"data_options": {"num_rows": 300}}, "it was run on different data"),
+        ({"space": {"seq_blocks_0": {"config": LAYER}}}, "its search space differs"),
+        ({"metrics": {"accuracy": MetricTable()}}, "its metrics differ"),
+        ({"setup": {"sampler": "nsga2"}}, "its strategy differs"),
     ],
 )
-def test_another_search_does_not_go_on_here(config: SearchConfig, change: dict[str, Any], message: str) -> None:
+def test_a_different_search_is_not_resumed(config: SearchConfig, change: dict[str, Any], message: str) -> None:
     run = search(config)
     before = tried(run)
     table = config.search
@@ -218,7 +218,7 @@ def test_another_search_does_not_go_on_here(config: SearchConfig, change: dict[s
         changed = with_setup(config, **change["setup"])
     else:
         changed = replace(config, **change)
-    with pytest.raises(ValueError, match=f"is another search: {message}"):
+    with pytest.raises(ValueError, match=f"is a different search: {message}"):
         search(replace(changed, resume=True))
     assert runs_in(config) == [run]
     assert tried(run) == before
@@ -228,34 +228,36 @@ def runs_in(config: SearchConfig) -> list[Path]:
     return sorted(config.project_dir.iterdir())
 
 
-def test_a_batch_of_another_size_or_a_time_limit_is_the_same_search(config: SearchConfig) -> None:
+def test_batch_size_and_time_limit_may_differ_when_resuming(config: SearchConfig) -> None:
     run = search(config)
     assert search(with_setup(replace(config, resume=True, batch_size=32), timeout=100, n_jobs=1)) == run
 
 
-def test_with_nothing_to_resume_a_new_search_begins(config: SearchConfig, caplog: pytest.LogCaptureFixture) -> None:
+def test_resume_without_an_earlier_search_starts_a_new_one(
+    config: SearchConfig, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level("WARNING", "chop"):
         run = search(replace(config, resume=True))
-    assert "there is nothing to resume" in caplog.text
+    assert "nothing to resume in" in caplog.text
     assert len(tried(run)) == NUM_PLANNED
 
 
-def test_memory_leaves_nothing_to_resume(config: SearchConfig) -> None:
-    with pytest.raises(ValueError, match="a search in memory leaves nothing to resume"):
+def test_a_search_in_memory_cannot_be_resumed(config: SearchConfig) -> None:
+    with pytest.raises(ValueError, match="a search in memory cannot be resumed"):
         search(replace(config, storage="memory", resume=True))
 
 
-def test_a_mistake_in_the_plan_leaves_no_folder(config: SearchConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_while_planning_leaves_no_folder(config: SearchConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise ValueError("no")
 
-    monkeypatch.setattr(start_module.Draft, "make", refuse)
+    monkeypatch.setattr(session_module.TrialPlan, "make", refuse)
     with pytest.raises(ValueError, match="no"):
         search(config)
     assert not config.project_dir.exists()
 
 
-def test_an_interrupt_ends_after_the_trial(
+def test_an_interrupt_stops_after_the_current_trial(
     config: SearchConfig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     complete, calls = Study.complete, itertools.count()
@@ -271,18 +273,18 @@ def test_an_interrupt_ends_after_the_trial(
     (run,) = runs_in(config)
     states = [trial[1] for trial in tried(run)]
     assert states == ["complete"] * 5 + ["waiting"] * (NUM_PLANNED - 5)
-    assert f"stopped with 12 of 17 trials to do. To go on:\n  ch search --config {run}/run.toml --resume" in (
+    assert f"stopped with 12 of 17 trials unfinished. To resume:\n  ch search --config {run}/run.toml --resume" in (
         capsys.readouterr().err
     )
 
 
-def test_when_the_time_is_over_the_rest_waits(config: SearchConfig, capsys: pytest.CaptureFixture[str]) -> None:
+def test_trials_after_the_time_limit_stay_waiting(config: SearchConfig, capsys: pytest.CaptureFixture[str]) -> None:
     run = search(with_setup(config, timeout=1e-6))
     assert {trial[1] for trial in tried(run)} == {"waiting"}
-    assert "stopped with 17 of 17 trials to do" in capsys.readouterr().err
+    assert "stopped with 17 of 17 trials unfinished" in capsys.readouterr().err
 
 
-def test_results_are_saved_on_the_way(config: SearchConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_are_saved_during_the_search(config: SearchConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     complete, calls = Study.complete, itertools.count()
 
     def slow(self: Study, *arguments: Any) -> None:
@@ -301,7 +303,7 @@ def test_results_are_saved_on_the_way(config: SearchConfig, monkeypatch: pytest.
 
 @pytest.mark.slow
 @pytest.mark.parametrize("storage", ["journal", "sqlite"])
-def test_kills_at_any_point_leave_a_search_that_goes_on(tmp_path: Path, storage: str) -> None:
+def test_a_search_can_be_resumed_after_kills_at_any_point(tmp_path: Path, storage: str) -> None:
     write_config(tmp_path)
     where = ["--study", "s", "--storage", f"sqlite:///{tmp_path}/study.db"] if storage == "sqlite" else []
     draw = random.Random(storage)
@@ -316,7 +318,7 @@ def test_kills_at_any_point_leave_a_search_that_goes_on(tmp_path: Path, storage:
 
 
 @pytest.mark.slow
-def test_a_kill_in_the_middle_of_the_grid_runs_no_finished_trial_again(tmp_path: Path) -> None:
+def test_finished_trials_are_not_repeated_after_a_kill(tmp_path: Path) -> None:
     write_config(tmp_path)
     process = start(tmp_path, seconds=0.05)
     while not runs(tmp_path) or num_done(only_run(tmp_path)) < 20:
@@ -327,4 +329,4 @@ def test_a_kill_in_the_middle_of_the_grid_runs_no_finished_trial_again(tmp_path:
     ch_search(tmp_path, "--resume")
     check_grid(only_run(tmp_path))
     assert 20 <= done < 54
-    assert num_done(only_run(tmp_path)) == 54, "each was completed once"
+    assert num_done(only_run(tmp_path)) == 54, "each trial was completed once"

@@ -1,4 +1,4 @@
-"""Where studies live: what is written stays, and what is wrong with a place is one sentence."""
+"""Storages of studies: nothing written is lost, and errors are reported in one sentence."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ import pytest
 
 from chop.runs import RunFolder
 from chop.searching.study import storage as module
-from chop.searching.study.heartbeat import PresenceByFile
+from chop.searching.study.heartbeat import LockFileHeartbeat
 from chop.searching.study.storage import (
     Journal,
     hide_password,
     is_database,
-    lasting,
     open_database,
     open_journal,
+    portable_url,
 )
 
 
@@ -33,14 +33,14 @@ def numbers(path: Path) -> list[int]:
     return [json.loads(line)["n"] for line in path.read_text().splitlines()]
 
 
-def test_a_half_line_at_the_end_is_dropped_and_the_lines_before_it_stay(tmp_path: Path) -> None:
+def test_an_incomplete_last_line_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "study.journal"
     path.write_bytes(b'{"n":1}\n{"n":2}\n{"n"')
-    Journal(path).mend()
+    Journal(path).repair()
     assert path.read_bytes() == b'{"n":1}\n{"n":2}\n'
 
 
-def test_who_writes_next_mends_what_another_left_half_written(tmp_path: Path) -> None:
+def test_the_next_write_removes_an_incomplete_line(tmp_path: Path) -> None:
     path = tmp_path / "study.journal"
     journal = Journal(path)
     journal.append_logs([{"n": 1}])
@@ -51,19 +51,19 @@ def test_who_writes_next_mends_what_another_left_half_written(tmp_path: Path) ->
     assert list(Journal(path).read_logs(0)) == [{"n": 1}, {"n": 3}, {"n": 4}]
 
 
-def test_a_full_disk_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_complete_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "study.journal"
     journal = Journal(path)
     journal.append_logs([{"n": 1}])
     write = os.write
 
-    def half(file: int, content: bytes) -> int:
+    def write_partly(file: int, content: bytes) -> int:
         if len(content) < 5:
             raise OSError(errno.ENOSPC, "No space left on device")
         return write(file, content[:-4])
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "write", half)
+        patch.setattr(os, "write", write_partly)
         with pytest.raises(OSError, match="No space left"):
             journal.append_logs([{"n": 2}])
     assert path.read_bytes() == b'{"n":1}\n'
@@ -75,10 +75,10 @@ def _append(path: Path, first: int) -> None:
         journal.append_logs([{"n": number, "filler": "x" * 2000}])
 
 
-def test_lines_of_several_writers_do_not_mix(tmp_path: Path) -> None:
+def test_lines_of_concurrent_writers_do_not_mix(tmp_path: Path) -> None:
     path = tmp_path / "study.journal"
     context = multiprocessing.get_context("fork")
-    writers = [context.Process(target=_append, args=(path, 50 * place)) for place in range(3)]
+    writers = [context.Process(target=_append, args=(path, 50 * index)) for index in range(3)]
     for writer in writers:
         writer.start()
     for writer in writers:
@@ -86,20 +86,20 @@ def test_lines_of_several_writers_do_not_mix(tmp_path: Path) -> None:
     assert sorted(numbers(path)) == list(range(150))
 
 
-def _hold_lock_and_die(path: Path) -> None:
+def _crash_with_lock(path: Path) -> None:
     with Journal(path)._locked():
         os._exit(1)
 
 
 def _stay(path: Path, seconds: float, ready: object) -> None:
-    with PresenceByFile(path):
+    with LockFileHeartbeat(path):
         ready.set()  # type: ignore[attr-defined]
         multiprocessing.Event().wait(seconds)
 
 
-def test_a_lock_ends_with_its_holder(tmp_path: Path) -> None:
+def test_a_lock_is_released_when_its_process_crashes(tmp_path: Path) -> None:
     path = tmp_path / "study.journal"
-    process = multiprocessing.get_context("fork").Process(target=_hold_lock_and_die, args=(path,))
+    process = multiprocessing.get_context("fork").Process(target=_crash_with_lock, args=(path,))
     process.start()
     process.join()
     assert process.exitcode == 1
@@ -107,33 +107,33 @@ def test_a_lock_ends_with_its_holder(tmp_path: Path) -> None:
     assert numbers(path) == [1]
 
 
-def test_a_worker_knows_whether_another_lives(tmp_path: Path) -> None:
+def test_a_worker_detects_whether_others_are_alive(tmp_path: Path) -> None:
     path = tmp_path / "workers.lock"
     context = multiprocessing.get_context("fork")
     ready = context.Event()
     process = context.Process(target=_stay, args=(path, 600, ready))
-    with PresenceByFile(path) as presence:
-        assert presence.is_alone()
+    with LockFileHeartbeat(path) as heartbeat:
+        assert heartbeat.is_only_worker()
         process.start()
         assert ready.wait(60)
-        assert not presence.is_alone()
-        assert not presence.is_alone(), "to ask is not to let go"
+        assert not heartbeat.is_only_worker()
+        assert not heartbeat.is_only_worker(), "asking does not release the lock"
         process.kill()
         process.join()
-        assert presence.is_alone()
+        assert heartbeat.is_only_worker()
 
 
-def test_who_is_asked_for_in_vain_still_counts_as_living(tmp_path: Path) -> None:
-    """With locks of `flock`, a worker that looks whether it is alone loses its own."""
+def test_a_failed_check_does_not_release_the_own_lock(tmp_path: Path) -> None:
+    """With `flock`, a worker that checks whether it is the only one would lose its lock."""
     path = tmp_path / "workers.lock"
     context = multiprocessing.get_context("fork")
     ready, answer = context.Event(), context.Queue()
-    with PresenceByFile(path) as presence:
+    with LockFileHeartbeat(path) as heartbeat:
         process = context.Process(target=_stay, args=(path, 600, ready))
         process.start()
         assert ready.wait(60)
-        presence.is_alone()
-        other = context.Process(target=_ask_alone, args=(path, answer))
+        heartbeat.is_only_worker()
+        other = context.Process(target=_ask_whether_only_worker, args=(path, answer))
         process.kill()
         process.join()
         other.start()
@@ -141,9 +141,9 @@ def test_who_is_asked_for_in_vain_still_counts_as_living(tmp_path: Path) -> None
         other.join()
 
 
-def _ask_alone(path: Path, answer: object) -> None:
-    with PresenceByFile(path) as presence:
-        answer.put(presence.is_alone())  # type: ignore[attr-defined]
+def _ask_whether_only_worker(path: Path, answer: object) -> None:
+    with LockFileHeartbeat(path) as heartbeat:
+        answer.put(heartbeat.is_only_worker())  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -159,15 +159,15 @@ def test_a_password_is_not_shown(url: str, shown: str) -> None:
     assert hide_password(url) == shown
 
 
-def test_what_a_run_keeps_can_be_used_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_url_kept_by_a_run_is_valid_in_every_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert lasting("sqlite:///study.db") == f"sqlite:///{tmp_path}/study.db"
-    assert lasting("sqlite:////data/study.db") == "sqlite:////data/study.db"
-    assert lasting("mysql://me:secret@host/name") == "mysql://me@host/name"
-    assert lasting("memory") == "memory"
+    assert portable_url("sqlite:///study.db") == f"sqlite:///{tmp_path}/study.db"
+    assert portable_url("sqlite:////data/study.db") == "sqlite:////data/study.db"
+    assert portable_url("mysql://me:secret@host/name") == "mysql://me@host/name"
+    assert portable_url("memory") == "memory"
 
 
-def test_only_known_places_are_taken() -> None:
+def test_unknown_storages_are_refused() -> None:
     assert not is_database(None)
     assert not is_database("memory")
     assert is_database("mysql+pymysql://me@host/name")
@@ -178,7 +178,7 @@ def test_only_known_places_are_taken() -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_a_refused_connection_is_one_sentence_without_the_password() -> None:
+def test_a_refused_connection_is_reported_without_the_password() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -188,7 +188,7 @@ def test_a_refused_connection_is_one_sentence_without_the_password() -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_folder_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="unable to open database file"):
         open_database(f"sqlite:///{tmp_path}/missing/study.db")
 
@@ -199,12 +199,12 @@ def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> No
         open_database("mysql://me:secret@host/name")
 
 
-def test_a_port_that_is_no_number_is_a_mistake_of_the_user() -> None:
+def test_a_port_that_is_not_a_number_is_reported() -> None:
     with pytest.raises(ValueError, match=r"--storage postgresql://me@host:abc/name: .*'abc'"):
         open_database("postgresql://me@host:abc/name")
 
 
-def test_the_tables_of_a_database_are_tried_again_when_others_make_them(
+def test_opening_a_database_is_repeated_while_others_create_its_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries = []
@@ -250,7 +250,7 @@ def test_optuna_dashboard_shows_a_journal(tmp_path: Path) -> None:
                     (shown,) = json.load(page)["study_summaries"]
                 break
             except OSError:
-                assert time.monotonic() < end, "it does not answer"
+                assert time.monotonic() < end, "the dashboard does not answer"
                 time.sleep(0.2)
     finally:
         process.kill()
@@ -258,8 +258,8 @@ def test_optuna_dashboard_shows_a_journal(tmp_path: Path) -> None:
     assert shown["study_name"] == "widths of layers"
 
 
-def test_a_damaged_journal_is_named(tmp_path: Path) -> None:
+def test_a_corrupt_journal_is_reported(tmp_path: Path) -> None:
     (tmp_path / "search").mkdir()
     (tmp_path / "search" / "study.journal").write_text("garbage\nmore garbage\n")
-    with pytest.raises(ValueError, match=r"study.journal is damaged .*; begin a new search without --resume"):
+    with pytest.raises(ValueError, match=r"study.journal is corrupt .*; start a new search without --resume"):
         open_journal(RunFolder(tmp_path))

@@ -1,4 +1,4 @@
-"""A study hands out each planned trial once, and loses none; on every storage."""
+"""A study hands out each planned trial exactly once, on every storage."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ import pytest
 from optuna.trial import Trial
 
 from chop.runs import RunFolder
-from chop.searching.space.space import Settings, Space
-from chop.searching.study.heartbeat import Presence
-from chop.searching.study.storage import Place, open_database, open_journal, open_memory
-from chop.searching.study.study import MOST_LOST, PIECE, Study
+from chop.searching.space.space import OptionChoices, Space
+from chop.searching.study.heartbeat import Heartbeat
+from chop.searching.study.storage import StudyStorage, open_database, open_journal, open_memory
+from chop.searching.study.study import MAX_NOTE_CHARACTERS, MAX_WORKERS_LOST, Study
 
-SPACE = Space((), (Settings("s", {"x": (1, 2, 3)}),))
-POINTS = [{"s/x": 1}, {"s/x": 2}, {"s/x": 3}]
+SPACE = Space((), (OptionChoices("s", {"x": (1, 2, 3)}),))
+PARAMS = [{"s/x": 1}, {"s/x": 2}, {"s/x": 3}]
 STORAGES = ("memory", "journal", "sqlite")
 
 
 @pytest.fixture(autouse=True)
-def _quick_beats(monkeypatch: pytest.MonkeyPatch) -> None:
+def _short_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHOP_SEARCH_HEARTBEAT", "1")
 
 
-def open_place(kind: str, folder: Path) -> Place:
+def open_storage(kind: str, folder: Path) -> StudyStorage:
     match kind:
         case "memory":
             return open_memory()
@@ -39,13 +39,13 @@ def open_place(kind: str, folder: Path) -> Place:
 
 
 @contextmanager
-def planned(kind: str, folder: Path, points: list[dict[str, int]] = POINTS) -> Iterator[tuple[Study, Place]]:
-    place = open_place(kind, folder)
-    with place.presence:
-        study = Study.create(place, "s", ["maximize"])
+def planned(kind: str, folder: Path, params: list[dict[str, int]] = PARAMS) -> Iterator[tuple[Study, StudyStorage]]:
+    storage = open_storage(kind, folder)
+    with storage.heartbeat:
+        study = Study.create(storage, "s", ["maximize"])
         assert study is not None
-        study.plan(points, SPACE)
-        yield study, place
+        study.plan(params, SPACE)
+        yield study, storage
 
 
 def value(trial: Trial) -> int:
@@ -54,26 +54,26 @@ def value(trial: Trial) -> int:
 
 
 @pytest.mark.parametrize("kind", STORAGES)
-def test_each_trial_is_handed_out_once_in_the_order_of_the_plan(kind: str, tmp_path: Path) -> None:
+def test_each_trial_is_claimed_once_in_the_order_of_the_plan(kind: str, tmp_path: Path) -> None:
     with planned(kind, tmp_path) as (study, _):
         claimed = [study.claim() for _ in range(4)]
         assert [trial and value(trial) for trial in claimed] == [1, 2, 3, None]
-        assert study.planned == 3
+        assert study.num_planned == 3
         assert study.count("running") == 3
 
 
 @pytest.mark.parametrize("kind", STORAGES)
-def test_what_became_of_trials_is_kept(kind: str, tmp_path: Path) -> None:
+def test_results_of_trials_are_stored(kind: str, tmp_path: Path) -> None:
     with planned(kind, tmp_path) as (study, _):
-        done, given_up, bad = (study.claim() for _ in range(3))
+        done, pruned, failed = (study.claim() for _ in range(3))
         assert done is not None
-        assert given_up is not None
-        assert bad is not None
-        for trial in (done, given_up, bad):
+        assert pruned is not None
+        assert failed is not None
+        for trial in (done, pruned, failed):
             value(trial)
         study.complete(done, [0.5], {"accuracy": 0.5})
-        study.prune(given_up, {"accuracy": 0.25})
-        study.fail(bad, "no such width")
+        study.prune(pruned, {"accuracy": 0.25})
+        study.fail(failed, "no such width")
         first, second, third = study.records()
     assert (first.state, first.params, dict(first.metrics)) == ("complete", {"s/x": 1}, {"accuracy": 0.5})
     assert (second.state, second.params, dict(second.metrics)) == ("pruned", {"s/x": 2}, {"accuracy": 0.25})
@@ -81,15 +81,15 @@ def test_what_became_of_trials_is_kept(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", STORAGES)
-def test_a_trial_that_is_given_back_waits_under_its_number_with_what_was_drawn(kind: str, tmp_path: Path) -> None:
+def test_a_trial_that_is_given_back_keeps_its_number_and_params(kind: str, tmp_path: Path) -> None:
     with planned(kind, tmp_path, [{}]) as (study, _):
-        study.use(lambda number: optuna.samplers.RandomSampler(seed=5))
+        study.use_samplers(lambda number: optuna.samplers.RandomSampler(seed=5))
         trial = study.claim()
         assert trial is not None
         drawn = value(trial)
         study.give_back(trial)
         assert study.count("waiting") == 1
-        study.use(lambda number: optuna.samplers.BruteForceSampler(seed=1))
+        study.use_samplers(lambda number: optuna.samplers.BruteForceSampler(seed=1))
         again = study.claim()
         assert again is not None
         assert (again.number, value(again)) == (trial.number, drawn)
@@ -97,7 +97,7 @@ def test_a_trial_that_is_given_back_waits_under_its_number_with_what_was_drawn(k
         assert [record.state for record in study.records()] == ["complete"]
 
 
-def test_a_value_that_is_no_number_fails_the_trial(tmp_path: Path) -> None:
+def test_a_value_that_is_not_a_number_fails_the_trial(tmp_path: Path) -> None:
     with planned("memory", tmp_path) as (study, _):
         trial = study.claim()
         assert trial is not None
@@ -105,59 +105,57 @@ def test_a_value_that_is_no_number_fails_the_trial(tmp_path: Path) -> None:
         assert study.records()[0].reason == "a metric is not a number"
 
 
-def test_long_notes_come_back_whole(tmp_path: Path) -> None:
-    note = {"é": "s/x" * (3 * PIECE), "list": list(range(10_000))}
-    with planned("sqlite", tmp_path) as (study, place):
-        study.write("long", note)
-        assert study.note("long") == note
-        assert study.note("missing") is None
-        texts = place.storage.get_study_user_attrs(study._id).values()
-        assert max(len(str(text)) for text in texts) <= PIECE
+def test_long_notes_are_stored_in_chunks(tmp_path: Path) -> None:
+    note = {"é": "s/x" * (3 * MAX_NOTE_CHARACTERS), "list": list(range(10_000))}
+    with planned("sqlite", tmp_path) as (study, storage):
+        study.write_note("long", note)
+        assert study.read_note("long") == note
+        assert study.read_note("missing") is None
+        texts = storage.storage.get_study_user_attrs(study._id).values()
+        assert max(len(str(text)) for text in texts) <= MAX_NOTE_CHARACTERS
 
 
-def test_of_two_that_make_a_study_one_does(tmp_path: Path) -> None:
-    place = open_place("sqlite", tmp_path)
-    first, second = Study.create(place, "s", ["maximize"]), Study.create(place, "s", ["maximize"])
+def test_a_study_can_be_created_once(tmp_path: Path) -> None:
+    storage = open_storage("sqlite", tmp_path)
+    first, second = Study.create(storage, "s", ["maximize"]), Study.create(storage, "s", ["maximize"])
     assert first is not None
     assert second is None
-    assert Study.load(place, "other") is None
+    assert Study.load(storage, "other") is None
 
 
-def test_a_plan_that_broke_off_is_finished_and_not_repeated(tmp_path: Path) -> None:
-    place = open_place("journal", tmp_path)
-    with place.presence:
-        study = Study.create(place, "s", ["maximize"])
+def test_an_incomplete_plan_is_finished_and_not_repeated(tmp_path: Path) -> None:
+    storage = open_storage("journal", tmp_path)
+    with storage.heartbeat:
+        study = Study.create(storage, "s", ["maximize"])
         assert study is not None
-        for point in POINTS[:2]:
-            study._study.enqueue_trial(point)
-        assert study.planned is None
-        assert not study.wait_for_plan(), "there is no one else"
-        assert study.elect()
-        study.plan(POINTS, SPACE)
-        assert [dict(record.params) for record in study.records()] == POINTS
-        assert study.planned == 3
+        for params in PARAMS[:2]:
+            study._study.enqueue_trial(params)
+        assert study.num_planned is None
+        assert not study.wait_for_plan(), "there is no other worker"
+        assert study.elect_planner()
+        study.plan(PARAMS, SPACE)
+        assert [dict(record.params) for record in study.records()] == PARAMS
+        assert study.num_planned == 3
         assert study.wait_for_plan()
 
 
-def test_a_planner_that_is_silent_for_long_is_taken_for_dead(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place = open_place("sqlite", tmp_path)
-    monkeypatch.setattr(place.presence, "patience", 0.5)
-    study = Study.create(place, "s", ["maximize"])
+def test_a_planner_without_progress_counts_as_crashed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = open_storage("sqlite", tmp_path)
+    monkeypatch.setattr(storage.heartbeat, "grace_seconds", 0.5)
+    study = Study.create(storage, "s", ["maximize"])
     assert study is not None
-    begin = time.monotonic()
+    start = time.monotonic()
     assert not study.wait_for_plan()
-    assert time.monotonic() - begin > 0.5
+    assert time.monotonic() - start > 0.5
 
 
-def test_who_waits_for_a_plan_sees_it_finished(tmp_path: Path) -> None:
-    place = open_place("sqlite", tmp_path)
-    made = Study.create(place, "s", ["maximize"])
+def test_waiting_for_a_plan_ends_when_it_is_complete(tmp_path: Path) -> None:
+    storage = open_storage("sqlite", tmp_path)
+    made = Study.create(storage, "s", ["maximize"])
     assert made is not None
-    other = Study.load(open_place("sqlite", tmp_path), "s")
+    other = Study.load(open_storage("sqlite", tmp_path), "s")
     assert other is not None
-    timer = threading.Timer(0.3, made.plan, [POINTS, SPACE])
+    timer = threading.Timer(0.3, made.plan, [PARAMS, SPACE])
     timer.start()
     assert other.wait_for_plan()
     timer.join()
@@ -165,15 +163,15 @@ def test_who_waits_for_a_plan_sees_it_finished(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_that_want_to_plan_agree_on_one(tmp_path: Path) -> None:
-    made = Study.create(open_place("sqlite", tmp_path), "s", ["maximize"])
+def test_one_planner_is_elected(tmp_path: Path) -> None:
+    made = Study.create(open_storage("sqlite", tmp_path), "s", ["maximize"])
     assert made is not None
     answers = []
 
     def ask() -> None:
-        study = Study.load(open_place("sqlite", tmp_path), "s")
+        study = Study.load(open_storage("sqlite", tmp_path), "s")
         assert study is not None
-        answers.append(study.elect())
+        answers.append(study.elect_planner())
 
     threads = [threading.Thread(target=ask) for _ in range(3)]
     for thread in threads:
@@ -183,49 +181,49 @@ def test_two_that_want_to_plan_agree_on_one(tmp_path: Path) -> None:
     assert sorted(answers) == [False, False, True]
 
 
-def test_a_trial_that_kills_its_workers_fails_in_the_end(tmp_path: Path) -> None:
-    with planned("journal", tmp_path, POINTS[:2]) as (study, _):
-        for times in range(1, MOST_LOST + 1):
-            trial = study.claim()  # and its worker is gone
+def test_a_trial_that_crashes_several_workers_fails(tmp_path: Path) -> None:
+    with planned("journal", tmp_path, PARAMS[:2]) as (study, _):
+        for num_lost in range(1, MAX_WORKERS_LOST + 1):
+            trial = study.claim()  # and its worker crashes
             assert trial is not None
             assert trial.number == 0
-            assert study.retry_lost() == 1
-            assert study.count("waiting") == (2 if times < MOST_LOST else 1)
-        assert study.records()[0].reason == "3 workers died while they ran it"
+            assert study.retry_lost_trials() == 1
+            assert study.count("waiting") == (2 if num_lost < MAX_WORKERS_LOST else 1)
+        assert study.records()[0].reason == "3 workers crashed while they ran it"
         trial = study.claim()
         assert trial is not None
         assert trial.number == 1
 
 
-def test_one_death_that_several_notice_counts_once(tmp_path: Path) -> None:
+def test_a_crash_that_several_workers_detect_counts_once(tmp_path: Path) -> None:
     with planned("journal", tmp_path) as (study, _):
         trial = study.claim()
         assert trial is not None
-        study.presence.lost = lambda study: [trial._trial_id]  # type: ignore[method-assign]  # seen before others acted
-        assert [study.retry_lost() for _ in range(MOST_LOST)] == [1, 0, 0]
+        study.heartbeat.lost_trials = lambda study: [trial._trial_id]  # type: ignore[method-assign]  # detected at the same time
+        assert [study.retry_lost_trials() for _ in range(MAX_WORKERS_LOST)] == [1, 0, 0]
         assert study.records()[0].state == "waiting"
 
 
-def test_a_larger_plan_adds_the_points_that_are_new_wherever_they_stand(tmp_path: Path) -> None:
-    with planned("memory", tmp_path, [POINTS[0], POINTS[2]]) as (study, _):
-        study.plan([POINTS[0], POINTS[1], POINTS[2]], SPACE)
+def test_a_larger_plan_adds_the_params_that_were_not_tried(tmp_path: Path) -> None:
+    with planned("memory", tmp_path, [PARAMS[0], PARAMS[2]]) as (study, _):
+        study.plan([PARAMS[0], PARAMS[1], PARAMS[2]], SPACE)
         assert [record.params["s/x"] for record in study.records()] == [1, 3, 2]
-        assert study.planned == 3
+        assert study.num_planned == 3
 
 
 @pytest.mark.slow
-def test_a_database_knows_the_trials_of_silent_workers(tmp_path: Path) -> None:
+def test_trials_without_a_heartbeat_are_repeated(tmp_path: Path) -> None:
     with planned("sqlite", tmp_path) as (study, _):
-        dead_place = open_place("sqlite", tmp_path)
-        dead = Study.load(dead_place, "s")  # never enters, and so has no heart
-        assert dead is not None
-        lost = dead.claim()
+        crashed_storage = open_storage("sqlite", tmp_path)
+        crashed = Study.load(crashed_storage, "s")  # its heartbeat is never started
+        assert crashed is not None
+        lost = crashed.claim()
         assert lost is not None
         mine = study.claim()
         assert mine is not None
         value(mine)
         deadline = time.monotonic() + 30
-        while not study.retry_lost():
+        while not study.retry_lost_trials():
             assert time.monotonic() < deadline
             time.sleep(0.2)
         study.complete(mine, [1.0], {})
@@ -234,7 +232,7 @@ def test_a_database_knows_the_trials_of_silent_workers(tmp_path: Path) -> None:
         for trial in again:
             assert trial is not None
             value(trial)
-        dead.complete(lost, [0.1], {})  # it was slow only: whoever is first, there is one result
+        crashed.complete(lost, [0.1], {})  # it was only slow; the first result counts
         for trial in again:
             assert trial is not None
             study.complete(trial, [2.0], {})
@@ -243,13 +241,13 @@ def test_a_database_knows_the_trials_of_silent_workers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["journal", "sqlite"])
 @pytest.mark.slow
-def test_threads_that_claim_at_once_never_get_the_same(kind: str, tmp_path: Path) -> None:
+def test_concurrent_claims_never_get_the_same_trial(kind: str, tmp_path: Path) -> None:
     with planned(kind, tmp_path, [{"s/x": 1}] * 60):
         numbers: list[int] = []
 
         def claim_all() -> None:
-            place = open_place(kind, tmp_path)
-            study = Study.load(Place(place.storage, Presence()), "s")
+            storage = open_storage(kind, tmp_path)
+            study = Study.load(StudyStorage(storage.storage, Heartbeat()), "s")
             assert study is not None
             while (trial := study.claim()) is not None:
                 numbers.append(trial.number)

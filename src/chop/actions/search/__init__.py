@@ -1,4 +1,4 @@
-"""`ch search`."""
+"""`ch search`, and the import path of its strategies."""
 
 from chop.actions.search.command import search
 

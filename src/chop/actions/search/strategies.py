@@ -1,4 +1,4 @@
-"""`STRATEGIES` under the import path that earlier documentation gave."""
+"""The strategies of `chop.searching.strategies`, under the import path that earlier documentation used."""
 
 from chop.searching.strategies import STRATEGIES, Strategy, register_strategy
 

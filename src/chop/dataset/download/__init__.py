@@ -1,4 +1,4 @@
-"""Files from elsewhere: fetched once, checked, and kept in the cache folder."""
+"""Downloads: each file is downloaded once, verified, and kept in the cache folder."""
 
 from chop.dataset.download.cache import cache_folder, is_offline
 from chop.dataset.download.integrity import verify_recorded

@@ -1,4 +1,4 @@
-"""HTTP with a limit on the time until a connection stands, and another on each wait for data."""
+"""HTTP with a time-out for connecting, and another for each wait for data."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPHandler, HTTPSHandler, Request, build_opener
 
-CONNECT_TIMEOUT = 5.0  # seconds, for the name look-up, all addresses and the handshake together
+CONNECT_TIMEOUT = 5.0  # seconds for name look-up, all addresses and handshake together
 READ_TIMEOUT = 30.0  # seconds without a byte
 
 
 def open_url(url: str, headers: dict[str, str]) -> HTTPResponse:
-    """The answer of the server, with its content still to be read; proxies and redirections are followed."""
+    """Return the response of a server, before its content is read; proxies and redirects are followed."""
     if urlsplit(url).scheme not in ("http", "https"):
-        raise URLError(f"'{url}' is no http or https address")
+        raise URLError(f"'{url}' is not an http or https URL")
     request = Request(url, headers={"User-Agent": "chop", "Accept-Encoding": "identity", **headers})
     opener = build_opener(_Plain, _Secure)
     return cast(HTTPResponse, opener.open(request, timeout=CONNECT_TIMEOUT))
 
 
 def explain(error: Exception, url: str) -> str:
-    """In a few words, why `url` could not be had."""
+    """Return in a few words why `url` could not be downloaded."""
     host = urlsplit(url).hostname
     if isinstance(error, HTTPError):
-        return f"{host} answers {error.code} {error.reason}"
+        return f"{host} returned {error.code} {error.reason}"
     cause = error.reason if isinstance(error, URLError) else error
     if isinstance(cause, TimeoutError):
-        return f"{host} does not answer in time"
+        return f"{host} did not respond in time"
     detail = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
     return f"{host} cannot be reached ({detail})"
 
@@ -58,7 +58,7 @@ class _Secure(HTTPSHandler):
 
 
 def _connect_in_time(connection: HTTPConnection, connect: Callable[[], None]) -> None:
-    """`connect`, in a thread: a socket's own time-out does not cover the name look-up, and is for one address."""
+    """Connect in a thread: the time-out of a socket excludes the name look-up, and applies to one address only."""
     outcome: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
     given_up = threading.Event()
 

@@ -1,4 +1,4 @@
-"""One process at a time in a folder, on every platform; a dead process holds nothing."""
+"""A lock for a folder between processes, on every platform; the end of a process releases it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Wait until no other process is in here for `folder`; leaves an empty file called .lock in it."""
+    """Wait until no other process holds the lock of `folder`, an empty file called .lock."""
     with (folder / ".lock").open("a", encoding="utf-8") as file:
         if not _try_lock(file):
-            logger.info("waiting for another process that fetches files to %s", folder)
+            logger.info("waiting for another process that is downloading to %s", folder)
             while not _try_lock(file):
                 time.sleep(0.1)
         yield

@@ -1,4 +1,4 @@
-"""How far a download is."""
+"""The progress of a download."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import time
 logger = logging.getLogger(__name__)
 
 MEGABYTE = 1e6
-UNKNOWN_STEP = 50 * MEGABYTE  # bytes between two log lines when the size is not known
+STEP_IF_SIZE_UNKNOWN = 50 * MEGABYTE  # between two log lines
 
 
 class Progress:
-    """On a terminal one line that is rewritten; elsewhere a log line every tenth of the file."""
+    """A line on the terminal that is updated; without a terminal, a log line per tenth of the file."""
 
     def __init__(self, name: str, done: int, total: int | None) -> None:
         self.name, self.start, self.total = name, done, total
         self.began = self.shown = time.monotonic()
-        self.step = total / 10 if total else UNKNOWN_STEP
+        self.step = total / 10 if total else STEP_IF_SIZE_UNKNOWN
         self.next_line = done + self.step
         self.on_terminal, self.in_line = sys.stderr.isatty(), False
-        logger.info("downloading %s (%s)%s", name, _size(total), f", from {_size(done)} on" if done else "")
+        logger.info("downloading %s (%s)%s", name, _size(total), f", resuming at {_size(done)}" if done else "")
 
     def __enter__(self) -> Progress:
         return self
@@ -31,7 +31,7 @@ class Progress:
             sys.stderr.write("\n")
 
     def update(self, done: int) -> None:
-        """Tell about `done` bytes, if there is enough to tell."""
+        """Show that `done` bytes have arrived, if it is time for an update."""
         now = time.monotonic()
         if self.on_terminal and (now - self.shown > 0.2 or done == self.total):
             self.shown, self.in_line = now, True

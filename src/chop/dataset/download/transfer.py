@@ -1,4 +1,4 @@
-"""A file from elsewhere: resumed where it was cut off, checked, and put in place in one step."""
+"""Downloading a file: resumed after an interruption, verified, and renamed when it is complete."""
 
 from __future__ import annotations
 
@@ -21,39 +21,39 @@ from chop.dataset.download.progress import Progress
 
 logger = logging.getLogger(__name__)
 
-ATTEMPTS = 5  # as long as each gets some bytes further
-CHUNK = 1 << 18
-OUT_OF_RANGE = 416  # HTTP status: what was asked for lies beyond the end
-TEXT_LIMIT = 1 << 20  # bytes of a text that is kept in memory
+MAX_ATTEMPTS = 5  # as long as each one receives some bytes
+CHUNK_SIZE = 1 << 18
+OUT_OF_RANGE = 416  # HTTP status: the requested range is beyond the end of the file
+MAX_TEXT_BYTES = 1 << 20
 
-_failures: dict[str, str] = {}  # address -> why not; an address is tried once a process
+_failures: dict[str, str] = {}  # URL -> reason; a URL that failed is not tried again in this process
 
 
 class DownloadError(OSError):
-    """A file that could not be fetched, in one sentence."""
+    """A file could not be downloaded; the message is one sentence."""
 
 
 @dataclass(frozen=True)
 class Remote:
-    """A file elsewhere, and how to know that it is whole."""
+    """A file on a server, and how to verify it."""
 
     url: str
     name: str  # of our copy
-    md5: str = ""  # as published; where nobody publishes one, the length and `check` have to do
-    check: Callable[[Path], object] | None = None  # raises ValueError on a file of the wrong content
+    md5: str = ""  # as published; without it, only the length and `check` are verified
+    check: Callable[[Path], object] | None = None  # raises ValueError if the content is wrong
 
 
 def fetch(remote: Remote, folder: Path) -> Path:
-    """Our copy of the file in `folder`, which is downloaded if there is none yet."""
+    """Return the local copy of a file in `folder`; download it if there is none."""
     target = folder / remote.name
     if target.exists():
         verify_recorded(target)
         return target
-    _refuse_hopeless(remote.url)
+    _check_allowed(remote.url)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder):
-            if not target.exists():  # another process may just have fetched it
+            if not target.exists():  # another process may just have downloaded it
                 _download(remote, target)
     except (OSError, HTTPException) as error:
         raise _failed(remote.url, error) from error
@@ -61,24 +61,24 @@ def fetch(remote: Remote, folder: Path) -> Path:
 
 
 def fetch_text(url: str) -> str:
-    """A short text, kept nowhere."""
-    _refuse_hopeless(url)
+    """Return a short text from a server, without keeping a copy."""
+    _check_allowed(url)
     try:
         with open_url(url, {}) as response:
-            return response.read(TEXT_LIMIT).decode("utf-8", errors="replace")
+            return response.read(MAX_TEXT_BYTES).decode("utf-8", errors="replace")
     except (OSError, HTTPException) as error:
         raise _failed(url, error) from error
 
 
-def _refuse_hopeless(url: str) -> None:
+def _check_allowed(url: str) -> None:
     if is_offline():
-        raise DownloadError(f"{urlsplit(url).hostname} is not asked, as CHOP_OFFLINE is set")
+        raise DownloadError(f"downloads from {urlsplit(url).hostname} are disabled by CHOP_OFFLINE")
     if url in _failures:
         raise DownloadError(_failures[url])
 
 
 def _failed(url: str, error: OSError | HTTPException) -> DownloadError:
-    """The error to raise, which is also that of the next try; one of our disk says so itself."""
+    """Return the error to raise, and remember it for later attempts; errors of the disk keep their message."""
     if isinstance(error, HTTPError):
         error.close()
     of_network = isinstance(error, URLError | ConnectionError | TimeoutError | HTTPException | ssl.SSLError)
@@ -88,12 +88,12 @@ def _failed(url: str, error: OSError | HTTPException) -> DownloadError:
 
 def _download(remote: Remote, target: Path) -> None:
     part = target.with_name(f"{target.name}.part")
-    tag = target.with_name(f"{target.name}.part.tag")  # the server's name of the version that `part` begins
+    tag = target.with_name(f"{target.name}.part.tag")  # identifies the version of the file that `part` is from
     _transfer(remote.url, part, tag)
     try:
         _check(remote, part)
     except DownloadError:
-        part.unlink()  # going on from here would never make it right
+        part.unlink()  # resuming it would fail again
         tag.unlink(missing_ok=True)
         raise
     record(part, target)
@@ -104,53 +104,53 @@ def _download(remote: Remote, target: Path) -> None:
 
 def _check(remote: Remote, part: Path) -> None:
     if remote.md5 and (found := digest(part, "md5")) != remote.md5:
-        raise DownloadError(f"{remote.url} gives a file with the md5 {found}, published is {remote.md5}")
+        raise DownloadError(f"the file from {remote.url} has the md5 {found}, but {remote.md5} is published")
     if remote.check is not None:
         try:
             remote.check(part)
         except ValueError as error:
-            raise DownloadError(f"{remote.url} gives another file than expected: {error}") from error
+            raise DownloadError(f"the file from {remote.url} is not the expected one: {error}") from error
 
 
 def _transfer(url: str, part: Path, tag: Path) -> None:
-    """All bytes of `url` in `part`; a cut connection is taken up again where it was cut."""
-    for attempt in range(1, ATTEMPTS + 1):
+    """Download `url` to `part`; resume if the connection is interrupted."""
+    for attempt in range(1, MAX_ATTEMPTS + 1):
         before = _length(part)
         try:
             return _append(url, part, tag)
         except HTTPError as error:
-            if error.code != OUT_OF_RANGE or attempt == ATTEMPTS:
+            if error.code != OUT_OF_RANGE or attempt == MAX_ATTEMPTS:
                 raise
             error.close()
             part.unlink(missing_ok=True)
         except (ConnectionError, TimeoutError, HTTPException) as error:
-            if _length(part) <= before or attempt == ATTEMPTS:
+            if _length(part) <= before or attempt == MAX_ATTEMPTS:
                 raise
-            logger.info("%s: the connection broke off (%s); going on", part.stem, explain(error, url))
+            logger.info("%s: the connection was interrupted (%s); resuming", part.stem, explain(error, url))
     raise AssertionError("the last attempt returns or raises")
 
 
 def _append(url: str, part: Path, tag: Path) -> None:
-    """What is missing in `part`, or everything where the server cannot go on or has another version now."""
-    done = _length(part) if tag.exists() else 0  # without its tag, nobody knows what the beginning is of
-    going_on = {"Range": f"bytes={done}-", "If-Range": tag.read_text(encoding="latin-1")} if done else {}
-    with open_url(url, going_on) as response:
+    """Download what is missing in `part`; everything if the server cannot resume or has a new version."""
+    done = _length(part) if tag.exists() else 0  # without its tag the version of `part` is unknown
+    resume_headers = {"Range": f"bytes={done}-", "If-Range": tag.read_text(encoding="latin-1")} if done else {}
+    with open_url(url, resume_headers) as response:
         start = _range_start(response)
         if start not in (0, done):
-            raise ConnectionError(f"the server goes on at byte {start}, not at {done}")
+            raise ConnectionError(f"the server resumes at byte {start}, not at {done}")
         done = start
         total = _total(response, done)
         if done == 0:
-            part.unlink(missing_ok=True)  # before the tag: they never disagree
+            part.unlink(missing_ok=True)  # before the tag, so that they always match
             _note_tag(response, tag)
         with part.open("ab") as file, Progress(part.stem, done, total) as progress:
-            while chunk := response.read(CHUNK):
+            while chunk := response.read(CHUNK_SIZE):
                 file.write(chunk)
                 progress.update(file.tell())
             file.flush()
             os.fsync(file.fileno())
     if total is not None and _length(part) != total:
-        raise ConnectionError(f"{_length(part)} of {total} bytes came")
+        raise ConnectionError(f"{_length(part)} of {total} bytes were received")
 
 
 def _length(part: Path) -> int:
@@ -158,7 +158,7 @@ def _length(part: Path) -> int:
 
 
 def _range_start(response: HTTPResponse) -> int:
-    """Which byte the answer begins with."""
+    """Return the position of the first byte of a response."""
     found = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
     return int(found[1]) if found and response.status == 206 else 0
 
@@ -169,7 +169,7 @@ def _total(response: HTTPResponse, done: int) -> int | None:
 
 
 def _note_tag(response: HTTPResponse, tag: Path) -> None:
-    """Keep what tells this version from others; `If-Range` takes no weak tags."""
+    """Store what identifies the version of the file; `If-Range` does not accept weak tags."""
     etag, date = (response.headers.get(name, "") for name in ("ETag", "Last-Modified"))
     strong = etag if etag and not etag.startswith("W/") else date
     if strong:

@@ -1,4 +1,4 @@
-"""Files of rows and of images, as they are found: one file a format; a damaged one is a ValueError."""
+"""Readers of data files, one file per format; a corrupt file raises a ValueError."""
 
 from chop.dataset.readers.dispatch import KINDS, Content, read_content
 

@@ -1,4 +1,4 @@
-"""ARFF, the text format of OpenML: a line for each column, then rows with commas."""
+"""ARFF, the text format of OpenML: a line per column, then rows separated by commas."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ ATTRIBUTE = re.compile(r"""@attribute\s+('[^']*'|"[^"]*"|\S+)\s+\S""", re.IGNORE
 
 
 def read_arff(path: Path) -> DataFrame:
-    """The table in an ARFF file; `?` is a missing value."""
+    """Return the table in an ARFF file; `?` is a missing value."""
     with reading(path, "ARFF file"), path.open(encoding="utf-8") as file:
         names = _read_header(file)
         return read_rows(file, names=names, quotechar="'", na_values="?", comment="%", skipinitialspace=True)
 
 
 def _read_header(file: TextIO) -> list[str]:
-    """The names of the columns; `file` is left at the first row."""
+    """Return the names of the columns; afterwards `file` is at the first row."""
     names: list[str] = []
     while line := file.readline():
         text = line.strip()
@@ -32,5 +32,5 @@ def _read_header(file: TextIO) -> list[str]:
         if found := ATTRIBUTE.match(text):
             names.append(found[1].strip("'\""))
         elif text and not text.startswith("%") and not text.lower().startswith("@relation"):
-            raise ValueError(f"its header has the line '{shorten(text, 60)}'")
+            raise ValueError(f"its header has the invalid line '{shorten(text, 60)}'")
     raise ValueError("it has no line '@data'")

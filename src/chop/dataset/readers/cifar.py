@@ -1,4 +1,4 @@
-"""The binary format of CIFAR-10: a label and 3 x 32 x 32 bytes, again and again."""
+"""The binary format of CIFAR-10: records of a label and 3 x 32 x 32 bytes."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from chop.dataset.readers.errors import reading
 
 Bytes = npt.NDArray[np.uint8]
 SHAPE = (3, 32, 32)
-RECORD = 1 + 3 * 32 * 32
+RECORD_SIZE = 1 + 3 * 32 * 32
 
 
 def split_records(content: bytes, where: object) -> tuple[Bytes, Bytes]:
-    """The images [n, 3, 32, 32] and their labels [n]."""
-    if not content or len(content) % RECORD:
-        raise ValueError(f"'{where}' is damaged: its {len(content)} bytes are not made of records of {RECORD}")
-    records = np.frombuffer(content, dtype=np.uint8).reshape(-1, RECORD)
+    """Return the images [n, 3, 32, 32] and their labels [n]."""
+    if not content or len(content) % RECORD_SIZE:
+        raise ValueError(f"'{where}' is corrupt: its {len(content)} bytes are not a multiple of {RECORD_SIZE}")
+    records = np.frombuffer(content, dtype=np.uint8).reshape(-1, RECORD_SIZE)
     return records[:, 1:].reshape(-1, *SHAPE), records[:, 0]
 
 
 def read_archive(path: Path, names: Sequence[str]) -> dict[str, bytes]:
-    """The files called `names` in a tar archive (.gz or not), in any folder of it; nothing is unpacked to disk."""
+    """Return the files called `names` from any folder of a tar archive (.gz or not), without unpacking it."""
     found: dict[str, bytes] = {}
     with reading(path, "tar archive"), tarfile.open(path) as archive:
         for member in archive:

@@ -1,4 +1,4 @@
-"""Text with a row a line and commas between."""
+"""CSV: text with a row per line and values separated by commas."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 
 def read_csv(path: Path) -> DataFrame:
-    """The table in a CSV file, whose first line names the columns."""
+    """Return the table in a CSV file, whose first line has the names of the columns."""
     with reading(path, "CSV file"), path.open(encoding="utf-8-sig", newline="") as file:
         return read_rows(file)
 
 
 def read_rows(file: TextIO, **options: Any) -> DataFrame:  # options of pandas.read_csv, which has many types
-    """The rest of `file` as a table."""
-    import pandas as pd  # takes a third of a second, and few need it
+    """Return the rest of `file` as a table."""
+    import pandas as pd  # here, because importing it takes a third of a second
 
     with warnings.catch_warnings():
-        warnings.simplefilter("error", pd.errors.ParserWarning)  # about values that no column is there for
+        warnings.simplefilter("error", pd.errors.ParserWarning)  # about values without a column
         try:
             frame: DataFrame = pd.read_csv(file, low_memory=False, index_col=False, **options)
         except pd.errors.ParserWarning as error:

@@ -1,4 +1,4 @@
-"""Which reader a file of rows needs."""
+"""Choosing the reader of a data file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Content: TypeAlias = "DataFrame | Arrays"
 
-# By the end of the name; all but HDF5, which takes options.
+# By suffix; all but HDF5, which takes options.
 _READERS: Mapping[str, Callable[[Path], Content]] = {
     ".npz": read_npz,
     ".csv": read_csv,
@@ -28,28 +28,28 @@ _READERS: Mapping[str, Callable[[Path], Content]] = {
 _HDF5 = (".h5", ".hdf5")
 KINDS = (*_READERS, *_HDF5)
 
-# By the first bytes, for names that tell nothing: CERNBox calls its HDF5 file `....z`.
+# By the first bytes, for other suffixes: CERNBox calls its HDF5 file `....z`.
 _MAGIC = {b"\x89HDF\r\n\x1a\n": ".h5", b"PAR1": ".parquet", b"PK\x03\x04": ".npz", b"@": ".arff", b"%": ".arff"}
 
 
 def read_content(path: Path, table: str | None = None, columns: Sequence[str] = ()) -> Content:
-    """The table or the arrays in `path`; `table` and `columns` are for HDF5 files, which may hold much more."""
+    """Return the table or the arrays in `path`; `table` and `columns` select from an HDF5 file."""
     if not path.exists():
         raise ValueError(f"data file '{path}' does not exist")
     kind = path.suffix.lower() if path.suffix.lower() in KINDS else _guess_kind(path)
     if kind in _HDF5:
         return read_hdf5(path, table, columns)
     if table is not None:
-        raise ValueError(f"data file '{path}' is no HDF5 file: it has no tables to choose as hdf5_table='{table}'")
+        raise ValueError(f"data file '{path}' is not an HDF5 file: hdf5_table='{table}' cannot be used")
     return _READERS[kind](path)
 
 
 def _guess_kind(path: Path) -> str:
     if not path.is_file():
-        raise ValueError(f"'{path}' is a folder, not a data file; kinds of data files: {', '.join(KINDS)}")
+        raise ValueError(f"'{path}' is a folder, not a data file; supported files: {', '.join(KINDS)}")
     with path.open("rb") as file:
         beginning = file.read(8)
     for magic, kind in _MAGIC.items():
         if beginning.startswith(magic):
             return kind
-    raise ValueError(f"data file '{path}' is of no known kind; known: {', '.join(KINDS)}")
+    raise ValueError(f"data file '{path}' has an unknown format; supported: {', '.join(KINDS)}")

@@ -1,4 +1,4 @@
-"""One sentence for whatever a reader stumbles over."""
+"""One error message for all failures of a reader."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 
 @contextmanager
 def reading(path: Path, kind: str) -> Iterator[None]:
-    """Turn every error within into a ValueError about `path`; damaged files fail readers in any way."""
+    """Turn every error inside into a ValueError about `path`: corrupt files cause errors of all kinds."""
     try:
         yield
     except (FileNotFoundError, PermissionError, IsADirectoryError) as error:
         raise ValueError(f"'{path}' cannot be read: {error.strerror}") from error
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise ValueError(f"'{path}' is damaged, or is no {kind}: {shorten(reason)}") from error
+        raise ValueError(f"'{path}' is corrupt, or not a valid {kind}: {shorten(reason)}") from error
 
 
 def shorten(text: str, length: int = 200) -> str:
-    """The beginning of a text, with dots where the rest was."""
+    """Return a text of at most `length` characters; dots replace what is cut off."""
     return text if len(text) <= length else f"{text[: length - 3]}..."

@@ -1,4 +1,4 @@
-"""The bytes of a file, whether it is packed with gzip or not."""
+"""The bytes of a file that may be compressed with gzip."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 
 def read_bytes(path: Path) -> bytes:
-    """All bytes, unpacked where the first two say that they are packed."""
+    """Return the bytes of a file, decompressed if its first two bytes are those of gzip."""
     with reading(path, "gzip file"):
         content = path.read_bytes()
         return gzip.decompress(content) if content.startswith(GZIP_MAGIC) else content

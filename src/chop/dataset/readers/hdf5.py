@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def read_hdf5(path: Path, table: str | None = None, columns: Sequence[str] = ()) -> DataFrame | Arrays:
-    """The table called `table`, or the only one there is; where a file has none, its arrays.
+    """Return the table called `table`, or the only one in the file; if a file has none, its arrays.
 
-    With `columns`, only those are read, as far as the table has them.
+    With `columns`, only these are read, if the table has them.
     """
     h5py = need("h5py", "reading HDF5 files")
     with reading(path, "HDF5 file"), h5py.File(path, "r") as file:
@@ -32,7 +32,7 @@ def read_hdf5(path: Path, table: str | None = None, columns: Sequence[str] = ())
 
 
 def _list_arrays(file: Any) -> dict[str, bool]:  # an h5py.File; h5py has no types
-    """The arrays by name, in all groups, and whether their items are records."""
+    """Return the names of the arrays in all groups, and whether their items are records."""
     arrays = {}
 
     def note(name: str, item: Any) -> None:
@@ -47,7 +47,7 @@ def _pick_table(path: Path, table: str | None, tables: list[str]) -> str:
     if table is not None and table not in tables:
         raise ValueError(f"'{path}' has no table '{table}', {closest(table, tables)}")
     if table is None and len(tables) > 1:
-        raise ValueError(f"'{path}' has several tables: choose one as hdf5_table=; they are {', '.join(tables)}")
+        raise ValueError(f"'{path}' has several tables: choose one with hdf5_table=; they are {', '.join(tables)}")
     return table if table is not None else tables[0]
 
 
@@ -57,6 +57,6 @@ def _read_records(records: Any, columns: Sequence[str]) -> DataFrame:
     names = [name for name in records.dtype.names if name in columns or not columns]
     wide = [name for name in names if records.dtype[name].shape]
     if wide:
-        raise ValueError(f"column '{wide[0]}' holds more than one value a row")
+        raise ValueError(f"column '{wide[0]}' has more than one value per row")
     content = records.fields(names)[()] if names else {}
     return pd.DataFrame({name: content[name] for name in names})

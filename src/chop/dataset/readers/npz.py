@@ -1,4 +1,4 @@
-"""NumPy's archive of arrays."""
+""".npz: NumPy's archive of arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 def read_npz(path: Path) -> Arrays:
-    """All arrays by name; those of Python objects are refused, as loading them could run code."""
+    """Return all arrays by name; arrays of Python objects are rejected, because loading them could run code."""
     with reading(path, ".npz file of plain arrays"), path.open("rb") as file:
         archive = np.load(file, allow_pickle=False)
         if isinstance(archive, np.ndarray):

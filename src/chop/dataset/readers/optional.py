@@ -1,4 +1,4 @@
-"""Packages that are needed for some files only."""
+"""Optional packages, which only some files need."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ INSTALL = "pip install 'chop[data]'"
 
 
 def need(module: str, purpose: str) -> ModuleType:
-    """The module, or an error that says how to get it; `purpose` begins the sentence."""
+    """Return a module, or raise an error that says how to install it; `purpose` begins the message."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
@@ -19,5 +19,5 @@ def need(module: str, purpose: str) -> ModuleType:
 
 
 def installed(module: str) -> bool:
-    """Whether `need` would find it, without importing it."""
+    """Whether a module is installed, without importing it."""
     return find_spec(module) is not None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def read_parquet(path: Path) -> DataFrame:
-    """The table in a parquet file."""
+    """Return the table in a parquet file."""
     need("pyarrow", "reading parquet files")
     import pandas as pd
 

@@ -1,4 +1,4 @@
-"""One run of the graph that finds the op of each node and the shapes of its tensors."""
+"""Annotation: one run of the graph that finds the op of each node and the shapes of its tensors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from chop.ops import Op
 
 
 def annotate(graph: MaseGraph, inputs: Mapping[str, Any], *, keep_values: bool = True) -> None:
-    """Run `graph` on `inputs` (by argument name) and note op, shapes, dtypes and values on each node."""
+    """Run `graph` on `inputs` (by argument name) and store each node's op, shapes, dtypes and values."""
     graph.metas()
     arguments = bind_inputs(graph, inputs)
     with undisturbed(graph.model):
@@ -27,13 +27,13 @@ def annotate(graph: MaseGraph, inputs: Mapping[str, Any], *, keep_values: bool =
 
 
 class _Annotator(Runner):
-    """Notes what goes into each node and what comes out."""
+    """Stores the tensors that go into each node and come out of it."""
 
     def __init__(self, model: fx.GraphModule, keep_values: bool) -> None:
         super().__init__(model)
         self.keep_values = keep_values
         self.by_storage: defaultdict[int, list[TensorMeta]] = defaultdict(list)
-        """Noted values by the memory they lie in, for the sake of in-place ops."""
+        """Stored values by their memory, to copy them before an in-place op overwrites it."""
 
     def before(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         meta: NodeMeta = node.meta["mase"]
@@ -54,7 +54,7 @@ class _Annotator(Runner):
         meta.note_formats()
 
     def _parameters(self, op: Op, module: nn.Module | None) -> dict[str, TensorMeta]:
-        """The operands that a layer holds itself."""
+        """Return the operands that are parameters of the layer."""
         if module is None:
             return {}
         held = {operand.name: getattr(module, operand.name) for operand in op.parameters}
@@ -71,7 +71,7 @@ class _Annotator(Runner):
         return noted
 
     def _save_from_overwriting(self, args: tuple[Any, ...]) -> None:
-        """Before an op writes into its first argument: copy the values noted in the same memory."""
+        """Copy the stored values that share memory with the first argument, before an op overwrites it."""
         for tensor in tensors_in(args[:1]):
             for noted in self.by_storage.pop(tensor.untyped_storage().data_ptr(), []):
                 if noted.value is not None:
@@ -79,7 +79,7 @@ class _Annotator(Runner):
 
 
 def _may_overwrite(meta: NodeMeta, module: nn.Module | None) -> bool:
-    """Whether a node may overwrite its input. An unknown op may."""
+    """Whether a node may overwrite its input; unknown ops may."""
     if meta.op is None:
         return meta.node.op not in GRAPH_KINDS
     return writes_in_place(meta.node, module)

@@ -1,4 +1,4 @@
-"""Typed fields shown to users as a dict that they can read and add to."""
+"""A dict that shows typed fields, to which users can add keys."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
 
 
-class View(MutableMapping[str, Any]):
-    """A dict of which some keys follow from typed fields; keys that users add are kept in `notes`.
+class DictView(MutableMapping[str, Any]):
+    """A dict whose `derived` keys are computed from typed fields; keys that users add are kept in `notes`.
 
-    A copy of it is a plain dict, which follows nothing any more.
+    A copy is a plain dict, which no longer follows the fields.
     """
 
     def __init__(self, derived: Callable[[], dict[str, Any]], notes: dict[str, Any]) -> None:
@@ -22,7 +22,7 @@ class View(MutableMapping[str, Any]):
 
     def __setitem__(self, key: str, value: Any) -> None:
         if key in self._derived():
-            raise ValueError(f"'{key}' follows from the graph and is changed by passes only; add another key")
+            raise ValueError(f"'{key}' is computed from the graph and cannot be set; add a different key")
         self._notes[key] = value
 
     def __delitem__(self, key: str) -> None:
@@ -43,5 +43,5 @@ class View(MutableMapping[str, Any]):
 
 
 def plain(value: Any) -> Any:
-    """The same as ordinary dicts, all the way down."""
-    return {key: plain(item) for key, item in value.items()} if isinstance(value, View | dict) else value
+    """Return the same content as ordinary nested dicts."""
+    return {key: plain(item) for key, item in value.items()} if isinstance(value, DictView | dict) else value

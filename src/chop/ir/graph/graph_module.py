@@ -1,4 +1,4 @@
-"""A GraphModule that keeps all of its model's state and can be copied and pickled with what is known of it."""
+"""A GraphModule that keeps the full state of its model, and is copied and pickled with its metadata."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from chop.ops import function_names, op_of_function, qualified_name
 
 @dataclass(frozen=True)
 class NodeRef:
-    """A node as an argument of another, by name."""
+    """A reference by name, for a node that is an argument of another node."""
 
     name: str
 
@@ -34,7 +34,7 @@ class NodeRecord:
     meta: NodeMeta | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Some of torch's functions are made inside others, where pickle does not find them; the op table does.
+        # pickle does not find some functions of torch, which are created inside others; the op table does.
         known = self.op == "call_function" and op_of_function(self.target) is not None
         target = qualified_name(self.target) if known else self.target
         return _read_record, (known, {**vars(self), "target": target})
@@ -46,7 +46,7 @@ def _read_record(known: bool, fields: dict[str, Any]) -> NodeRecord:
 
 
 class MaseGraphModule(fx.GraphModule):
-    """fx's GraphModule; copied and pickled as its nodes and all of its state, of which fx forgets a part."""
+    """A GraphModule that is copied and pickled with its nodes and its full state, part of which fx would drop."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (type(self).__name__, _state(self), records(self.graph))
@@ -79,13 +79,14 @@ def _root(state: dict[str, Any]) -> nn.Module:
 
 
 def has_hooks(module: nn.Module) -> bool:
+    """Whether forward, backward or state dict hooks are registered on a module."""
     return any(vars(module).get(key) for key in _HOOKS)
 
 
 def graph_module(root: nn.Module, graph: fx.Graph, name: str | None = None) -> MaseGraphModule:
-    """A module that runs `graph` on the layers of `root`, with all of the state, modes and hooks of `root`.
+    """Return a module that runs `graph` on the layers of `root`, with all state, modes and hooks of `root`.
 
-    fx itself drops what the graph does not use, and with it keys of the state dict.
+    fx itself drops what the graph does not use, which changes the keys of the state dict.
     """
     module = MaseGraphModule(root, graph, name or type(root).__name__)
     vars(module).update({key: copy.copy(vars(root)[key]) for key in _HOOKS})
@@ -94,8 +95,8 @@ def graph_module(root: nn.Module, graph: fx.Graph, name: str | None = None) -> M
 
 
 def _take_over(made: nn.Module, original: nn.Module) -> None:
-    """Bring what fx leaves out when it makes a container anew, in the order of the original."""
-    constants = made._buffers.keys() - original._buffers.keys()  # which are plain attributes of the original
+    """Restore what fx leaves out when it rebuilds a container, in the order of the original."""
+    constants = made._buffers.keys() - original._buffers.keys()  # plain attributes of the original
     made.training = original.training
     made._parameters = {**original._parameters}
     made._buffers = {**original._buffers, **made._buffers}
@@ -110,7 +111,7 @@ def _take_over(made: nn.Module, original: nn.Module) -> None:
 
 
 def records(graph: fx.Graph) -> list[NodeRecord]:
-    """The nodes of a graph as plain data, in order."""
+    """Return the nodes of a graph as plain data, in order."""
 
     def by_name(argument: Any) -> Any:
         return NodeRef(argument.name) if isinstance(argument, fx.Node) else argument
@@ -130,13 +131,13 @@ def records(graph: fx.Graph) -> list[NodeRecord]:
 
 
 def build_graph(nodes: list[NodeRecord]) -> fx.Graph:
-    """The graph that `records` was made from."""
+    """Return the graph of these records."""
     graph = fx.Graph()
     built: dict[str, fx.Node] = {}
 
     def by_node(argument: Any) -> Any:
         if isinstance(argument, NodeRef) and argument.name not in built:
-            raise ValueError(f"'{argument.name}' is used as a node, but none before has that name")
+            raise ValueError(f"'{argument.name}' is used before a node of that name is defined")
         return built[argument.name] if isinstance(argument, NodeRef) else argument
 
     for record in nodes:
@@ -144,7 +145,7 @@ def build_graph(nodes: list[NodeRecord]) -> fx.Graph:
         kwargs: Any = map_aggregate(record.kwargs, by_node)
         node = graph.create_node(record.op, record.target, args, kwargs, name=record.name)
         if node.name != record.name:
-            raise ValueError(f"'{record.name}' cannot be the name of a node, torch.fx makes '{node.name}' of it")
+            raise ValueError(f"'{record.name}' cannot be the name of a node: torch.fx changes it to '{node.name}'")
         if record.by_mode:
             node.meta[BY_MODE] = record.by_mode
         if record.meta is not None:
@@ -154,7 +155,7 @@ def build_graph(nodes: list[NodeRecord]) -> fx.Graph:
 
 
 def relink(graph: fx.Graph) -> None:
-    """After fx copied nodes: let each node's metadata be its own."""
+    """Give each node its own metadata, after fx copied the nodes."""
     for node in graph.nodes:
         if "mase" in node.meta:
             node.meta["mase"] = node.meta["mase"].copied(node)

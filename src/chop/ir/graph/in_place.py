@@ -1,4 +1,4 @@
-"""Ops that write into their input."""
+"""Ops that overwrite their input."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ def writes_in_place(node: fx.Node, module: nn.Module | None) -> bool:
         return bool(getattr(module, "inplace", False))
     target: Any = node.target.target if isinstance(node.target, QuantizedCall) else node.target
     name = str(getattr(target, "__name__", target))
-    return target in _OPERATORS or _is_told_to(target, node) or (name.endswith("_") and not name.endswith("__"))
+    return (
+        target in _OPERATORS or _has_inplace_set(target, node) or (name.endswith("_") and not name.endswith("__"))
+    )
 
 
-def _is_told_to(function: Any, node: fx.Node) -> bool:
+def _has_inplace_set(function: Any, node: fx.Node) -> bool:
     """Whether the argument `inplace` of a function such as `F.relu` is set, by name or by position."""
     code = getattr(function, "__code__", None)
     names = code.co_varnames[: code.co_argcount] if code is not None else ()
@@ -32,9 +34,9 @@ def _is_told_to(function: Any, node: fx.Node) -> bool:
 
 
 def read_result_instead(node: fx.Node) -> None:
-    """Let nodes after `node` that read what it overwrites read its result, which is the same.
+    """Let later readers of what `node` overwrites read its result instead.
 
-    For ops that used to work in place and now work on a copy. Views of what is overwritten are not followed.
+    For ops that used to work in place and now work on a copy. Views of the overwritten value are not changed.
     """
     sources = _overwritten(node)
     passed = False
@@ -46,7 +48,7 @@ def read_result_instead(node: fx.Node) -> None:
 
 
 def _overwritten(node: fx.Node) -> set[fx.Node]:
-    """The nodes whose result a node writes into: its first input, and what that was written into itself."""
+    """Return the nodes whose result `node` overwrites: its first input, and what that input overwrote in turn."""
     found: set[fx.Node] = set()
     source = node.args[0] if node.args else next(iter(node.kwargs.values()))
     while isinstance(source, fx.Node):

@@ -1,313 +1,223 @@
-"""A graph on the same inputs again and again, with other things in the place of some nodes each time."""
+"""Incremental execution: a graph runs repeatedly on the same inputs, with some nodes replaced each time."""
 
 from __future__ import annotations
 
-import copy
-import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
-from torch.fx.node import map_aggregate
+from torch import Tensor, fx
 
-from chop.formats.float import Float
-from chop.ir.graph.in_place import writes_in_place
 from chop.ir.graph.interpreter import bind_inputs, tensors_in
 from chop.ir.graph.mase_graph import MaseGraph
-from chop.ir.graph.result_cache import Remembered
-from chop.nn.quantized import QuantizedCall, QuantizedLayer
-from chop.ops import op_of_module
+from chop.ir.graph.result_cache import ResultCache
+from chop.ir.graph.steps import Step, steps_of
 
 Replaced = Mapping[fx.Node, Callable[..., Any]]
-"""What is called instead of nodes."""
-
-
-class Rerun:
-    """Runs a graph on fixed inputs; after the first time only what was changed and what depends on it.
-
-    The model is run as it is, without gradients: the caller sees to its mode (`undisturbed`). Values of all nodes
-    are kept between runs, `nbytes` of them; with `keep=False` none are, and every run is a whole one.
-    """
-
-    def __init__(
-        self,
-        graph: MaseGraph,
-        inputs: Mapping[str, Any],
-        *,
-        keep: bool = True,
-        remembered: Remembered | None = None,
-    ) -> None:
-        """`remembered` keeps results of earlier runs too, which come up again where a prefix of the graph does."""
-        self._steps = _steps(graph)
-        self._places = {step.node: place for place, step in enumerate(self._steps)}
-        self._inputs = bind_inputs(graph, inputs)
-        self._keep = keep
-        self._remembered = remembered
-        self._copies = True
-        """Nodes that overwrite their input are given a copy of it."""
-        self._reusable = keep
-        self._random: dict[fx.Node, Tensor] | None = None
-        """The state of the random generator at each node that draws from it: all runs draw the same."""
-        self._replaced: Replaced = {}
-        self._values: list[Any] = []
-
-    @property
-    def nbytes(self) -> int:
-        """Memory of the values that are kept."""
-        storages = (tensor.untyped_storage() for tensor in tensors_in(self._values))
-        return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
-
-    @property
-    def output(self) -> Any:
-        """What came out of the last run."""
-        return self.value(self._steps[-1].node)
-
-    def value(self, node: fx.Node) -> Any:
-        """What came out of a node in the last run."""
-        if not self._values:
-            raise ValueError(f"no value of node '{node.name}' is kept: nothing has been run, or keep=False")
-        return self._values[self._places[node]]
-
-    def run(self, replaced: Replaced | None = None) -> Any:
-        """The graph's output, with each node of `replaced` done by what it names, and all others as they are."""
-        wanted = dict(replaced or {})
-        before, values = self._replaced, self._values
-        self._values = []  # an error in the middle would leave values of two runs
-        if values and self._reusable:
-            changed = {node for node in wanted.keys() | before.keys() if wanted.get(node) is not before.get(node)}
-            self._run_after(changed, wanted, values)
-        else:
-            values = self._run_all(wanted)
-        if self._keep:
-            self._values, self._replaced = values, wanted
-        return values[-1]
-
-    def peek(self, replaced: Replaced) -> Rerun:
-        """The same graph with `replaced` besides what the last run replaced; here, all values stay as they are."""
-        if not self._values:
-            self.run(self._replaced)
-        other = Rerun.__new__(Rerun)
-        other.__dict__.update(vars(self))
-        other._replaced = {**self._replaced, **replaced}
-        if self._reusable:
-            other._values = list(self._values)
-            self._run_after(set(replaced), other._replaced, other._values)
-        else:
-            other._values = self._run_all(other._replaced)
-        return other
-
-    def _run_all(self, replaced: Replaced) -> list[Any]:
-        values: list[Any] = [None] * len(self._steps)
-        versions: list[tuple[Tensor, int]] = []
-        random: dict[fx.Node, Tensor] = {}
-        with torch.no_grad():
-            for place, step in enumerate(self._steps):
-                if self._copies and step.writes and self._is_seen_elsewhere(place, values):
-                    self._copies = False  # whoever holds a view is to see what is written
-                    return self._run_all(replaced)
-                state = torch.get_rng_state() if self._random is None else None
-                values[place] = self._result(step, values, replaced)
-                if state is not None and not torch.equal(state, torch.get_rng_state()):
-                    random[step.node] = state
-                if self._keep:
-                    versions += [(tensor, tensor._version) for tensor in tensors_in(values[place])]
-                else:
-                    for done in step.last_read:
-                        values[done] = None
-        # A value that a later node wrote into, or would if it were not replaced, is nothing to begin from.
-        whole = all(tensor._version == version for tensor, version in versions)
-        self._reusable = self._keep and self._copies and whole
-        self._random = random if self._random is None else self._random
-        return values
-
-    def _is_seen_elsewhere(self, place: int, values: list[Any]) -> bool:
-        """Whether a value that is read later shares the memory of what the step at `place` overwrites."""
-        written = _memory_of(values[self._steps[place].sources[0]])
-        later = (value for step, value in zip(self._steps, values, strict=True) if step.read_until > place)
-        return any(_memory_of(value) & written for value in later)
-
-    def _run_after(self, changed: set[fx.Node], replaced: Replaced, values: list[Any]) -> None:
-        """Runs the changed nodes and what depends on them, into `values`."""
-        dirty = [False] * len(self._steps)
-        result = self._result if self._remembered is None else self._known_result
-        with torch.no_grad():
-            for place, step in enumerate(self._steps):
-                if step.node in changed or any(dirty[source] for source in step.sources):
-                    before = values[place]
-                    values[place] = result(step, values, replaced)
-                    dirty[place] = values[place] is not before
-
-    def _known_result(self, step: _Step, values: list[Any], replaced: Replaced) -> Any:
-        """The same from memory, if it was made from the same by the same before.
-
-        What follows from a value that is in memory goes there too, but for what is replaced and may be another
-        thing each time: that must come up twice. So each run adds to memory at most what one replacement changes.
-        """
-        assert self._remembered is not None, "it is asked only if it is there"
-        made_from = (step, replaced.get(step.node, step.function), *[values[at] for at in step.sources])
-        step.is_held, result = self._remembered.find(made_from)
-        if not step.is_held:
-            result = self._result(step, values, replaced)
-            if all(self._steps[at].is_held for at in step.sources):
-                step.is_held = self._remembered.add(made_from, result, wanted=step.node not in replaced)
-        return result
-
-    def _result(self, step: _Step, values: list[Any], replaced: Replaced) -> Any:
-        if step.input_place is not None:
-            return _copied(self._inputs[step.input_place])
-        state = None if self._random is None else self._random.get(step.node)
-        if state is not None:
-            with torch.random.fork_rng(devices=[]):
-                torch.set_rng_state(state)
-                return self._called(step, values, replaced)
-        return self._called(step, values, replaced)
-
-    def _called(self, step: _Step, values: list[Any], replaced: Replaced) -> Any:
-        try:
-            return step.call(values, replaced.get(step.node, step.function), copies=self._copies)
-        except (RuntimeError, TypeError, IndexError, ValueError) as error:
-            raise ValueError(f"node '{step.node.name}' does not run on the inputs given: {error}") from error
+"""What is called instead of a node's own layer or function."""
 
 
 @dataclass
-class _Step:
-    """A node, ready to be called: where its arguments come from, and what is called."""
+class NodeValues:
+    """The value of every node in one run: `values[node]`."""
 
-    node: fx.Node
-    function: Callable[..., Any]
-    sources: tuple[int, ...]
-    plain: bool
-    """Its arguments are the sources, in order, and nothing else."""
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    writes: bool
-    """The function overwrites its first argument."""
-    apart: Callable[..., Any] | None
-    """What does the same without overwriting, if there is such a thing."""
-    input_place: int | None = None
-    last_read: tuple[int, ...] = ()
-    """The steps whose values no later one reads."""
-    read_until: int = -1
-    """The last step that reads the value of this one."""
-    is_held: bool = True
-    """Its value is in memory, or has been the same in all runs."""
+    replaced: Replaced
+    """What was replaced in the run."""
+    by_step: list[Any]
+    is_cached: list[bool]
+    """Whether the value of a step is in the cache, or has been the same in all runs."""
+    _indices: Mapping[fx.Node, int]
 
-    def call(self, values: list[Any], function: Callable[..., Any], *, copies: bool) -> Any:
-        args: tuple[Any, ...] = tuple([values[place] for place in self.sources])
-        kwargs: Mapping[str, Any] = {}
-        if not self.plain:
-            args, kwargs = map_aggregate(
-                (self.args, self.kwargs), lambda leaf: values[leaf.number] if isinstance(leaf, _Place) else leaf
-            )
-        if self.writes and copies:
-            if function is self.function and self.apart is not None:
-                function = self.apart
-            elif not _rounds_first(function):
-                args, kwargs = _with_first_copied(args, kwargs)
-        return function(*args, **kwargs)
+    def __getitem__(self, node: fx.Node) -> Any:
+        return self.by_step[self._indices[node]]
+
+    @property
+    def output(self) -> Any:
+        """The output of the graph."""
+        return self.by_step[-1]
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of all values; memory that several values share is counted once."""
+        storages = (tensor.untyped_storage() for tensor in tensors_in(self.by_step))
+        return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
+
+    def copied(self) -> NodeValues:
+        """Return the same values in new lists; the values themselves are shared."""
+        return NodeValues(self.replaced, list(self.by_step), list(self.is_cached), self._indices)
 
 
 @dataclass(frozen=True)
-class _Place:
-    """In the arguments of a step: the value of an earlier one."""
+class _Observations:
+    """What the first run shows about a graph; it holds for all later runs."""
 
-    number: int
+    in_place: bool
+    """Nodes that work in place must really overwrite their input, because a value that is read later shares its
+    memory. In all other graphs they work on a copy, and the value of their input can be used again."""
+    reusable: bool
+    """A run can start from the values of the run before: they are kept, and no node wrote into one of them."""
+    random_states: Mapping[fx.Node, Tensor]
+    """The state of the random generator before each node that draws from it, so that all runs draw the same."""
+
+
+class IncrementalRun:
+    """Runs a graph on fixed inputs; after the first run only changed nodes and those that depend on them.
+
+    A chain `a -> b -> c` that ran before and runs again with `b` replaced computes `b` and `c`, and takes the
+    value of `a` from the run before. The model runs without gradients and in its current mode; use `undisturbed`
+    around it to set evaluation mode.
+    """
+
+    def __init__(
+        self, graph: MaseGraph, inputs: Mapping[str, Any], *, keep: bool = True, cache: ResultCache | None = None
+    ) -> None:
+        """Prepare a graph. With `keep=False` values are not kept, and each run computes all nodes.
+
+        `cache` also keeps results from runs before the last one, and may be shared with other graphs and inputs.
+        """
+        self._steps = steps_of(graph, bind_inputs(graph, inputs))
+        self._indices = {step.node: step.index for step in self._steps}
+        self._keep = keep
+        self._cache = cache
+        self._observed: _Observations | None = None
+        self._last: NodeValues | None = None
+
+    @property
+    def values(self) -> NodeValues:
+        """The values of the last run."""
+        if self._last is None:
+            raise ValueError("no values are kept: nothing has run, the last run failed, or keep=False")
+        return self._last
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of the values that are kept."""
+        return 0 if self._last is None else self._last.nbytes
+
+    def run(self, replaced: Replaced | None = None) -> Any:
+        """Return the graph's output with the nodes in `replaced` replaced, and all others unchanged."""
+        start, self._last = self._last, None  # after an error, `start` is a mixture of two runs
+        finished = self._run(dict(replaced or {}), start)
+        if self._keep:
+            self._last = finished
+        return finished.output
+
+    def peek(self, replaced: Replaced) -> NodeValues:
+        """Return the values with `replaced` in addition to the last run's replacements; `self.values` stays."""
+        if self._last is None:
+            self.run()
+        start = None if self._last is None else self._last.copied()
+        return self._run({**(start.replaced if start is not None else {}), **replaced}, start)
+
+    def _run(self, replaced: Replaced, start: NodeValues | None) -> NodeValues:
+        """Run the graph; values of `start` that still hold are used again, and the others are overwritten."""
+        if self._observed is None:
+            self._observed, values = self._first_run(replaced)
+        elif start is None or not self._observed.reusable:
+            values = self._new_values(replaced)
+            self._run_all(values, self._observed)
+        else:
+            values = start
+            self._update(values, replaced, self._observed)
+        return values
+
+    def _new_values(self, replaced: Replaced) -> NodeValues:
+        count = len(self._steps)
+        return NodeValues(replaced, [None] * count, [True] * count, self._indices)
+
+    @torch.no_grad()
+    def _first_run(self, replaced: Replaced, *, in_place: bool = False) -> tuple[_Observations, NodeValues]:
+        """Run all nodes and observe what they do to memory and to the random generator."""
+        values = self._new_values(replaced)
+        versions: list[tuple[Tensor, int]] = []
+        random_states: dict[fx.Node, Tensor] = {}
+        for step in self._steps:
+            if not in_place and self._overwrites_shared_memory(step, values):
+                return self._first_run(replaced, in_place=True)
+            state = torch.get_rng_state()
+            result = values.by_step[step.index] = _call(step, values, in_place)
+            if not torch.equal(state, torch.get_rng_state()):
+                random_states[step.node] = state
+            if self._keep:
+                versions += [(tensor, tensor._version) for tensor in tensors_in(result)]
+            else:
+                _release(step, values)
+        unchanged = all(tensor._version == version for tensor, version in versions)
+        return _Observations(in_place, self._keep and not in_place and unchanged, random_states), values
+
+    def _overwrites_shared_memory(self, step: Step, values: NodeValues) -> bool:
+        """Whether a step overwrites memory that it shares with a value that a later step reads."""
+        if not step.overwrites:
+            return False
+        written = _memory_of(values.by_step[step.sources[0]])
+        read_later = (values.by_step[other.index] for other in self._steps if other.last_reader > step.index)
+        return any(_memory_of(value) & written for value in read_later)
+
+    @torch.no_grad()
+    def _run_all(self, values: NodeValues, observed: _Observations) -> None:
+        for step in self._steps:
+            values.by_step[step.index] = _compute(step, values, observed)
+            if not self._keep:
+                _release(step, values)
+
+    @torch.no_grad()
+    def _update(self, values: NodeValues, replaced: Replaced, observed: _Observations) -> None:
+        """Run the nodes whose replacement changed, and those that depend on them."""
+        before, values.replaced = values.replaced, replaced
+        changed = {node for node in replaced.keys() | before.keys() if replaced.get(node) is not before.get(node)}
+        is_new = [False] * len(self._steps)
+        for step in self._steps:
+            if step.node in changed or any(is_new[source] for source in step.sources):
+                old = values.by_step[step.index]
+                if self._cache is None:
+                    result = _compute(step, values, observed)
+                else:
+                    result = _compute_cached(step, values, observed, self._cache)
+                values.by_step[step.index] = result
+                is_new[step.index] = result is not old
+
+
+def _compute_cached(step: Step, values: NodeValues, observed: _Observations, cache: ResultCache) -> Any:
+    """Return the result of a step, from the cache if the same function was called with the same values before.
+
+    A new result is cached if everything it was computed from is cached. A replaced node must also have had
+    the same function and values before, since its replacement may be a different one in every run. So a run
+    adds at most the results that follow from one replacement.
+    """
+    function = values.replaced.get(step.node, step.function)
+    computed_from = (step, function, *[values.by_step[source] for source in step.sources])
+    is_cached, result = cache.find(computed_from)
+    if not is_cached:
+        result = _compute(step, values, observed)
+        if all(values.is_cached[source] for source in step.sources):
+            is_cached = cache.add(computed_from, result, at_once=step.node not in values.replaced)
+    values.is_cached[step.index] = is_cached
+    return result
+
+
+def _compute(step: Step, values: NodeValues, observed: _Observations) -> Any:
+    state = observed.random_states.get(step.node)
+    if state is None:
+        return _call(step, values, observed.in_place)
+    with torch.random.fork_rng(devices=[]):
+        torch.set_rng_state(state)
+        return _call(step, values, observed.in_place)
+
+
+def _call(step: Step, values: NodeValues, in_place: bool) -> Any:
+    try:
+        function = values.replaced.get(step.node, step.function)
+        return step.call(values.by_step, function, in_place=in_place)
+    except (RuntimeError, TypeError, IndexError, ValueError) as error:
+        raise ValueError(f"node '{step.node.name}' does not run on the given inputs: {error}") from error
+
+
+def _release(step: Step, values: NodeValues) -> None:
+    """Drop the values that no later step reads."""
+    for source in step.last_reads:
+        values.by_step[source] = None
 
 
 def _memory_of(value: Any) -> set[int]:
     return {tensor.untyped_storage().data_ptr() for tensor in tensors_in(value)}
-
-
-def _with_first_copied(
-    args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-    if args:
-        return (_copied(args[0]), *args[1:]), kwargs
-    name = next(iter(kwargs))
-    return args, {**kwargs, name: _copied(kwargs[name])}
-
-
-def _copied(value: Any) -> Any:
-    return map_aggregate(value, lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf)
-
-
-def _steps(graph: MaseGraph) -> list[_Step]:
-    places: dict[fx.Node, int] = {}
-    readers: dict[int, int] = {}
-    steps: list[_Step] = []
-    num_inputs = 0
-    for place, node in enumerate(graph.fx_graph.nodes):
-        step = _step(node, places)
-        if node.op == "placeholder":
-            step.input_place, num_inputs = num_inputs, num_inputs + 1
-        places[node] = place
-        if step.writes:  # whoever reads what it overwrites later reads its result, which is the same
-            overwritten = step.sources[0]
-            places.update({other: place for other, at in places.items() if at == overwritten})
-        readers.update(dict.fromkeys(step.sources, place))
-        steps.append(step)
-    for source, reader in readers.items():
-        steps[reader].last_read += (source,)
-        steps[source].read_until = reader
-    return steps
-
-
-def _step(node: fx.Node, places: Mapping[fx.Node, int]) -> _Step:
-    sources = []
-
-    def place_of(source: fx.Node) -> Any:
-        sources.append(places[source])
-        return _Place(places[source])
-
-    args, kwargs = fx.map_arg((node.args, node.kwargs), place_of)
-    plain = not kwargs and all(isinstance(arg, _Place) for arg in args)
-    meta = node.meta["mase"]
-    module = meta.module
-    first = next(iter((*node.args, *node.kwargs.values())), None)
-    # What an unknown layer does with what it is given, an attribute `inplace` does not tell.
-    known = node.op.startswith("call_") and (module is None or meta.op is not None)
-    writes = known and isinstance(first, fx.Node) and writes_in_place(node, module)
-    apart = _out_of_place(module) if writes else None
-    return _Step(node, _function(node), tuple(sources), plain, args, kwargs, writes, apart)
-
-
-def _function(node: fx.Node) -> Callable[..., Any]:
-    match node.op:
-        case "call_module":
-            return cast("Callable[..., Any]", node.meta["mase"].module)
-        case "call_method":
-            return _Method(str(node.target))
-        case "get_attr":
-            held = operator.attrgetter(str(node.target))(node.graph.owning_module)
-            return lambda: held
-        case "output":
-            return lambda result: result
-        case _:
-            return cast("Callable[..., Any]", node.target)
-
-
-def _out_of_place(module: Any) -> Callable[..., Any] | None:
-    """A layer of the op table that works in place, as one that does not."""
-    if op_of_module(type(module)) is None or not isinstance(module, nn.Module):
-        return None
-    other = copy.copy(module)
-    other.inplace = False  # type: ignore[assignment]  # of all modules that work in place it is a bool
-    return other
-
-
-def _rounds_first(function: Callable[..., Any]) -> bool:
-    """Whether a function works on a rounded copy of its first argument."""
-    formats = function.formats if isinstance(function, QuantizedLayer | QuantizedCall) else {}
-    return "data_in_0" in formats and not isinstance(formats["data_in_0"], Float)
-
-
-@dataclass(frozen=True)
-class _Method:
-    """A method of whatever its first argument is."""
-
-    name: str
-
-    def __call__(self, this: Any, *args: Any, **kwargs: Any) -> Any:
-        return getattr(this, self.name)(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""Running a graph node by node, and leaving it as it was."""
+"""Running a graph node by node, without changing it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from chop.registry import closest
 
 
 class Runner(fx.Interpreter):
-    """Runs a graph and shows what goes into each node and what comes out."""
+    """Runs a graph; subclasses see what goes into each node and what comes out."""
 
     def __init__(self, model: fx.GraphModule) -> None:
         super().__init__(model)
@@ -28,7 +28,7 @@ class Runner(fx.Interpreter):
         """Called before a node runs."""
 
     def after(self, node: fx.Node, result: Any) -> None:
-        """Called when a node has run."""
+        """Called after a node has run."""
 
     def run_node(self, n: fx.Node) -> Any:
         args, kwargs = self.fetch_args_kwargs_from_env(n)
@@ -36,23 +36,26 @@ class Runner(fx.Interpreter):
         try:
             result = getattr(self, n.op)(n.target, args, kwargs)
         except (RuntimeError, TypeError, IndexError, ValueError) as error:
-            raise ValueError(f"node '{n.name}' does not run on the inputs given: {error}") from error
+            raise ValueError(f"node '{n.name}' does not run on the given inputs: {error}") from error
         self.after(n, result)
         return result
 
     def placeholder(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return next(self.args_iter)  # fx itself would take a list of all the rest for `*args` and `**kwargs`
+        return next(
+            self.args_iter
+        )  # fx itself would take all remaining values as a list for `*args` and `**kwargs`
 
 
 def inputs_of(graph: MaseGraph) -> list[fx.Node]:
+    """Return the placeholders of a graph."""
     return [node for node in graph.fx_graph.nodes if node.op == "placeholder"]
 
 
 def bind_inputs(graph: MaseGraph, inputs: Mapping[str, Any]) -> list[Any]:
-    """The values of the graph's inputs in their order, with the defaults of those that are not given.
+    """Return the values of the graph's inputs in their order, with defaults for those that are not given.
 
-    Tensors are copies, which the model may write into. `*args` is given under its name, as a list; what no other
-    input is called goes into `**kwargs`.
+    Tensors are copied, so that the model may overwrite them. The value of `*args` is the list `inputs["args"]`;
+    names that match no other input go into `**kwargs`.
     """
     if not isinstance(inputs, Mapping):
         raise ValueError(f"inputs must be a dict such as {{'x': tensor}}, got {type(inputs).__name__}")
@@ -68,24 +71,24 @@ def bind_inputs(graph: MaseGraph, inputs: Mapping[str, Any]) -> list[Any]:
 
 
 def _value(node: fx.Node, inputs: Mapping[str, Any]) -> Any:
-    """What is given for one input, or its default."""
+    """Return the value of one input, or its default."""
     name = str(node.target).lstrip("*")
     is_list = name != node.target
     if name not in inputs:
         if not node.args and not is_list:
             takes = (str(other.target) for other in node.graph.nodes if other.op == "placeholder")
-            raise ValueError(f"the inputs lack '{name}'; the model takes {', '.join(takes)}")
+            raise ValueError(f"input '{name}' is missing; the model takes {', '.join(takes)}")
         return node.args[0] if node.args else ()
     if is_list and not isinstance(inputs[name], list | tuple):
-        raise ValueError(f"'{node.target}' takes a list of inputs, got a {type(inputs[name]).__name__}")
+        raise ValueError(f"input '{node.target}' must be a list, got {type(inputs[name]).__name__}")
     return inputs[name]
 
 
-def noted_inputs(graph: MaseGraph) -> dict[str, Any]:
-    """The batch of the annotating run, by argument name."""
+def annotated_inputs(graph: MaseGraph) -> dict[str, Any]:
+    """Return the batch that the graph was annotated with, by argument name."""
     given = {str(node.target): node.meta["mase"].given for node in inputs_of(graph)}
     if not all(given.values()):
-        raise ValueError("the graph keeps no values of its inputs: this needs 'dummy_in', a batch of them")
+        raise ValueError("the graph does not keep the values of its inputs; give a batch of them as 'dummy_in'")
     inputs: dict[str, Any] = {}
     for target, (value,) in given.items():
         inputs |= value if target.startswith("**") else {target.lstrip("*"): value}
@@ -94,7 +97,7 @@ def noted_inputs(graph: MaseGraph) -> dict[str, Any]:
 
 @contextmanager
 def undisturbed(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients; afterwards mode, parameters, buffers and random state are as before."""
+    """Set evaluation mode without gradients; at the end restore mode, parameters, buffers and random state."""
     training = model.training
     modes = [(module, module.training) for module in model.modules()]
     tensors = [(tensor, tensor.detach().clone()) for module in model.modules() for tensor in _writable(module)]
@@ -108,12 +111,12 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
             module.training = mode
         with torch.no_grad():
             for tensor, before in tensors:
-                if not tensor.equal(before):  # batch norm writes without counting up `_version`
+                if not tensor.equal(before):  # batch norm writes without incrementing `_version`
                     tensor.copy_(before)
 
 
 def _writable(module: nn.Module) -> list[Tensor]:
-    """What a run may write into: buffers, and parameters but for those of layers known to leave them alone."""
+    """Return the tensors that a run may overwrite: buffers, and the parameters of layers that are not known ops."""
     kind = module.base_class if isinstance(module, QuantizedLayer) else type(module)
     leaves_alone = op_of_module(kind) is not None and getattr(module, "max_norm", None) is None
     held = [*module._buffers.values(), *(() if leaves_alone else module._parameters.values())]
@@ -121,7 +124,7 @@ def _writable(module: nn.Module) -> list[Tensor]:
 
 
 def named_inputs(meta: NodeMeta, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Tensor]:
-    """The tensors that go into a call of a node: an op's by the names of its operands, others' as `data_in_{i}`."""
+    """Return the tensors that go into a node: by operand name for an op, as `data_in_{i}` for any other node."""
     if meta.op is not None:
         return {name: value for name, _, value in meta.op.bound(args, kwargs) if isinstance(value, Tensor)}
     found = tensors_in((args, kwargs)) if meta.node.op != "placeholder" else []
@@ -129,7 +132,7 @@ def named_inputs(meta: NodeMeta, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def tensors_in(value: Any) -> list[Tensor]:
-    """All tensors in nested tuples, lists and dicts, in order."""
+    """Return all tensors in nested tuples, lists and dicts, in order."""
     if isinstance(value, Tensor):
         return [value]
     if isinstance(value, dict):

@@ -16,8 +16,8 @@ from chop.ir.graph.trace import trace
 class MaseGraph:
     """A model as a torch.fx graph whose nodes carry metadata under `node.meta["mase"]`.
 
-    The graph runs on the model's own layers: it shares their parameters, and transforms put new layers into
-    the graph only, never into the model that it was made from.
+    The graph runs on the model's own layers and shares their parameters. Transforms put new layers into the
+    graph only, never into the original model.
     """
 
     def __init__(
@@ -26,9 +26,9 @@ class MaseGraph:
         cf_args: Mapping[str, Any] | None = None,
         leaf_modules: tuple[type[nn.Module], ...] = (),
     ) -> None:
-        """Trace `model`, with the arguments named in `cf_args` fixed and modules of `leaf_modules` kept whole.
+        """Trace `model`, with the arguments in `cf_args` fixed, but not into modules of the classes `leaf_modules`.
 
-        A model that is a traced graph already is taken as it is.
+        A model that is already a traced graph is used without tracing it again.
         """
         if isinstance(model, fx.GraphModule) and not cf_args:
             graph = copy.deepcopy(model.graph)
@@ -47,15 +47,15 @@ class MaseGraph:
 
     @property
     def modules(self) -> dict[str, nn.Module]:
-        """All modules by path; the model itself under ''."""
+        """All modules by path; the path of the model itself is ''."""
         return dict(self.model.named_modules())
 
     def metas(self) -> list[NodeMeta]:
-        """What is known of each node, in graph order."""
+        """Return the metadata of each node, in graph order."""
         return metas(self.fx_graph.nodes)
 
     def annotated_metas(self) -> list[NodeMeta]:
-        """The same, once ops and shapes are known."""
+        """Return the metadata of each node; raise an error if the graph is not annotated."""
         found = self.metas()
         for meta in found:
             if not meta.annotated:

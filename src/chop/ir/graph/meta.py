@@ -1,4 +1,4 @@
-"""What is known of a node: its op, its tensors and their formats, and what passes noted."""
+"""The metadata of a node: its op, its tensors and their formats, and the notes of passes."""
 
 from __future__ import annotations
 
@@ -12,30 +12,31 @@ from torch import Tensor, fx, nn
 
 from chop.formats import Format
 from chop.formats.float import Float
-from chop.ir.graph.dict_view import View
+from chop.ir.graph.dict_view import DictView
 from chop.nn.quantized import QuantizedCall, QuantizedLayer
 from chop.ops import Call, Op, Operand, op_of_function, op_of_method, op_of_module
 
 GRAPH_KINDS = ("placeholder", "get_attr", "output")
 UNKNOWN = "unknown"
 NOTES = ("software", "hardware", "common", "notes", "arg_notes", "result_notes")
-"""The fields of a NodeMeta that passes and users write into."""
+"""The fields of a NodeMeta that passes and users write to."""
 
 
 @dataclass
 class TensorMeta:
-    """A tensor that goes into a node or comes out of it, as it was in the annotating run."""
+    """A tensor that goes into a node or comes out of it, as seen during annotation."""
 
     shape: list[int]
     dtype: torch.dtype
     format: Format = field(default_factory=Float)
     value: Tensor | None = None
     held: bool = False
-    """A parameter of the node's layer: its value is read from there."""
+    """Whether it is a parameter of the node's layer, from which its value is read."""
     notes: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, tensor: Tensor, *, keep_value: bool, held: bool = False) -> TensorMeta:
+        """Return the metadata of a tensor in floating point."""
         keep = keep_value and not held
         return cls(list(tensor.shape), tensor.dtype, value=tensor.detach() if keep else None, held=held)
 
@@ -44,12 +45,13 @@ class TensorMeta:
         return torch.Size(self.shape).numel()
 
     def copied(self) -> TensorMeta:
+        """Return a copy that shares the value only."""
         return replace(self, notes=copy.deepcopy(self.notes))
 
 
 @dataclass
 class NodeMeta:
-    """Everything known of one node. `op` is None for nodes that are no op, and for unknown ones."""
+    """The metadata of one node. `op` is None for inputs, attributes and outputs, and for unknown ops."""
 
     node: fx.Node
     annotated: bool = False
@@ -57,13 +59,14 @@ class NodeMeta:
     args: dict[str, TensorMeta] = field(default_factory=dict)
     results: dict[str, TensorMeta] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
-    """The attributes of the call that its cost depends on, such as `kernel_size`."""
+    """The attributes that the cost of the call depends on, such as `kernel_size`."""
     given: tuple[Any, ...] = ()
-    """Of an input: all that it was in the annotating run, lists and numbers included, if values are kept."""
+    """For an input: a tuple of its value during annotation, if values are kept; else empty."""
     software: dict[str, Any] = field(default_factory=dict)
     hardware: dict[str, Any] = field(default_factory=dict)
     common: dict[str, Any] = field(default_factory=dict)
-    """Keys that users or passes added to `parameters["common"]`; and those beside it and below:"""
+    """Keys that users or passes added to `parameters["common"]`. The next three are for `parameters` itself, and
+    for the dicts `args` and `results` in it."""
     notes: dict[str, Any] = field(default_factory=dict)
     arg_notes: dict[str, Any] = field(default_factory=dict)
     result_notes: dict[str, Any] = field(default_factory=dict)
@@ -76,7 +79,7 @@ class NodeMeta:
 
     @property
     def module(self) -> nn.Module | None:
-        """The layer that the node calls, if it calls one."""
+        """The layer that the node calls; None if it calls none."""
         if self.node.op != "call_module":
             return None
         module: nn.Module | None = self.model
@@ -87,7 +90,7 @@ class NodeMeta:
 
     @property
     def quantized(self) -> QuantizedLayer | QuantizedCall | None:
-        """The quantised layer or call that the node is, if it is one."""
+        """The quantised layer or function that the node calls; None if it is not quantised."""
         target = self.module if self.node.op == "call_module" else self.node.target
         return target if isinstance(target, QuantizedLayer | QuantizedCall) else None
 
@@ -109,7 +112,7 @@ class NodeMeta:
         if self.op is None or not self.op.operands:
             return {}
         known = {operand.name: operand for operand in self.op.operands}
-        # A variadic operand stands in the table once but in the graph once for each tensor.
+        # A variadic operand is one entry of the op table, but one argument per tensor in the graph.
         present = {name: known.get(name, self.op.operands[0]) for name in self.args}
         return {
             name: operand
@@ -122,7 +125,7 @@ class NodeMeta:
         return bool(self.operands)
 
     def find_op(self) -> Op | None:
-        """The op that the node spells, from the op table."""
+        """Return the op table's entry for what the node calls."""
         target: Any = self.module if self.node.op == "call_module" else self.node.target
         if isinstance(target, QuantizedLayer | QuantizedCall):
             return target.op
@@ -137,21 +140,21 @@ class NodeMeta:
                 return None
 
     def note_formats(self) -> None:
-        """Note on each tensor the format that the node's quantised layer or call has for it."""
+        """Store with each tensor the format that the node's quantised layer or call has for it."""
         quantized = self.quantized
         formats = quantized.formats if quantized is not None else {}
         for name, tensor in (*self.args.items(), *self.results.items()):
             tensor.format = formats[name] if name in formats else Float()
 
     def call(self) -> Call:
-        """The node as a call whose cost can be counted."""
+        """Return the node as a call whose cost can be counted."""
         assert self.op is not None, "only an op has a cost"
         shapes = {name: tuple(tensor.shape) for name, tensor in self.args.items()}
         results = tuple(tuple(tensor.shape) for tensor in self.results.values())
         return Call(shapes, results, self.settings)
 
     def value(self, name: str) -> Tensor | None:
-        """The value of an argument or result: a parameter's of today, an activation's of the annotating run."""
+        """Return the value of an argument or result: current for a parameter, from annotation for an activation."""
         tensor = self.args[name] if name in self.args else self.results[name]
         if tensor.held:
             held = cast("Tensor | None", getattr(self.module, name))
@@ -159,11 +162,11 @@ class NodeMeta:
         return tensor.value
 
     @property
-    def parameters(self) -> View:
-        """All of it as a dict of `common`, `software` and `hardware`, for users."""
-        return View(
+    def parameters(self) -> DictView:
+        """The metadata as a dict with the keys `common`, `software` and `hardware`, for users."""
+        return DictView(
             lambda: {
-                "common": View(self._common, self.common),
+                "common": DictView(self._common, self.common),
                 "software": self.software,
                 "hardware": self.hardware,
             },
@@ -176,14 +179,14 @@ class NodeMeta:
         return {
             "mase_type": self.mase_type,
             "mase_op": self.mase_op,
-            "args": View(lambda: self._entries(self.args), self.arg_notes),
-            "results": View(lambda: self._entries(self.results), self.result_notes),
+            "args": DictView(lambda: self._entries(self.args), self.arg_notes),
+            "results": DictView(lambda: self._entries(self.results), self.result_notes),
         }
 
-    def _entries(self, tensors: Mapping[str, TensorMeta]) -> dict[str, View]:
+    def _entries(self, tensors: Mapping[str, TensorMeta]) -> dict[str, DictView]:
         return {name: self._entry(name, tensor) for name, tensor in tensors.items()}
 
-    def _entry(self, name: str, tensor: TensorMeta) -> View:
+    def _entry(self, name: str, tensor: TensorMeta) -> DictView:
         def fields() -> dict[str, Any]:
             return {
                 "shape": list(tensor.shape),
@@ -193,13 +196,13 @@ class NodeMeta:
                 "value": self.value(name),
             }
 
-        return View(fields, tensor.notes)
+        return DictView(fields, tensor.notes)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "node": None}  # a pickled graph brings its own nodes
 
     def copied(self, node: fx.Node) -> NodeMeta:
-        """The same knowledge about another node. Values of activations are shared, all else is copied."""
+        """Return a copy for another node. Values of activations are shared, everything else is copied."""
         return replace(
             self,
             node=node,
@@ -210,7 +213,7 @@ class NodeMeta:
 
 
 def metas(nodes: Iterable[fx.Node]) -> list[NodeMeta]:
-    """What is known of each node; an error that names the pass to run where there is nothing yet."""
+    """Return the metadata of each node; raise an error that names the pass to run if there is none."""
     found = []
     for node in nodes:
         if "mase" not in node.meta:

@@ -1,4 +1,4 @@
-"""What a node calls."""
+"""The layer or function that a node calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results that come up again and again, in bounded memory."""
+"""A cache of results that are needed repeatedly, with bounded memory."""
 
 from __future__ import annotations
 
@@ -7,49 +7,52 @@ from typing import Any, NamedTuple
 
 from chop.ir.graph.interpreter import tensors_in
 
-NUM_SEEN = 100_000  # keys, until all of them are forgotten
+MAX_KEYS_SEEN = 100_000  # keys of results that were not cached; beyond it all of them are dropped
+
+_Key = tuple[int, ...]
+"""The identities of what a result was computed from."""
 
 
 class _Entry(NamedTuple):
     result: Any
-    made_from: tuple[Any, ...]
-    """Held as long as the result is: by their identities they are known again."""
+    computed_from: tuple[Any, ...]
+    """Kept alive with the result, so that no other object gets the same identity."""
     nbytes: int
 
 
-class Remembered:
-    """Results by what they were made from; when they are too many, those unused for longest are forgotten.
+class ResultCache:
+    """Results by the objects that they were computed from; the least recently used are dropped first.
 
-    Most results never come up again, and to fill fresh memory with them would cost more than to make them: so a
-    result is kept from the second time on, unless it is known to be wanted.
+    Most results are never needed again, and filling newly allocated memory with them costs more than computing
+    them. Therefore a result is kept from the second time on that it is added, unless it is added `at_once`.
     """
 
     def __init__(self, limit: int) -> None:
-        """At most `limit` bytes."""
+        """Keep at most `limit` bytes."""
         self.limit = limit
         self.nbytes = 0
-        self._entries: OrderedDict[tuple[int, ...], _Entry] = OrderedDict()
-        self._seen: set[tuple[int, ...]] = set()
+        self._entries: OrderedDict[_Key, _Entry] = OrderedDict()
+        self._seen: set[_Key] = set()
 
-    def find(self, made_from: tuple[Any, ...]) -> tuple[bool, Any]:
-        """Whether it is known what was made from these very objects, and what that is."""
-        key = tuple(map(id, made_from))
+    def find(self, computed_from: tuple[Any, ...]) -> tuple[bool, Any]:
+        """Return whether the result computed from these very objects is cached, and the result."""
+        key = tuple(map(id, computed_from))
         entry = self._entries.get(key)
         if entry is None:
             return False, None
         self._entries.move_to_end(key)
         return True, entry.result
 
-    def add(self, made_from: tuple[Any, ...], result: Any, *, wanted: bool = False) -> bool:
-        """Keep a result, if it is `wanted` or not the first one that is made from these; whether it is kept."""
-        key = tuple(map(id, made_from))
-        if not wanted and key not in self._seen:
-            if len(self._seen) >= NUM_SEEN:
+    def add(self, computed_from: tuple[Any, ...], result: Any, *, at_once: bool = False) -> bool:
+        """Keep a result from the second call on, or `at_once`; return whether it is kept."""
+        key = tuple(map(id, computed_from))
+        if not at_once and key not in self._seen:
+            if len(self._seen) >= MAX_KEYS_SEEN:
                 self._seen.clear()
             self._seen.add(key)
             return False
         nbytes = sum(tensor.untyped_storage().nbytes() for tensor in tensors_in(result))
-        self._entries[key] = _Entry(result, made_from, nbytes)
+        self._entries[key] = _Entry(result, computed_from, nbytes)
         self.nbytes += nbytes
         while self.nbytes > self.limit:
             _, oldest = self._entries.popitem(last=False)

@@ -1,4 +1,4 @@
-"""From a model to an fx graph, with an error that helps where that fails."""
+"""Tracing a model into an fx graph, with an error message that says where and why it failed."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]))
 
 
 class TraceError(ValueError):
-    """A model that torch.fx cannot follow."""
+    """torch.fx cannot trace the model."""
 
 
 class Tracer(fx.Tracer):
-    """fx's tracer, which fixes arguments, takes quantised and chosen layers whole, and knows where it is."""
+    """A tracer with fixed arguments, which does not trace into quantised layers or `leaf_modules`."""
 
     def __init__(self, fixed: Mapping[str, Any], leaf_modules: tuple[type[nn.Module], ...] = ()) -> None:
         super().__init__()
@@ -38,8 +38,8 @@ class Tracer(fx.Tracer):
         """The modules whose forward is being traced, outermost first."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        whole = isinstance(m, (QuantizedLayer, *self.leaf_modules))
-        return whole or super().is_leaf_module(m, module_qualified_name)
+        is_leaf = isinstance(m, (QuantizedLayer, *self.leaf_modules))
+        return is_leaf or super().is_leaf_module(m, module_qualified_name)
 
     def call_module(self, m: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
         self.path.append(self.path_of_module(m))
@@ -50,7 +50,7 @@ class Tracer(fx.Tracer):
     def create_args_for_root(
         self, root_fn: Callable[..., Any], is_module: bool, concrete_args: Any = None
     ) -> tuple[Any, list[Any]]:
-        """The arguments to trace with. fx's own `concrete_args` would leave inputs and assertions behind."""
+        """Return the arguments to trace with. With `concrete_args`, fx would leave inputs and assertions."""
         function, args = super().create_args_for_root(root_fn, is_module, concrete_args)
         for i, argument in enumerate(args):
             if isinstance(argument, fx.Proxy) and argument.node.target in self.fixed:
@@ -64,7 +64,7 @@ def trace(
     cf_args: Mapping[str, Any] | None = None,
     leaf_modules: tuple[type[nn.Module], ...] = (),
 ) -> fx.Graph:
-    """The graph of the model's forward; arguments named in `cf_args` are fixed to the values given there."""
+    """Return the graph of the model's forward, with the arguments in `cf_args` fixed to their values."""
     fixed = cf_args or {}
     known = list(inspect.signature(model.forward).parameters)
     for name in fixed:
@@ -73,9 +73,8 @@ def trace(
     graph = _trace(model, Tracer(fixed, leaf_modules))
     if may_follow_mode(graph) and not _follow_mode(graph, model, fixed, leaf_modules):
         logger.warning(
-            "%s computes something else in training than in evaluation; its graph only does what the model does in "
-            "the mode that it is in now. Set the mode before MaseGraph(model), or write the difference with layers "
-            "such as nn.Dropout, which follow the mode",
+            "%s behaves differently in training and in evaluation; its graph is fixed to the current mode. Set the "
+            "mode before MaseGraph(model), or use layers that follow the mode, such as nn.Dropout",
             type(model).__name__,
         )
     return graph
@@ -91,7 +90,7 @@ def _trace(model: nn.Module, tracer: Tracer) -> fx.Graph:
 def _follow_mode(
     graph: fx.Graph, model: nn.Module, fixed: Mapping[str, Any], leaf_modules: tuple[type[nn.Module], ...]
 ) -> bool:
-    """Let constants of the graph follow the mode where the model's do; False where it differs in more."""
+    """Let constants of the graph follow the mode as in the model; return False if the modes differ in more."""
     graphs = []
     for training in (False, True):
         if all(module.training is training for module in model.modules()):
@@ -107,7 +106,7 @@ def _follow_mode(
 
 @contextmanager
 def _in_mode(model: nn.Module, training: bool) -> Iterator[None]:
-    """All of the model in one mode for a while, and no constants left on it that fx stores there."""
+    """Set one mode for all modules for a while; at the end restore modes and remove constants that fx stored."""
     modes = [(module, module.training) for module in model.modules()]
     attributes = set(vars(model))
     for module, _ in modes:
@@ -131,6 +130,6 @@ def _explain(error: Exception, model: nn.Module, path: list[str]) -> str:
         line = f", {frame.filename}:{frame.lineno}: `{source}`"
     return (
         f"torch.fx cannot trace {type(model).__name__}: it stops in {where}{line}: {error}. "
-        "What can be done: fix the argument that decides with MaseGraph(model, cf_args={'name': value}), "
-        "write the choice with torch.where, or keep the module whole with MaseGraph(model, leaf_modules=(Class,))"
+        "Possible solutions: fix the argument that the code depends on with MaseGraph(model, cf_args={'name': "
+        "value}), use torch.where, or do not trace into the module: MaseGraph(model, leaf_modules=(Class,))"
     )

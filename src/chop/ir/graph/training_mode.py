@@ -1,7 +1,7 @@
 """Arguments that follow the model's mode.
 
-fx records the flag of `F.dropout(x, 0.5, self.training)` as the constant that it was during tracing. Here such
-constants are found, by comparing the graphs of both modes, and set anew whenever the mode of the whole model is.
+torch.fx records the flag in `F.dropout(x, 0.5, self.training)` as the constant that it was during tracing. This
+module finds such constants by comparing the graphs of both modes, and updates them when the model's mode is set.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FUNCTIONS = ("dropout", "batch_norm", "instance_norm", "attention", "rrelu")
 
 
 def may_follow_mode(graph: fx.Graph) -> bool:
-    """Whether a function that works in two modes has constants among its arguments."""
+    """Whether a function whose behaviour depends on the mode has constants among its arguments."""
     return any(
         node.op == "call_function"
         and any(word in getattr(node.target, "__name__", "") for word in _FUNCTIONS)
@@ -32,16 +32,16 @@ def may_follow_mode(graph: fx.Graph) -> bool:
 
 
 def bind_to_mode(graph: fx.Graph, in_evaluation: fx.Graph, in_training: fx.Graph) -> bool:
-    """Let the arguments of `graph` that differ between the modes follow the mode; False if more differs."""
+    """Let the arguments that differ between the modes follow the mode; return False if anything else differs."""
     graphs = [list(each.nodes) for each in (graph, in_evaluation, in_training)]
     if len({len(nodes) for nodes in graphs}) > 1:
         return False
-    places = {node: place for nodes in graphs for place, node in enumerate(nodes)}
+    positions = {node: position for nodes in graphs for position, node in enumerate(nodes)}
     found: dict[fx.Node, ByMode] = {}
     for node, evaluated, trained in zip(*graphs, strict=True):
-        # Constants are attributes of the model, which get another name each time.
+        # Constants are attributes of the model, whose names differ between two tracings.
         kinds = {(n.op, None if n.op == "get_attr" else n.target) for n in (node, evaluated, trained)}
-        by_mode = _differences(evaluated, trained, places) if len(kinds) == 1 else None
+        by_mode = _differences(evaluated, trained, positions) if len(kinds) == 1 else None
         if by_mode is None:
             return False
         found[node] = by_mode
@@ -51,10 +51,11 @@ def bind_to_mode(graph: fx.Graph, in_evaluation: fx.Graph, in_training: fx.Graph
     return True
 
 
-def _differences(evaluated: fx.Node, trained: fx.Node, places: Mapping[fx.Node, int]) -> ByMode | None:
-    """The arguments that differ between two nodes; None if something else than numbers does."""
+def _differences(evaluated: fx.Node, trained: fx.Node, positions: Mapping[fx.Node, int]) -> ByMode | None:
+    """Return the arguments that differ between two nodes; None if one of them is not a number."""
     first, second = (
-        {key: _by_place(value, places) for key, value in _arguments(node).items()} for node in (evaluated, trained)
+        {key: _by_position(value, positions) for key, value in _arguments(node).items()}
+        for node in (evaluated, trained)
     )
     if first.keys() != second.keys():
         return None
@@ -64,7 +65,7 @@ def _differences(evaluated: fx.Node, trained: fx.Node, places: Mapping[fx.Node, 
 
 
 def set_mode(graph: fx.Graph, training: bool) -> bool:
-    """Set the arguments that follow the mode; whether there are any."""
+    """Set the arguments that follow the mode; return whether there are any."""
     following = [node for node in graph.nodes if BY_MODE in node.meta]
     for node in following:
         by_mode: ByMode = node.meta[BY_MODE]
@@ -81,6 +82,6 @@ def _arguments(node: fx.Node) -> dict[int | str, Any]:
     return arguments | dict(node.kwargs.items())
 
 
-def _by_place(argument: Any, places: Mapping[fx.Node, int]) -> Any:
-    """An argument that can be compared with another graph's: a node is where it stands."""
-    return map_aggregate(argument, lambda item: ("node", places[item]) if isinstance(item, fx.Node) else item)
+def _by_position(argument: Any, positions: Mapping[fx.Node, int]) -> Any:
+    """Return an argument that can be compared with one of another graph: nodes become their positions."""
+    return map_aggregate(argument, lambda item: ("node", positions[item]) if isinstance(item, fx.Node) else item)

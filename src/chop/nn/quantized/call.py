@@ -1,4 +1,4 @@
-"""The one quantised call: any function or tensor method of the op table, with its operands in formats."""
+"""The quantised call: any function or tensor method of the op table, with quantised operands."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from chop.ops import OPS, Op, Operand, function_names, qualified_name
 
 @dataclass(frozen=True, eq=False)
 class QuantizedCall:
-    """A function to put into a graph: rounds its operands, then does what it stands for.
+    """A callable that rounds its operands, then calls a function or tensor method; it is the target of a node.
 
-    `target` is the function, or the name of the tensor method. A closure would do the same but could not be
-    pickled.
+    `target` is the function, or the name of the tensor method. (A closure could not be pickled.)
     """
 
     target: Callable[..., Any] | str
@@ -29,7 +28,7 @@ class QuantizedCall:
 
     op: Op = field(init=False, repr=False)
     function: Callable[..., Any] = field(init=False, repr=False)
-    """What is called; a tensor method as a function of its tensor."""
+    """The function that is called; for a tensor method, the function of `torch.Tensor`."""
 
     def __post_init__(self) -> None:
         is_method = isinstance(self.target, str)
@@ -51,7 +50,7 @@ class QuantizedCall:
         return self.formats[name](value)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Some of torch's functions are made inside others and cannot be pickled; the op table knows them by name.
+        # pickle does not find some functions of torch, which are created inside others; the op table does.
         name = self.target if isinstance(self.target, str) else qualified_name(self.target)
         return _restore, (name, isinstance(self.target, str), self.op_name, dict(self.formats), self.format_name)
 

@@ -1,4 +1,4 @@
-"""From a config such as `{"name": "integer", "weight_width": 8}` to the format of each role, and back."""
+"""Quantisation configs: from `{"name": "integer", "weight_width": 8}` to the format of each role, and back."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ logger = logging.getLogger(__name__)
 
 ROLES: tuple[str, ...] = (*get_args(Role), "data_out")
 UNSET = (None, "NA")
-"""How configs write "nothing here": a node to leave alone, a parameter at its own default."""
+"""Values for "not set": as a name, the node is not quantised; as a parameter, the format's default applies."""
 
 
 @dataclass(frozen=True)
 class QuantConfig:
-    """The format of each role. `data_out` is there only if it was asked for."""
+    """The format of each role; of `data_out` only if the config has a key for it."""
 
     name: str
     formats: Mapping[str, Format]
     borrowed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """For each role, the keys that it lacked and took from `data_in`."""
+    """For each role, the keys that were not given and are taken from `data_in`."""
 
     @classmethod
     def read(cls, config: Mapping[str, Any], where: str) -> QuantConfig | None:
-        """Read a user's config; None where it leaves the node alone. `where` begins error messages."""
+        """Return a user's config; None if the node is not quantised. `where` is the start of error messages."""
         if "name" not in config:
-            raise ValueError(f"{where}: a config needs 'name', the format; {closest('', FORMATS)}")
+            raise ValueError(f"{where}: a config needs the key 'name', a format; {closest('', FORMATS)}")
         if config["name"] in UNSET:
             return None
         names = {role: config.get(f"{role}_name", config["name"]) for role in ROLES}
@@ -51,21 +51,21 @@ class QuantConfig:
         return cls(config["name"], formats, borrowed)
 
     def for_op(self, op: Op, present: Mapping[str, Operand]) -> dict[str, Format]:
-        """The format of each operand that is `present` in a call of `op`, put on that operand's dimensions."""
+        """Return the format of each operand that is `present` in a call of `op`, with the operand's dimensions."""
         return {
-            name: self.formats[operand.role].placed(operand.reduce_dim, operand.channel_dim)
+            name: self.formats[operand.role].for_operand(operand.reduce_dim, operand.channel_dim)
             for name, operand in present.items()
             if operand.role is not None
         } | ({"data_out_0": self.formats["data_out"]} if "data_out" in self.formats else {})
 
     def note_borrowed(self, roles: set[str], where: str) -> None:
-        """Say once in the log which keys were missing for operands that exist."""
+        """Log which keys were not given for operands with these roles."""
         keys = [key for role in sorted(roles) for key in self.borrowed.get(role, ())]
         if keys:
-            logger.info("%s: no %s; the data_in settings are used", where, ", ".join(keys))
+            logger.info("%s: %s not given; the parameters of data_in are used", where, ", ".join(keys))
 
     def to_dict(self) -> dict[str, Any]:
-        """The config that `read` turns into this, with every parameter spelled out; TOML can hold it."""
+        """Return the config with every parameter; `read` gives the same object, and TOML can hold it."""
         config: dict[str, Any] = {"name": self.name}
         for role, number_format in self.formats.items():
             if number_format.name != self.name:
@@ -77,15 +77,17 @@ class QuantConfig:
 
 
 def _lendable(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What other roles may take from `data_in`: not its dimensions, theirs are others."""
-    own = {parameter.name for parameter in parameters(FORMATS[name]) if parameter.metadata["place"] is not None}
+    """Return the parameters that other roles take from `data_in`: all but its dimensions."""
+    own = {
+        parameter.name for parameter in parameters(FORMATS[name]) if parameter.metadata["operand_dim"] is not None
+    }
     return {key: value for key, value in given.items() if key not in own}
 
 
 def _parameters_by_role(
     config: Mapping[str, Any], names: Mapping[str, str], where: str
 ) -> dict[str, dict[str, Any]]:
-    """What is given for each role, by the names that the role's format has for its parameters."""
+    """Return the parameters that are given for each role, by their names in the role's format."""
     known: dict[str, tuple[str, str | None]] = {f"{role}_name": (role, None) for role in ROLES}
     for role in ROLES:
         known |= {f"{role}_{p.name}": (role, p.name) for p in parameters(FORMATS[names[role]])}

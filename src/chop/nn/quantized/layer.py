@@ -1,4 +1,4 @@
-"""The one quantised layer: any layer of the op table, with each operand in a format of its own."""
+"""The quantised layer: any layer of the op table, with a format per operand."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from chop.formats import FORMATS, Format
-from chop.nn.quantized.recompute import LARGE, by_slices, recomputed
+from chop.nn.quantized.recompute import LARGE_NUMEL, by_slices, recomputed
 from chop.ops import OPS, Op, op_of_module
 from chop.registry import closest
 
 
-class _Remembered(NamedTuple):
+class _RoundedParameter(NamedTuple):
     """A rounded parameter, and what it was rounded from."""
 
     format: Format
@@ -24,11 +24,11 @@ class _Remembered(NamedTuple):
 
 
 class QuantizedLayer(nn.Module):
-    """What `LinearInteger`, `Conv2dBlockFP` and all others have in common.
+    """The base class of `LinearInteger`, `Conv2dBlockFP` and all others.
 
-    Such a class inherits from the layer it stands for and takes over its parameters, buffers, hooks and
-    settings. Parameters stay in float and trainable, and are rounded where they are used; in evaluation only
-    once, until they change. (A change through `.data` is not seen, as PyTorch does not count it: call `forget`.)
+    Such a class inherits from the layer that it replaces and takes over its parameters, buffers, hooks and
+    settings. Parameters stay in float and trainable, and are rounded when they are used. In evaluation mode they
+    are rounded once, until they change. (PyTorch does not record changes through `.data`; call `forget` then.)
     """
 
     base_class: ClassVar[type[nn.Module]]
@@ -36,26 +36,26 @@ class QuantizedLayer(nn.Module):
     held: ClassVar[tuple[str, ...]]
     """The operands that are parameters of the layer."""
     formats: dict[str, Format]
-    """By operand: `data_in_0`, `weight`, `bias`, and `data_out_0` if the result is rounded as well."""
+    """By operand: `data_in_0`, `weight`, `bias`, and `data_out_0` if the result is rounded too."""
     cache_weights: bool = True
-    """False saves the memory of the rounded parameters, and rounds them at every call."""
+    """Whether rounded parameters are kept in evaluation mode; False saves their memory and rounds in every call."""
 
     def forward(self, input: Tensor) -> Any:
-        if input.numel() >= LARGE and not torch.compiler.is_compiling():
+        if input.numel() >= LARGE_NUMEL and not torch.compiler.is_compiling():
             y = self._sparing_memory(input)
         else:
             y = self._compute(self.rounded("data_in_0", input))
         return round_first(partial(self.rounded, "data_out_0"), y) if "data_out_0" in self.formats else y
 
     def _compute(self, x: Tensor) -> Any:
-        """The layer's result from data that is rounded already."""
+        """Return the layer's result for rounded data."""
         compute = self.op.compute
         if compute is None:
             return self.base_class.forward(self, x)
         return compute(self, x, *[self.quantized(name) for name in self.held])
 
     def _sparing_memory(self, input: Tensor) -> Any:
-        """The same as rounding and computing, without keeping a rounded copy of a large input for long."""
+        """Round and compute without keeping a rounded copy of a large input."""
         number_format = self.formats.get("data_in_0")
         if number_format is None:
             return self._compute(input)
@@ -63,13 +63,17 @@ class QuantizedLayer(nn.Module):
             x = self.rounded("data_in_0", input)
             with recomputed(x, input, number_format, self._scale("data_in_0")):
                 return self._compute(x)
-        rows_from = self.op.rows_from
-        if rows_from is not None and input.dim() >= rows_from and number_format.rounds_rows_apart(input):
+        batch_from_ndim = self.op.batch_from_ndim
+        if (
+            batch_from_ndim is not None
+            and input.dim() >= batch_from_ndim
+            and number_format.rounds_rows_independently(input)
+        ):
             return by_slices(lambda rows: self._compute(self.rounded("data_in_0", rows)), input)
         return self._compute(self.rounded("data_in_0", input))
 
     def rounded(self, name: str, value: Tensor) -> Tensor:
-        """An operand's value as the layer computes with it; indices and other integers as they are."""
+        """Return the rounded value of an operand; integers such as indices are unchanged."""
         number_format = self.formats.get(name)
         if number_format is None or not value.is_floating_point():
             return value
@@ -77,19 +81,19 @@ class QuantizedLayer(nn.Module):
         return number_format(value) if scale is None else number_format(value, scale)
 
     def quantized(self, name: str) -> Tensor | None:
-        """The parameter `name` as the layer computes with it; None if the layer has none."""
+        """Return the rounded parameter `name`; None if the layer has none."""
         value = self._parameter(name)
         if value is None or name not in self.formats:
             return value
-        if not self._can_remember(name, value):
+        if not self._can_cache(name, value):
             return self.rounded(name, value)
-        remembered = self._remember(name, value)
+        rounded = self._cached(name, value)
         if torch.is_grad_enabled() and value.requires_grad:
-            return _straight_through(value, remembered, self)
-        return remembered
+            return _straight_through(value, rounded, self)
+        return rounded
 
     def integers(self, name: str) -> tuple[Tensor, Tensor]:
-        """The parameter `name` as integers and their scale: `integers * scale` is `quantized(name)`."""
+        """Return the parameter `name` as integers and scale: `integers * scale` is `quantized(name)`."""
         value = self._parameter(name)
         if value is None or name not in self.formats:
             known = [held for held in self.held if held in self.formats]
@@ -97,18 +101,18 @@ class QuantizedLayer(nn.Module):
         scale = self._scale(name)
         if scale is None:
             return self.formats[name].integers(value.detach())
-        step = scale.detach().abs()  # a learned one that crossed 0 counts by its magnitude
+        step = scale.detach().abs()  # a learned scale below 0 is used by its magnitude
         return self.rounded(name, value).detach().div(step).round().long(), step
 
     def take_rounded(self, name: str, other: QuantizedLayer) -> None:
-        """Take over what another layer remembers of a rounded parameter, if it is this one's in the same format."""
+        """Take over another layer's rounded parameter, if it is in the format that this layer has for it."""
         other.quantized(name)
-        remembered: dict[str, _Remembered] = other.__dict__.get("_cache", {})
-        if name in remembered and remembered[name].format is self.formats[name]:
-            self.__dict__.setdefault("_cache", {})[name] = remembered[name]
+        cached: dict[str, _RoundedParameter] = other.__dict__.get("_cache", {})
+        if name in cached and cached[name].format is self.formats[name]:
+            self.__dict__.setdefault("_cache", {})[name] = cached[name]
 
     def forget(self) -> None:
-        """Round the parameters anew at the next call; needed only after a change that PyTorch does not count."""
+        """Drop the rounded parameters; needed only after a change that PyTorch does not record."""
         self.__dict__.pop("_cache", None)
 
     def train(self, mode: bool = True) -> Self:
@@ -117,12 +121,12 @@ class QuantizedLayer(nn.Module):
         return super().train(mode)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        self.forget()  # after a move to another dtype and back, address and version may be what they were
+        self.forget()  # after a change of dtype and back, address and version may be the same as before
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         return self
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
-        """Calibrated scales that a checkpoint has are taken over."""
+        """Load a state dict; calibrated scales that only it has are added."""
         for name in self.formats:
             key = _scale_name(name)
             if prefix + key in state_dict and self._scale(name) is None:
@@ -130,14 +134,14 @@ class QuantizedLayer(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def start_scale(self, name: str, value: Tensor | None) -> None:
-        """Add the trainable scale of an operand, `{role}_scale`, beginning from a value that the operand has."""
+        """Add the trainable scale of an operand, `{role}_scale`; initialised from a `value` of the operand."""
         if _scale_name(name) in self._parameters:
             return
         start = torch.ones(()) if value is None else self.formats[name].initial_scale(value.detach())
         self.register_parameter(_scale_name(name), nn.Parameter(start))
 
     def fix_scale(self, name: str, scale: float) -> None:
-        """Give an operand a scale that data did not choose at each call but once, `{role}_scale`."""
+        """Set a constant scale for an operand, `{role}_scale`, instead of one computed in each call."""
         like = self._parameter(self.held[0]) if self.held else None
         dtype = torch.get_default_dtype() if like is None else like.dtype
         self.register_buffer(_scale_name(name), torch.tensor(scale, dtype=dtype))
@@ -148,25 +152,25 @@ class QuantizedLayer(nn.Module):
         return ", ".join(part for part in (super().extra_repr(), *shown) if part)
 
     def _scale(self, name: str) -> Tensor | None:
-        """The learned or calibrated scale of an operand."""
+        """Return the learned or calibrated scale of an operand."""
         key = _scale_name(name)
         return self._parameters[key] if key in self._parameters else self._buffers.get(key)
 
-    def _can_remember(self, name: str, value: Tensor) -> bool:
+    def _can_cache(self, name: str, value: Tensor) -> bool:
         if self.training or not self.cache_weights or torch.compiler.is_compiling() or value.is_inference():
             return False
         scale = self._scale(name)
         learns = scale is not None and scale.requires_grad and torch.is_grad_enabled()
         return self.formats[name].is_repeatable and not learns
 
-    def _remember(self, name: str, value: Tensor) -> Tensor:
+    def _cached(self, name: str, value: Tensor) -> Tensor:
         scale = self._scale(name)
         version = (value._version, value.data_ptr(), value.dtype, None if scale is None else scale._version)
-        remembered: dict[str, _Remembered] = self.__dict__.setdefault("_cache", {})
-        found = remembered.get(name)
+        cached: dict[str, _RoundedParameter] = self.__dict__.setdefault("_cache", {})
+        found = cached.get(name)
         if found is None or found.version != version or found.format is not self.formats[name]:
             with torch.no_grad():
-                found = remembered[name] = _Remembered(self.formats[name], version, self.rounded(name, value))
+                found = cached[name] = _RoundedParameter(self.formats[name], version, self.rounded(name, value))
         return found.value
 
     def _parameter(self, name: str) -> Tensor | None:
@@ -180,9 +184,10 @@ class QuantizedLayer(nn.Module):
 
 
 class _StraightThrough(torch.autograd.Function):
-    """A rounded value that is at hand, with the gradient going to what it was rounded from.
+    """A cached rounded value whose gradient goes to the original value.
 
-    After a gradient comes a step, and fused optimisers change parameters without counting up `_version`.
+    After a gradient the optimizer changes the parameters, and fused optimizers do not increment `_version`; so
+    `backward` drops the cached values.
     """
 
     @staticmethod
@@ -196,30 +201,30 @@ class _StraightThrough(torch.autograd.Function):
         return gradient, None, None
 
 
-# `Function.apply` has no types of its own.
+# `Function.apply` is untyped.
 _straight_through: Callable[[Tensor, Tensor, QuantizedLayer], Tensor] = _StraightThrough.apply
 
 
 def quantize_layer(
     layer: nn.Module, formats: Mapping[str, Format], label: str, values: Mapping[str, Tensor | None] | None = None
 ) -> QuantizedLayer:
-    """A quantised layer in the place of `layer`, sharing its parameters; `label` ends its class name.
+    """Return a quantised layer that shares the parameters of `layer`; `label` is the end of its class name.
 
-    A layer that is quantised already is quantised anew from what it was. `values` are data that operands had,
-    from which scales that are learned begin.
+    If `layer` is quantised already, its formats are replaced. `values` are values of operands, from which
+    learned scales are initialised.
     """
     plain = plain_layer(layer) if isinstance(layer, QuantizedLayer) else layer
     new = _empty_layer(type(plain), label)
     new.__dict__.update(_copied_state(plain))
     new.formats = dict(formats)
     for name, number_format in formats.items():
-        if number_format.has_own_scale:
+        if number_format.has_learned_scale:
             new.start_scale(name, getattr(new, name) if name in new.held else (values or {}).get(name))
     return new
 
 
 def plain_layer(layer: QuantizedLayer) -> nn.Module:
-    """The layer that a quantised one stands for, sharing its parameters but for the scales of its formats."""
+    """Return the layer that a quantised one replaced; it shares all parameters except the scales of formats."""
     plain = layer.base_class.__new__(layer.base_class)
     plain.__dict__.update(_copied_state(layer))
     del plain.__dict__["formats"]
@@ -230,13 +235,13 @@ def plain_layer(layer: QuantizedLayer) -> nn.Module:
 
 
 def _copied_state(layer: nn.Module) -> dict[str, Any]:
-    """Containers are copied, so that two layers can be changed apart; what they hold is shared."""
+    """Return the state of a layer for another one: containers are copied, their contents are shared."""
     state = _without_cache(layer).items()
     return {key: value.copy() if isinstance(value, dict | set) else value for key, value in state}
 
 
 def round_first(rounded: Callable[[Tensor], Tensor], result: Any) -> Any:
-    """A result with its (first) tensor rounded; what else there is, such as indices, stays."""
+    """Return a result with its tensor, or the first of a tuple, rounded; integers such as indices are unchanged."""
     if isinstance(result, tuple):
         return (round_first(rounded, result[0]), *result[1:])
     return rounded(result) if isinstance(result, Tensor) and result.is_floating_point() else result
@@ -246,12 +251,12 @@ _classes: dict[tuple[type[nn.Module], str], type[QuantizedLayer]] = {}
 
 
 def layer_class(base: type[nn.Module], label: str) -> type[QuantizedLayer]:
-    """The class `{base}{label}`, such as LinearInteger; always the same one."""
+    """Return the class `{base}{label}`, such as LinearInteger; always the same object."""
     if (base, label) in _classes:
         return _classes[base, label]
     op = op_of_module(base)
     if op is None or not op.quantizable:
-        raise ValueError(f"{base.__name__} is no layer of the op table that can be quantised")
+        raise ValueError(f"{base.__name__} is not a quantisable layer of the op table")
     members = {
         "base_class": base,
         "op": op,
@@ -264,7 +269,7 @@ def layer_class(base: type[nn.Module], label: str) -> type[QuantizedLayer]:
 
 
 def layer_class_by_name(name: str) -> type[QuantizedLayer] | None:
-    """The class that `name` stands for, if it is a layer of the op table followed by a format."""
+    """Return the class called `name`, if that is a layer of the op table followed by a format."""
     bases = {module.__name__: module for op in OPS.values() for module in op.modules if op.quantizable}
     for number_format in FORMATS.values():
         base = name.removesuffix(number_format.__name__)

@@ -1,4 +1,4 @@
-"""Computing with rounded copies of large tensors without keeping them."""
+"""Computing with large rounded tensors without keeping rounded copies of them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from torch import Tensor
 
 from chop.formats import Format
 
-LARGE = 2**19
-"""Elements from which on a second copy of a tensor costs more than to avoid it: 2 MB of float32."""
+LARGE_NUMEL = 2**19
+"""The number of elements from which avoiding a copy of a tensor pays off: 2 MB of float32."""
 _NUM_SLICES = 8
 
 
 def by_slices(compute: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
-    """`compute(rows)`, a few rows at a time, for what computes each row by itself."""
+    """Return `compute(rows)`, computed a few rows at a time; `compute` must treat each row independently."""
     result: Tensor | None = None
     done = 0
-    for part in rows.split(max(1, -(-len(rows) // _NUM_SLICES))):
-        y = compute(part)
+    for piece in rows.split(max(1, -(-len(rows) // _NUM_SLICES))):
+        y = compute(piece)
         if result is None:
             result = y.new_empty((len(rows), *y.shape[1:]))
         result[done : done + len(y)] = y
@@ -33,21 +33,21 @@ def by_slices(compute: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
 def recomputed(
     rounded: Tensor, original: Tensor, number_format: Format, scale: Tensor | None
 ) -> AbstractContextManager[Any]:
-    """Within, autograd remembers `original`, which lives on anyway, in the place of its rounded copy."""
+    """Let autograd save `original`, which stays alive anyway, instead of its rounded copy."""
     if rounded is original or not number_format.is_repeatable:
         return nullcontext()
     same = (rounded.data_ptr(), rounded._version, rounded.shape)
     version = original._version
 
     def pack(saved: Tensor) -> Tensor | None:
-        # An op that works in place leaves its result where the rounded copy was, with another version.
+        # An in-place op writes its result into the memory of the rounded copy and increments its version.
         return None if (saved.data_ptr(), saved._version, saved.shape) == same else saved
 
     def unpack(kept: Tensor | None) -> Tensor:
         if kept is not None:
             return kept
         if original._version != version:
-            raise RuntimeError("a tensor that a quantised layer needs for its gradient was changed in place")
+            raise RuntimeError("a tensor that a quantised layer needs for its gradient was modified in place")
         with torch.no_grad():
             return number_format(original, scale) if scale is not None else number_format(original)
 

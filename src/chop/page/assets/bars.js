@@ -1,6 +1,6 @@
-// One measure of each layer as bars: where the cost is, and where the error grows.
+// Bar charts of cost and error by layer.
 
-const FEW = 30;
+const ROWS_AT_FIRST = 30;
 
 function makeBars() {
   const measures = measuresPresent().filter((measure) => measure.cost || measure.error);
@@ -45,8 +45,8 @@ function barChart(id, title, measures, first) {
   choose.querySelector("select").value = first.key;
   const draw = () => drawBars(list, more, state);
   draw();
-  on("select", ({ place }) =>
-    [...list.children].forEach((row) => row.classList.toggle("selected", Number(row.dataset.place) === place)),
+  on("select", ({ index }) =>
+    [...list.children].forEach((row) => row.classList.toggle("selected", Number(row.dataset.index) === index)),
   );
   return el("div", { class: "chart" }, choose, legendOfBars(measures), list, more);
 }
@@ -65,9 +65,9 @@ function legendOfBars(measures) {
 
 function drawBars(list, more, { measure, all }) {
   const rows = nodes
-    .map((node, place) => ({
+    .map((node, index) => ({
       node,
-      place,
+      index,
       value: measure.of(node),
       before: measure.before ? measure.before(node) : null,
     }))
@@ -76,20 +76,20 @@ function drawBars(list, more, { measure, all }) {
     .flatMap(({ value, before }) => [value, before])
     .filter((value) => isNumber(value) && Number.isFinite(value));
   const top = Math.max(...sizes.map(Math.abs), 0) || 1;
-  const seen = all ? rows : rows.slice(0, FEW);
+  const seen = all ? rows : rows.slice(0, ROWS_AT_FIRST);
   const share = (value) => `${isNumber(value) ? Math.min(100, (100 * Math.abs(value)) / top) : 0}%`;
   list.replaceChildren(
-    ...seen.map(({ node, place, value, before }) => {
+    ...seen.map(({ node, index, value, before }) => {
       const now = el("i", { class: value < 0 ? "bar negative" : "bar" });
       now.style.width = share(value);
       const was = isNumber(before) && before !== value ? el("i", { class: "bar was" }) : null;
       if (was) was.style.width = share(before);
       return el(
         "li",
-        { "data-place": place },
+        { "data-index": index },
         el(
           "button",
-          { type: "button", class: "link", title: node.name, onclick: () => select(place, "bars") },
+          { type: "button", class: "link", title: node.name, onclick: () => select(index, "bars") },
           node.name,
         ),
         el("span", { class: "track", "aria-hidden": "true" }, was, now),

@@ -1,5 +1,6 @@
-// Training curves (uPlot), and the same numbers as tables.
+// Training curves (uPlot), with the same numbers as tables.
 
+const MAX_ROWS = 200; // of the table below a plot
 const drawn = [];
 
 function makeCurves() {
@@ -18,20 +19,20 @@ function makeCurves() {
 }
 
 function curvesElement(curves) {
-  const place = el("div", {
+  const container = el("div", {
     class: "curves",
     role: "img",
     "aria-label": `${curves.title} over ${curves.x_title}; the numbers are in the table below`,
   });
-  drawn.push({ place, curves, plot: null });
-  return place;
+  drawn.push({ container, curves, plot: null });
+  return container;
 }
 
 function curvesTable(curves) {
   const rows = curves.x.map((x, i) => ({ x, values: curves.series.map((series) => series.values[i]) }));
-  const few = rows
+  const latest = rows
     .filter(({ values }) => values.some((value) => value !== null))
-    .slice(-200);
+    .slice(-MAX_ROWS);
   return el(
     "details",
     {},
@@ -55,7 +56,7 @@ function curvesTable(curves) {
         el(
           "tbody",
           {},
-          few.map(({ x, values }) =>
+          latest.map(({ x, values }) =>
             el(
               "tr",
               {},
@@ -72,12 +73,20 @@ function curvesTable(curves) {
 function drawCurves() {
   for (const chart of drawn) {
     if (chart.plot) chart.plot.destroy();
-    const { curves, place } = chart;
+    const { curves, container } = chart;
     chart.plot = new uPlot(
-      curveOptions(curves, place.clientWidth || 480),
+      curveOptions(curves, container.clientWidth || 480),
       [curves.x, ...curves.series.map(({ values }) => values.map((value) => (Number.isFinite(value) ? value : null)))],
-      place,
+      container,
     );
+  }
+}
+
+// Resize the plots after the window or the panel changed their containers.
+function fitCurves() {
+  for (const { plot, container } of drawn) {
+    const width = container.clientWidth;
+    if (plot && width && plot.width !== width) plot.setSize({ width, height: plot.height });
   }
 }
 

@@ -1,9 +1,9 @@
-// What colours of boxes mean.
+// The colours of boxes and their legend.
 
 const NUM_HUES = 9;
 const NUM_STEPS = 7;
 
-// Ways to colour: each gives a class for a node, and the legend of those classes.
+// The available colourings: key, title, and {classOf, legend}.
 function colourings() {
   const ways = [["op", "Op", byOp()]];
   for (const measure of measuresPresent()) {

@@ -1,4 +1,4 @@
-// Elements, and nothing but text in them: no name of a model is ever read as HTML.
+// Creates elements. Content is always set as text, so that names from a model are never parsed as HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
 

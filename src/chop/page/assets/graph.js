@@ -1,16 +1,16 @@
-// The graph as boxes and arrows; modules open and close.
+// The graph as boxes and arrows, with modules that open and close.
 
-const AT_FIRST = 40;
-const MOST_VISIBLE = 700;
+const MAX_BOXES_AT_FIRST = 40;
+const MAX_BOXES = 700;
 
 const graph = { open: new Set(), matches: new Set(), boxes: new Map(), focused: null, way: null };
 
 function makeGraph() {
   graph.root = buildTree();
   graph.items = [];
-  const collect = (item) => (item.isGroup ? item.children.forEach(collect) : (graph.items[item.place] = item));
+  const collect = (item) => (item.isGroup ? item.children.forEach(collect) : (graph.items[item.index] = item));
   collect(graph.root);
-  openUpTo(AT_FIRST);
+  openUpTo(MAX_BOXES_AT_FIRST);
   graph.layer = svg("g", {});
   graph.canvas = svg(
     "svg",
@@ -26,8 +26,8 @@ function makeGraph() {
   const help = el(
     "p",
     { id: "graph-help", class: "hint" },
-    "Click a box for its details, a module to open or close it. Drag or scroll to move, Ctrl + scroll or + and − to zoom, 0 to fit. " +
-      "Arrow keys follow the arrows, Enter opens, Backspace closes the module around, / searches.",
+    "Click a node for its details, or a module to open or close it. Drag or scroll to move, Ctrl + scroll or + and − to zoom, 0 to fit. " +
+      "Arrow keys follow the arrows, Enter opens, Backspace closes the surrounding module, / searches.",
   );
   graph.legend = el("ul", { id: "legend", "aria-label": "Colours" });
   on("select", onSelect);
@@ -78,7 +78,7 @@ function toolbar() {
       { class: "joined" },
       button("zoom-out", "−", "Zoom out", () => graph.view.zoom(1 / ZOOM.step)),
       button("zoom-in", "+", "Zoom in", () => graph.view.zoom(ZOOM.step)),
-      button("fit", "Fit", "Fit the whole graph", () => graph.view.fit()),
+      button("fit", "Fit", "Fit the graph to the window", () => graph.view.fit()),
     ),
   );
 }
@@ -88,7 +88,7 @@ function setColouring(key) {
   drawGraph();
 }
 
-// Open modules from outside inwards while no more than `limit` boxes are seen.
+// Open modules from the outside in while at most `limit` boxes are visible.
 function openUpTo(limit) {
   graph.open.clear();
   let visible = graph.root.children.length;
@@ -106,13 +106,13 @@ function openUpTo(limit) {
 }
 
 function openAll() {
-  openUpTo(MOST_VISIBLE);
+  openUpTo(MAX_BOXES);
   drawGraph();
   graph.view.fit(0.3);
   const closed = [...graph.boxes.keys()].filter((item) => item.isGroup && !graph.open.has(item.id)).length;
   announce(
     closed
-      ? `${closed} modules stay closed: more than ${MOST_VISIBLE} boxes would be seen`
+      ? `${closed} modules stay closed: the graph shows at most ${MAX_BOXES} boxes`
       : "All modules are open",
   );
 }
@@ -199,7 +199,7 @@ function frameTitle(box, x, y) {
 
 function boxElement(box, x, y) {
   const item = box.item;
-  const node = item.isGroup ? null : nodes[item.place];
+  const node = item.isGroup ? null : nodes[item.index];
   const kind = item.isGroup ? "group" : isBorder(node) ? "border" : graph.way.classOf(node);
   const element = svg("g", {
     class: `box ${kind}`,
@@ -239,12 +239,12 @@ function boxLabel(item, left, width) {
 
 function spoken(item) {
   if (item.isGroup) return `module ${item.id}, ${item.size} nodes, closed`;
-  const node = nodes[item.place];
+  const node = nodes[item.index];
   return [
     node.name,
     node.op,
     node.weight_format || node.data_format,
-    `${node.inputs.length} in, ${users[item.place].length} out`,
+    `${node.inputs.length} in, ${users[item.index].length} out`,
   ]
     .filter(Boolean)
     .join(", ");
@@ -254,11 +254,11 @@ function activate(item) {
   if (item.isGroup) toggle(item);
   else {
     focusItem(item, false);
-    select(item.place, "graph");
+    select(item.index, "graph");
   }
 }
 
-// Open or close a module, and keep it where it is on the screen.
+// Open or close a module without moving it on the screen.
 function toggle(item) {
   const before = graph.boxes.get(item);
   const isOpen = graph.open.has(item.id);
@@ -272,32 +272,32 @@ function toggle(item) {
   announce(`${item.id} is ${isOpen ? "closed" : "open"}`);
 }
 
-// The box that is seen for a node: its own, or that of the outermost closed module around it.
-function visible(place) {
-  const closed = ancestors(graph.items[place]).filter((group) => group.parent && !graph.open.has(group.id));
-  return closed.length ? closed[closed.length - 1] : graph.items[place];
+// The visible box of a node: its own, or that of the outermost closed module around it.
+function visible(index) {
+  const closed = ancestors(graph.items[index]).filter((group) => group.parent && !graph.open.has(group.id));
+  return closed.length ? closed[closed.length - 1] : graph.items[index];
 }
 
-function reveal(place) {
-  for (const group of ancestors(graph.items[place])) if (group.parent) graph.open.add(group.id);
+function reveal(index) {
+  for (const group of ancestors(graph.items[index])) if (group.parent) graph.open.add(group.id);
   drawGraph();
-  const box = graph.boxes.get(graph.items[place]);
+  const box = graph.boxes.get(graph.items[index]);
   graph.view.centre(box.x + box.width / 2, box.y + box.height / 2);
-  graph.focused = graph.items[place];
+  graph.focused = graph.items[index];
 }
 
-function onSelect({ place, from }) {
-  if (place !== null && from !== "graph") reveal(place);
+function onSelect({ index, from }) {
+  if (index !== null && from !== "graph") reveal(index);
   markState();
 }
 
-// Classes and the one tab stop follow what is chosen, searched for and focused.
+// Update classes and the tab stop after a selection, a search or a change of focus.
 function markState() {
   const hits = graph.matches.size > 0;
   const seen = selected === null ? null : visible(selected);
   for (const [item, { element }] of graph.boxes) {
     const isOpen = item.isGroup && graph.open.has(item.id);
-    const isHit = hits && !isOpen && placesIn(item).some((place) => graph.matches.has(place));
+    const isHit = hits && !isOpen && indicesIn(item).some((index) => graph.matches.has(index));
     element.classList.toggle("selected", item === seen && !isOpen);
     element.classList.toggle("match", isHit);
     element.classList.toggle("dimmed", hits && !isHit && !isOpen);

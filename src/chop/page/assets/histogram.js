@@ -1,17 +1,17 @@
-// The values of a tensor as bars, and over them the numbers that its format can represent.
+// Histogram of a tensor, with the values that its format can represent.
 
-const PICTURE = { width: 340, height: 104, floor: 80, rug: 9 };
+const HISTOGRAM = { width: 340, height: 104, floor: 80, rug: 9 };
 
-function histogramPicture(tensor, histogram) {
+function histogramPlot(tensor, histogram) {
   const grid = tensor.grid;
   const [low, high] = viewOf(histogram, grid);
-  const x = (value) => ((value - low) / (high - low)) * PICTURE.width;
+  const x = (value) => ((value - low) / (high - low)) * HISTOGRAM.width;
   const within = (value) => value >= low && value <= high;
-  const picture = svg(
+  const plot = svg(
     "svg",
     {
       class: "histogram",
-      viewBox: `0 0 ${PICTURE.width} ${PICTURE.height}`,
+      viewBox: `0 0 ${HISTOGRAM.width} ${HISTOGRAM.height}`,
       role: "img",
       "aria-label": inWords(tensor, histogram),
     },
@@ -20,44 +20,44 @@ function histogramPicture(tensor, histogram) {
   if (grid) {
     const ticks = (grid.values || []).filter(within);
     const tall = ticks.length <= 40;
-    picture.append(
+    plot.append(
       svg("path", {
         class: tall ? "ticks tall" : "ticks",
         d: ticks
-          .map((value) => `M${x(value).toFixed(1)},${tall ? 6 : PICTURE.floor + 1}V${PICTURE.floor + PICTURE.rug}`)
+          .map((value) => `M${x(value).toFixed(1)},${tall ? 6 : HISTOGRAM.floor + 1}V${HISTOGRAM.floor + HISTOGRAM.rug}`)
           .join(""),
       }),
     );
     for (const limit of [grid.low, grid.high]) {
       if (within(limit))
-        picture.append(
+        plot.append(
           svg(
             "path",
-            { class: "limit", d: `M${x(limit)},2V${PICTURE.floor + PICTURE.rug}` },
+            { class: "limit", d: `M${x(limit)},2V${HISTOGRAM.floor + HISTOGRAM.rug}` },
             svg("title", {}, `limit ${shown(limit)}`),
           ),
         );
     }
   }
-  picture.append(svg("path", { class: "axis", d: `M0,${PICTURE.floor}H${PICTURE.width}` }));
-  if (x(0) > 40 && x(0) < PICTURE.width - 40) picture.append(axisText(x(0), "0", "middle"));
-  picture.append(axisText(0, shown(low), "start"), axisText(PICTURE.width, shown(high), "end"));
-  return picture;
+  plot.append(svg("path", { class: "axis", d: `M0,${HISTOGRAM.floor}H${HISTOGRAM.width}` }));
+  if (x(0) > 40 && x(0) < HISTOGRAM.width - 40) plot.append(axisText(x(0), "0", "middle"));
+  plot.append(axisText(0, shown(low), "start"), axisText(HISTOGRAM.width, shown(high), "end"));
+  return plot;
 }
 
-// A bar for each bin that is not empty; heights are logarithmic.
+// One bar per bin that is not empty; heights are logarithmic.
 function histogramBars(histogram, x) {
   const top = Math.log1p(Math.max(...histogram.counts, 1));
   const step = (histogram.to - histogram.from) / histogram.counts.length;
   return histogram.counts.map((count, i) => {
     if (!count) return null;
-    const height = Math.max(1, (Math.log1p(count) / top) * (PICTURE.floor - 8));
+    const height = Math.max(1, (Math.log1p(count) / top) * (HISTOGRAM.floor - 8));
     const left = x(histogram.from + i * step);
     return svg(
       "rect",
       {
         x: left,
-        y: PICTURE.floor - height,
+        y: HISTOGRAM.floor - height,
         width: Math.max(0.8, x(histogram.from + (i + 1) * step) - left - 0.4),
         height,
       },
@@ -71,10 +71,10 @@ function histogramBars(histogram, x) {
 }
 
 function axisText(x, text, anchor) {
-  return svg("text", { x, y: PICTURE.height - 3, "text-anchor": anchor }, text);
+  return svg("text", { x, y: HISTOGRAM.height - 3, "text-anchor": anchor }, text);
 }
 
-// The data, and the limits of the format where those are not far off.
+// The range to draw: the data, and the limits of the format if they are near.
 function viewOf(histogram, grid) {
   let { from: low, to: high } = histogram;
   const room = (high - low || Math.abs(high) || 1) * 1.5;
@@ -92,17 +92,17 @@ function inWords(tensor, histogram) {
     `Histogram of ${tensor.name}: ${plainNumber(numDrawn(histogram))} values from ${shown(histogram.low)} to ${shown(histogram.high)}`,
   ];
   if (tensor.grid)
-    parts.push(`${tensor.format} reaches from ${shown(tensor.grid.low)} to ${shown(tensor.grid.high)}`);
+    parts.push(`${tensor.format} covers ${shown(tensor.grid.low)} to ${shown(tensor.grid.high)}`);
   return parts.join("; ");
 }
 
 function gridInWords(grid) {
   if (!grid) return null;
   const parts = [
-    `${grid.num_values === null ? "" : `${plainNumber(grid.num_values)} numbers `}from ${shown(grid.low)} to ${shown(grid.high)}`,
+    `${grid.num_values === null ? "" : `${plainNumber(grid.num_values)} values `}from ${shown(grid.low)} to ${shown(grid.high)}`,
   ];
-  if (grid.step !== null) parts.push(`finest step ${shown(grid.step)}`);
-  if (grid.stride > 1) parts.push(`every ${grid.stride}th is drawn`);
-  if (grid.num_scales > 1) parts.push(`drawn at the largest of ${plainNumber(grid.num_scales)} scales`);
+  if (grid.step !== null) parts.push(`smallest step ${shown(grid.step)}`);
+  if (grid.stride > 1) parts.push(`one in ${grid.stride} is drawn`);
+  if (grid.num_scales > 1) parts.push(`shown for the largest of ${plainNumber(grid.num_scales)} scales`);
   return parts.join(", ");
 }

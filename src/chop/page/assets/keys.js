@@ -1,4 +1,4 @@
-// The graph by keyboard.
+// Keyboard control of the graph.
 
 const DIRECTIONS = { ArrowLeft: -1, ArrowRight: 1 };
 
@@ -29,16 +29,16 @@ function onGraphKey(event) {
   act();
 }
 
-// The first Enter selects; the second goes into the details.
+// The first Enter selects a node, the second moves the focus to its details.
 function openDetails(item) {
-  if (selected === item.place) focusPanel();
+  if (selected === item.index) focusPanel();
   else activate(item);
 }
 
-// To the nearest of the boxes that an arrow leads to, or comes from.
+// Focus the nearest of the boxes that the node is connected to.
 function follow(item, neighbours) {
-  const inside = placesIn(item);
-  const found = new Set(inside.flatMap((place) => neighbours[place]).map(visible));
+  const inside = indicesIn(item);
+  const found = new Set(inside.flatMap((index) => neighbours[index]).map(visible));
   found.delete(item);
   const here = graph.boxes.get(item);
   const distance = (other) => {
@@ -46,7 +46,7 @@ function follow(item, neighbours) {
     return Math.abs(box.y - here.y) * 2 + Math.abs(box.x - here.x);
   };
   const nearest = [...found]
-    .filter((other) => !inside.includes(other.place))
+    .filter((other) => !inside.includes(other.index))
     .sort((a, b) => distance(a) - distance(b))[0];
   if (nearest) focusItem(nearest);
 }

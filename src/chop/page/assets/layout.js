@@ -1,12 +1,12 @@
-// Where boxes and arrows go. Each open module is laid out by itself (dagre), then is one box of the level above,
-// so that opening one never moves what is inside of others, and large models cost what is seen of them.
+// Positions of boxes and arrows. Each open module is laid out separately (dagre) and is one box of the level above:
+// opening a module does not change the inside of others, and only visible modules take time.
 
 const BOX = { height: 46, narrow: 110, wide: 270 };
 const FRAME = { x: 14, top: 30, bottom: 14 };
 
 const pen = document.createElement("canvas").getContext("2d");
 
-// The width of text in the page's own letters; `style` is as in graph.css.
+// The width of text in the font of the page; `style` is as in graph.css.
 function textWidth(text, style) {
   pen.font = `${style} ${getComputedStyle(document.body).fontFamily}`;
   return pen.measureText(text).width;
@@ -34,30 +34,30 @@ function shortened(text, width, style) {
   return short;
 }
 
-// Beside the name: what it is.
+// The text after the name: the op, or the number of nodes.
 function kindOf(item) {
   if (item.isGroup) return `${item.size} nodes`;
-  const node = nodes[item.place];
+  const node = nodes[item.index];
   const kind = { placeholder: "input", get_attr: "constant", output: "" }[node.kind];
   return kind === undefined ? node.op : kind;
 }
 
-// Below: the format and the shape of the result; of a module, what most of it is.
+// The second line: format and output shape; for a module, its most frequent ops.
 function detailOf(item) {
   if (item.isGroup) return opsIn(item);
-  const node = nodes[item.place];
+  const node = nodes[item.index];
   const format = [node.weight_format, node.data_format].find((each) => each && each !== "float");
   return [format, node.shape && `[${node.shape.join(", ")}]`].filter(Boolean).join("  ");
 }
 
 function opsIn(group) {
   const counts = new Map();
-  for (const place of placesIn(group)) counts.set(nodes[place].op, (counts.get(nodes[place].op) || 0) + 1);
+  for (const index of indicesIn(group)) counts.set(nodes[index].op, (counts.get(nodes[index].op) || 0) + 1);
   const most = [...counts].sort((a, b) => b[1] - a[1]).slice(0, 2);
   return most.map(([op, count]) => (count > 1 ? `${count} ${op}` : op)).join(", ") + (counts.size > 2 ? ", …" : "");
 }
 
-// The child of `group` that holds a node, or null where the node is outside.
+// The child of `group` that contains a node; null if the node is outside.
 function childHolding(group, item) {
   let inner = item;
   while (inner && inner.parent !== group) inner = inner.parent;
@@ -67,14 +67,14 @@ function childHolding(group, item) {
 function edgesWithin(group, itemOf) {
   const found = new Map();
   const add = (from, to) => found.set(`${from.key}>${to.key}`, [from, to]);
-  for (const place of placesIn(group)) {
-    const here = childHolding(group, itemOf[place]);
-    for (const input of nodes[place].inputs) {
+  for (const index of indicesIn(group)) {
+    const here = childHolding(group, itemOf[index]);
+    for (const input of nodes[index].inputs) {
       const source = childHolding(group, itemOf[input]);
       if (source === null) add(ENTRY, here);
       else if (source !== here) add(source, here);
     }
-    if (users[place].some((user) => childHolding(group, itemOf[user]) === null)) add(here, EXIT);
+    if (users[index].some((user) => childHolding(group, itemOf[user]) === null)) add(here, EXIT);
   }
   return [...found.values()];
 }
@@ -82,7 +82,7 @@ function edgesWithin(group, itemOf) {
 const ENTRY = { key: "entry" };
 const EXIT = { key: "exit" };
 
-// Boxes of a group relative to its corner: {width, height, boxes, edges, entry, exit}.
+// The layout of a group, relative to its corner: {width, height, boxes, edges, entry, exit}.
 function layoutGroup(group, open, itemOf) {
   const graph = new dagre.graphlib.Graph();
   graph.setGraph({ rankdir: "TB", nodesep: 22, ranksep: 30, marginx: 0, marginy: 0 });
@@ -149,7 +149,7 @@ function into(box) {
   return { x, y: box.y };
 }
 
-// A smooth line through points, level at none of them: vertical at both ends.
+// A smooth curve through points that is vertical at each of them.
 function curve(points) {
   let path = `M${points[0].x},${points[0].y}`;
   for (let i = 1; i < points.length; i += 1) {

@@ -1,4 +1,4 @@
-// The page put together.
+// Builds the page from its sections.
 
 const THEMES = { auto: "System colours", light: "Light", dark: "Dark" };
 
@@ -20,13 +20,13 @@ function nextTheme() {
 
 function makeFigures() {
   byId("figures").append(
-    ...report.figures.map(({ title, value, before, kind, better }) => {
+    ...report.figures.map(({ title, help, value, before, kind, better }) => {
       const changed = isNumber(before) && before !== value;
-      const gain = changed && (better === "more" ? value > before : value < before);
+      const gain = changed && (better === "higher" ? value > before : value < before);
       return el(
         "div",
         { class: "figure-card", "data-figure": title },
-        el("dt", {}, title),
+        el("dt", { title: help }, title),
         el(
           "dd",
           {},
@@ -72,7 +72,9 @@ function start() {
   setTheme("auto");
   for (const query of ["(prefers-color-scheme: dark)", "print"])
     matchMedia(query).addEventListener("change", () => emit("theme"));
-  window.addEventListener("resize", debounced(drawCurves, 150));
+  const fitSoon = debounced(fitCurves, 150);
+  window.addEventListener("resize", fitSoon);
+  on("select", fitSoon); // the panel opens or closes
   document.documentElement.dataset.ready = "yes";
 }
 

@@ -1,4 +1,4 @@
-// Numbers as text. Every number on the page keeps its exact value in a <data> element.
+// Numbers as text, by kind (see display/figures.py). A <data> element keeps the exact value of each number.
 
 const PREFIXES = [
   [1e15, "P"],
@@ -7,7 +7,7 @@ const PREFIXES = [
   [1e6, "M"],
   [1e3, "k"],
 ];
-const ALMOST = 0.9995; // what three digits of would be 1000 has the next prefix
+const ROUNDS_UP = 0.9995; // from this share of 1000 on, three digits would show 1000
 
 function isNumber(value) {
   return typeof value === "number" && !Number.isNaN(value);
@@ -30,14 +30,14 @@ function shortNumber(value, unit = "", digits = 3) {
   if (!Number.isFinite(value)) return plainNumber(value) + (unit && ` ${unit}`);
   const size = Math.abs(value);
   for (const [factor, prefix] of PREFIXES) {
-    if (size >= ALMOST * factor) return `${trimmed(value / factor, digits)} ${prefix}${unit}`.replace("-", "−");
+    if (size >= ROUNDS_UP * factor) return `${trimmed(value / factor, digits)} ${prefix}${unit}`.replace("-", "−");
   }
   return `${trimmed(value, digits)}${unit && ` ${unit}`}`.replace("-", "−");
 }
 
-// The largest unit of which there is at least one.
+// In the largest unit of which there is at least one.
 function inUnits(value, units) {
-  const [factor, unit] = units.find(([each]) => value >= ALMOST * each) || units[units.length - 1];
+  const [factor, unit] = units.find(([each]) => value >= ROUNDS_UP * each) || units[units.length - 1];
   return `${trimmed(value / factor, 3)} ${unit}`;
 }
 
@@ -49,7 +49,7 @@ const SHOWN = {
   points: (value) => `${trimmed(100 * value, 4)} points`.replace("-", "−"),
   decibel: (value) => `${Number.isFinite(value) ? value.toFixed(1).replace("-", "−") : plainNumber(value)} dB`,
   memory: (value) => shortNumber(value / 8, "B"),
-  bits: (value) => `${trimmed(value, 4)} bit`,
+  bits: (value) => `${trimmed(value, 4)} ${value === 1 ? "bit" : "bits"}`,
   energy: (value) =>
     inUnits(value, [
       [1e12, "J"],

@@ -1,7 +1,7 @@
-// All that is known of the chosen node.
+// Details of the selected node.
 
 const panel = { opener: null };
-const BELOW = ["table", "bars"]; // what is far from the graph: from there focus goes to the details, and back
+const BELOW_GRAPH = ["table", "bars"]; // a selection there moves the focus to the details, and closing them moves it back
 
 function makePanel() {
   panel.body = el("div", { class: "panel-body" });
@@ -10,10 +10,10 @@ function makePanel() {
     { id: "panel", "aria-label": "Details of a node", hidden: true, onkeydown: onPanelKey },
     panel.body,
   );
-  on("select", ({ place, from, opener }) => {
-    showPanel(place);
-    if (from !== "panel") panel.opener = BELOW.includes(from) ? opener : null;
-    if (place !== null && [...BELOW, "panel"].includes(from)) focusPanel();
+  on("select", ({ index, from, opener }) => {
+    showPanel(index);
+    if (from !== "panel") panel.opener = BELOW_GRAPH.includes(from) ? opener : null;
+    if (index !== null && [...BELOW_GRAPH, "panel"].includes(from)) focusPanel();
   });
   return panel.element;
 }
@@ -23,21 +23,21 @@ function onPanelKey(event) {
 }
 
 function closePanel() {
-  const place = selected;
+  const index = selected;
   select(null, "panel");
   if (panel.opener && panel.opener.getClientRects().length) panel.opener.focus();
-  else if (place !== null) focusItem(visible(place), false);
+  else if (index !== null) focusItem(visible(index), false);
 }
 
 function focusPanel() {
   panel.body.querySelector("h2").focus();
 }
 
-function showPanel(place) {
-  panel.element.hidden = place === null;
-  document.body.classList.toggle("with-panel", place !== null);
-  if (place === null) return;
-  const node = nodes[place];
+function showPanel(index) {
+  panel.element.hidden = index === null;
+  document.body.classList.toggle("with-panel", index !== null);
+  if (index === null) return;
+  const node = nodes[index];
   panel.body.replaceChildren(
     ...[
       el(
@@ -62,7 +62,7 @@ function showPanel(place) {
         el("span", { class: "chip strong" }, node.op),
         node.target && el("span", { class: "chip" }, node.target),
       ),
-      facts(node, place),
+      facts(node, index),
       ...node.tensors.map(tensorCard),
       costTable(node),
       errorTable(node),
@@ -77,10 +77,10 @@ function showPanel(place) {
   panel.element.scrollTop = 0;
 }
 
-function facts(node, place) {
+function facts(node, index) {
   const rows = [["Module", node.path]];
   for (const [name, value] of Object.entries(node.settings)) rows.push([name, value]);
-  rows.push(["From", links(node.inputs)], ["To", links(users[place])]);
+  rows.push(["From", links(node.inputs)], ["To", links(users[index])]);
   return el(
     "dl",
     { class: "facts" },
@@ -90,9 +90,9 @@ function facts(node, place) {
   );
 }
 
-function links(places) {
-  return places.map((place) =>
-    el("button", { type: "button", class: "link", onclick: () => select(place, "panel") }, nodes[place].name),
+function links(indices) {
+  return indices.map((index) =>
+    el("button", { type: "button", class: "link", onclick: () => select(index, "panel") }, nodes[index].name),
   );
 }
 
@@ -137,10 +137,10 @@ function errorTable(node) {
   const rows = [
     ["SQNR", "sqnr_db", "decibel"],
     ["Largest error", "max_error", "number"],
-    ["Cosine", "cosine", "number"],
+    ["Cosine similarity", "cosine", "number"],
   ];
   return factTable(
-    "Output against the original",
+    "Error against the original",
     [""],
     rows.map(([name, key, kind]) => [name, marked(datum(node.error[key], kind), `error_${key}`)]),
   );
@@ -150,15 +150,15 @@ function sensitivityTable(node) {
   const { alone, all_but: allBut } = node.sensitivity || {};
   if (!alone && !allBut) return null;
   const rows = [
-    ["SQNR here", "sqnr_db", "decibel"],
+    ["SQNR of the node", "sqnr_db", "decibel"],
     ["SQNR of the output", "output_sqnr_db", "decibel"],
-    ["Change of loss", "loss_change", "number"],
-    ["Change of accuracy", "accuracy_change", "points"],
+    ["Change in loss", "loss_change", "number"],
+    ["Change in accuracy", "accuracy_change", "points"],
   ];
   const cell = (values, key, kind) => marked(datum(values && values[key], kind), key);
   return factTable(
     "Sensitivity",
-    ["only this is quantised", "all but this are"],
+    ["only this quantised", "all but this quantised"],
     rows.map(([name, key, kind]) => [name, cell(alone, key, kind), cell(allBut, key, kind)]),
   );
 }
@@ -178,9 +178,9 @@ function tensorCard(tensor) {
       "p",
       { class: "chips" },
       formats,
-      el("span", { class: "muted" }, `${shown(tensor.bits, "bits")} an element`),
+      el("span", { class: "muted" }, `${shown(tensor.bits, "bits")} per element`),
     ),
-    histogram && histogramPicture(tensor, histogram),
+    histogram && histogramPlot(tensor, histogram),
     tensor.grid && el("p", { class: "hint" }, gridInWords(tensor.grid)),
     histogram && statistics(tensor, histogram),
   );
@@ -197,7 +197,7 @@ function statistics(tensor, histogram) {
     ["max", histogram.high, "number"],
     ["mean", histogram.mean, "number"],
     ["median", histogram.median, "number"],
-    ["deviation", histogram.deviation, "number"],
+    ["std. deviation", histogram.deviation, "number"],
     ["zeros", histogram.zeros, "share"],
   ];
   if (histogram.odd) rows.push(["not finite", histogram.odd, "exact"]);
@@ -209,7 +209,7 @@ function statistics(tensor, histogram) {
       ["SQNR", rounding.sqnr_db, "decibel"],
     );
   if (rounding && rounding.count < numDrawn(histogram))
-    rows.push(["rounding seen of", rounding.count, "exact"]);
+    rows.push(["values rounded", rounding.count, "exact"]);
   return el(
     "dl",
     { class: "statistics" },

@@ -1,4 +1,4 @@
-// What a search found: every trial as a point, and behind a point its configuration.
+// The results of a search: one point per trial, with its configuration.
 
 const PLOT = { width: 640, height: 380, left: 74, right: 24, top: 18, bottom: 48 };
 const pareto = {};
@@ -16,19 +16,19 @@ function makePareto() {
     id: "pareto-plot",
     viewBox: `0 0 ${PLOT.width} ${PLOT.height}`,
     role: "group",
-    "aria-label": "Trials of the search; arrow keys go from point to point, Enter opens one",
+    "aria-label": "Trials of the search; arrow keys move between points, Enter opens one",
     onkeydown: onParetoKey,
   });
   pareto.details = el(
     "div",
     { id: "trial", "aria-live": "polite" },
-    el("p", { class: "hint" }, "Choose a point to see the configuration behind it."),
+    el("p", { class: "hint" }, "Select a point to see its configuration."),
   );
   const choose = (id, title, key) => {
     const made = picker(
       id,
       title,
-      names.map((name) => [name, axisTitle(name)]),
+      names.map((name) => [name, choiceTitle(name)]),
       (name) => {
         pareto[key] = name;
         drawPareto();
@@ -39,7 +39,7 @@ function makePareto() {
   };
   drawPareto();
   const front = pareto.trials.filter((trial) => trial.front).length;
-  const lead = `${report.search.study}: ${plainNumber(trials.filter((trial) => !trial.baseline).length)} trials, ${front} on the front.`;
+  const lead = `${report.search.study}: ${plainNumber(trials.filter((trial) => !trial.baseline).length)} trials, ${front} Pareto-optimal.`;
   return section(
     "search-section",
     "Search",
@@ -47,15 +47,15 @@ function makePareto() {
     el(
       "div",
       { class: "toolbar" },
-      choose("pareto-x", "Across", "x"),
-      choose("pareto-y", "Up", "y"),
+      choose("pareto-x", "X axis", "x"),
+      choose("pareto-y", "Y axis", "y"),
       el("span", { class: "spring" }),
       el(
         "ul",
         { class: "legend" },
         [
-          ["point front", "on the front"],
-          ["point", "others"],
+          ["point front", "Pareto-optimal"],
+          ["point", "other trials"],
           ["point baseline", "uniform baseline"],
         ].map(([name, text]) => el("li", {}, el("i", { class: `mark ${name}` }), text)),
       ),
@@ -64,9 +64,22 @@ function makePareto() {
   );
 }
 
+// The title of a metric; metrics of single trials need not be among those of the study.
+function metricTitle(name) {
+  return Object.hasOwn(report.search.metrics, name) ? report.search.metrics[name].title : name;
+}
+
+function metricKind(name) {
+  return Object.hasOwn(report.search.metrics, name) ? report.search.metrics[name].kind : "number";
+}
+
 function axisTitle(name) {
-  const direction = report.search.metrics[name].direction;
-  return `${name} (${direction === "maximize" ? "more is better" : "less is better"})`;
+  return report.search.metrics[name].axis_title;
+}
+
+function choiceTitle(name) {
+  const { title, direction } = report.search.metrics[name];
+  return `${title} (${direction === "maximize" ? "higher" : "lower"} is better)`;
 }
 
 function drawPareto() {
@@ -74,11 +87,13 @@ function drawPareto() {
     (trial) => isNumber(trial.metrics[pareto.x]) && isNumber(trial.metrics[pareto.y]),
   );
   const across = scale(
+    pareto.x,
     placed.map((trial) => trial.metrics[pareto.x]),
     PLOT.left,
     PLOT.width - PLOT.right,
   );
   const up = scale(
+    pareto.y,
     [...placed.map((trial) => trial.metrics[pareto.y]), report.search.plain[pareto.y]],
     PLOT.height - PLOT.bottom,
     PLOT.top,
@@ -106,26 +121,31 @@ function drawPareto() {
   if (start) start.element.setAttribute("tabindex", 0);
 }
 
-function scale(values, from, to) {
+// The position of a metric's values on an axis that reaches from `from` to `to`.
+function scale(name, values, from, to) {
   const finite = values.filter(Number.isFinite);
   let [low, high] = finite.length ? [Math.min(...finite), Math.max(...finite)] : [0, 1];
   const size = Math.max(Math.abs(low), Math.abs(high));
-  // Numbers that differ in their last digits only are one: no ticks lie between them.
+  // Values that differ only in their last digits count as equal: there is no room for ticks between them.
   const room = (high - low > 1e-9 * size ? high - low : size || 1) * 0.06;
   [low, high] = [low >= 0 && low < room ? 0 : low - room, high + room];
-  const place = (value) => from + ((Math.min(high, Math.max(low, value)) - low) / (high - low)) * (to - from);
-  place.ticks = ticks(low, high);
-  return place;
+  const position = (value) => from + ((Math.min(high, Math.max(low, value)) - low) / (high - low)) * (to - from);
+  position.ticks = ticks(low, high, metricKind(name) === "share" ? percent : shortNumber);
+  return position;
 }
 
-function ticks(low, high) {
+function percent(value, unit, digits) {
+  return `${trimmed(100 * value, digits)} %`.replace("-", "−");
+}
+
+function ticks(low, high, write) {
   const rough = (high - low) / 5;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((each) => each >= rough) || rough;
   const digits = Math.max(3, 1 + Math.ceil(Math.log10(Math.max(Math.abs(low), Math.abs(high)) / step)));
   const found = [];
   for (let i = Math.ceil(low / step); i * step <= high; i += 1)
-    found.push([i * step, shortNumber(Number((i * step).toPrecision(12)), "", digits)]);
+    found.push([i * step, write(Number((i * step).toPrecision(12)), "", digits)]);
   return found;
 }
 
@@ -150,12 +170,12 @@ function axes(across, up) {
     svg(
       "text",
       { class: "name", x: (PLOT.left + PLOT.width - PLOT.right) / 2, y: PLOT.height - 8, "text-anchor": "middle" },
-      pareto.x,
+      axisTitle(pareto.x),
     ),
     svg(
       "text",
       { class: "name", transform: `translate(16,${middle}) rotate(-90)`, "text-anchor": "middle" },
-      pareto.y,
+      axisTitle(pareto.y),
     ),
   );
   return group;
@@ -165,16 +185,16 @@ function better(name, a, b) {
   return report.search.metrics[name].direction === "maximize" ? a > b : a < b;
 }
 
-// The front of the two axes that are drawn, among the points of the whole front.
+// The front for the two metrics on the axes, among the trials that are Pareto-optimal for all metrics.
 function frontLine(front, at) {
-  const beaten = (trial) =>
+  const dominated = (trial) =>
     front.some(
       (other) =>
         [pareto.x, pareto.y].every((name) => !better(name, trial.metrics[name], other.metrics[name])) &&
         [pareto.x, pareto.y].some((name) => better(name, other.metrics[name], trial.metrics[name])),
     );
   const kept = front
-    .filter((trial) => !beaten(trial))
+    .filter((trial) => !dominated(trial))
     .map(at)
     .sort((a, b) => a[0] - b[0] || a[1] - b[1]);
   return svg("path", {
@@ -184,23 +204,23 @@ function frontLine(front, at) {
   });
 }
 
-// What the model has without any formats.
+// The metric of the model without formats.
 function plainLine(up) {
   const value = report.search.plain[pareto.y];
   if (!isNumber(value)) return "";
   const right = PLOT.width - PLOT.right;
   return svg(
     "g",
-    { class: "plain-line", role: "img", "aria-label": `${pareto.y} without formats: ${shown(value)}` },
+    { class: "plain-line", role: "img", "aria-label": `${metricTitle(pareto.y)} without formats: ${shown(value, metricKind(pareto.y))}` },
     svg("path", { d: `M${PLOT.left},${up(value)}H${right}` }),
-    svg("text", { x: right, y: up(value) - 5, "text-anchor": "end" }, `without formats ${shown(value)}`),
+    svg("text", { x: right, y: up(value) - 5, "text-anchor": "end" }, `without formats: ${shown(value, metricKind(pareto.y))}`),
   );
 }
 
 function point(trial, x, y) {
   const kind = trial.baseline !== null ? "point baseline" : trial.front ? "point front" : "point";
-  const numbers = [pareto.x, pareto.y].map((name) => `${name} ${shown(trial.metrics[name])}`).join(", ");
-  const label = `${trial.baseline !== null ? `baseline ${trial.baseline}` : `trial ${trial.number}`}, ${numbers}${trial.front ? ", on the front" : ""}`;
+  const numbers = [pareto.x, pareto.y].map((name) => `${metricTitle(name)} ${shown(trial.metrics[name], metricKind(name))}`).join(", ");
+  const label = `${trial.baseline !== null ? `baseline ${trial.baseline}` : `trial ${trial.number}`}, ${numbers}${trial.front ? ", Pareto-optimal" : ""}`;
   const shape =
     trial.baseline !== null
       ? svg("path", { d: `M${x},${y - 7}l7,7l-7,7l-7,-7z` })
@@ -262,10 +282,13 @@ function showTrial(trial) {
       el(
         "dl",
         { class: "facts" },
-        names.map((name) => [el("dt", {}, name), el("dd", {}, datum(trial.metrics[name], "number"))]),
+        names.map((name) => [
+          el("dt", {}, metricTitle(name)),
+          el("dd", {}, datum(trial.metrics[name], metricKind(name))),
+        ]),
       ),
       trial.toml === null
-        ? el("p", { class: "hint" }, "No configuration is kept for this trial.")
+        ? el("p", { class: "hint" }, "The log has no configuration of this trial.")
         : el(
             "div",
             { class: "code" },
@@ -280,7 +303,7 @@ async function copyText(text, button) {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    // Where pages on disk may not use the clipboard, the text is selected and copied the old way.
+    // Pages on disk may be refused the clipboard; then the text is selected and copied.
     const range = document.createRange();
     range.selectNodeContents(byId("toml"));
     getSelection().removeAllRanges();
@@ -288,6 +311,6 @@ async function copyText(text, button) {
     document.execCommand("copy");
   }
   button.textContent = "Copied";
-  announce("The configuration is copied");
+  announce("Configuration copied");
   setTimeout(() => (button.textContent = "Copy"), 2000);
 }

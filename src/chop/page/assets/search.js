@@ -1,4 +1,4 @@
-// Searching nodes by name, op, module or format.
+// Search for nodes by name, op, module or format.
 
 const search = { hits: [], at: -1 };
 
@@ -38,8 +38,8 @@ function find() {
   const words = search.input.value.toLowerCase().split(/\s+/).filter(Boolean);
   search.hits = words.length
     ? nodes
-        .map((node, place) => place)
-        .filter((place) => words.every((word) => searched(nodes[place]).includes(word)))
+        .map((node, index) => index)
+        .filter((index) => words.every((word) => searched(nodes[index]).includes(word)))
     : [];
   search.at = -1;
   graph.matches = new Set(search.hits);

@@ -1,11 +1,11 @@
-// What the page shows, and which node of it is chosen.
+// The document that the page shows, and the selected node.
 
 const report = JSON.parse(byId("document").textContent, (key, value) =>
   value === "\u0000inf" ? Infinity : value === "\u0000-inf" ? -Infinity : value === "\u0000nan" ? NaN : value,
 );
 const nodes = report.nodes;
 const users = nodes.map(() => []);
-nodes.forEach((node, place) => node.inputs.forEach((input) => users[input].push(place)));
+nodes.forEach((node, index) => node.inputs.forEach((input) => users[input].push(index)));
 
 const listeners = { select: [], theme: [] };
 let selected = null;
@@ -18,67 +18,55 @@ function emit(event, value) {
   for (const listener of listeners[event]) listener(value);
 }
 
-// Choose a node by its place; `from` says where, so that only others scroll to it.
-function select(place, from) {
-  selected = place;
-  emit("select", { place, from, opener: document.activeElement });
-  if (place !== null) announce(`${nodes[place].name} is selected`);
+// Select a node by its position; `from` names the section in which, so that only the others scroll to it.
+function select(index, from) {
+  selected = index;
+  emit("select", { index, from, opener: document.activeElement });
+  if (index !== null) announce(`${nodes[index].name} is selected`);
 }
 
-// The measures that nodes of this report have: for columns, bars and colours.
+// What is known about nodes, for columns, bars and colours. Titles and kinds come from the table of key figures.
+function measure(key, figure, rest) {
+  const { title, kind, help } = report.node_figures[figure];
+  return { key, title, kind, help, ...rest };
+}
+
 const MEASURES = [
-  {
-    key: "weight_bits",
-    title: "Weight bits",
-    kind: "number",
+  measure("weight_bits", "average_weight_bits", {
     of: (n) => n.weight_bits,
     before: (n) => n.before && n.before.weight_bits,
-  },
-  {
-    key: "data_bits",
-    title: "Data bits",
-    kind: "number",
+  }),
+  measure("data_bits", "average_activation_bits", {
     of: (n) => n.data_bits,
     before: (n) => n.before && n.before.data_bits,
-  },
+  }),
   ...[
-    ["macs", "MACs", "count"],
-    ["flops", "FLOPs", "count"],
-    ["bitops", "Bit operations", "count"],
-    ["parameters", "Parameters", "count"],
-    ["weight_bits", "Weight memory", "memory"],
-    ["activation_bits", "Activation memory", "memory"],
-    ["intensity", "Operations a byte", "number"],
-    ["energy_pj", "Energy", "energy"],
-    ["time_s", "Time", "seconds"],
-  ].map(([key, title, kind]) => ({
-    key: `cost_${key}`,
-    title,
-    kind,
-    cost: true,
-    of: (n) => n.cost && n.cost[key],
-    before: (n) => n.before && n.before.cost && n.before.cost[key],
-  })),
-  { key: "sqnr_db", title: "SQNR", kind: "decibel", error: true, of: (n) => n.error && n.error.sqnr_db },
-  {
-    key: "max_error",
-    title: "Largest error",
-    kind: "number",
-    error: true,
-    of: (n) => n.error && n.error.max_error,
-  },
-  { key: "cosine", title: "Cosine", kind: "number", error: true, of: (n) => n.error && n.error.cosine },
-  ...[
-    ["output_sqnr_db", "SQNR of the output, alone", "decibel"],
-    ["loss_change", "Loss, alone", "number"],
-    ["accuracy_change", "Accuracy, alone", "points"],
-  ].map(([key, title, kind]) => ({
-    key: `alone_${key}`,
-    title,
-    kind,
-    error: true,
-    of: (n) => n.sensitivity && n.sensitivity.alone && n.sensitivity.alone[key],
-  })),
+    "macs",
+    "flops",
+    "bitops",
+    "parameters",
+    "weight_bits",
+    "activation_bits",
+    "intensity",
+    "energy_pj",
+    "time_s",
+  ].map((key) =>
+    measure(`cost_${key}`, key, {
+      cost: true,
+      of: (n) => n.cost && n.cost[key],
+      before: (n) => n.before && n.before.cost && n.before.cost[key],
+    }),
+  ),
+  ...["sqnr_db", "max_error", "cosine"].map((key) =>
+    measure(key, key, { error: true, of: (n) => n.error && n.error[key] }),
+  ),
+  ...["output_sqnr_db", "loss_change", "accuracy_change"].map((key) =>
+    measure(`alone_${key}`, key, {
+      title: `${report.node_figures[key].title}, only this quantised`,
+      error: true,
+      of: (n) => n.sensitivity && n.sensitivity.alone && n.sensitivity.alone[key],
+    }),
+  ),
 ];
 
 function measuresPresent() {

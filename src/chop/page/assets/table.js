@@ -1,4 +1,4 @@
-// All layers in a table that sorts and filters; it is also the graph for those who do not see it.
+// Table of all layers, with sorting and filtering. It is also the accessible form of the graph.
 
 const table = { sort: null, descending: false, all: false };
 
@@ -22,15 +22,15 @@ function makeTable() {
     },
   });
   const head = el("tr", {}, table.columns.map(headerCell));
-  table.rows = nodes.map((node, place) => row(node, place));
+  table.rows = nodes.map((node, index) => row(node, index));
   table.body = el(
     "tbody",
     {},
     table.rows.map((each) => each.element),
   );
-  const caption = el("caption", { class: "unseen" }, "Nodes of the graph; the buttons in the header sort");
-  on("select", ({ place }) =>
-    table.rows.forEach((each) => each.element.classList.toggle("selected", each.place === place)),
+  const caption = el("caption", { class: "unseen" }, "Nodes of the graph; the header buttons sort the rows");
+  on("select", ({ index }) =>
+    table.rows.forEach((each) => each.element.classList.toggle("selected", each.index === index)),
   );
   const made = section(
     "layers",
@@ -46,7 +46,7 @@ function makeTable() {
         table.filter,
         table.count,
       ),
-      el("label", { class: "field" }, everything, el("span", {}, "inputs and data movement too")),
+      el("label", { class: "field" }, everything, el("span", {}, "include inputs and data movement")),
     ),
     el(
       "div",
@@ -60,10 +60,10 @@ function makeTable() {
 
 function columns() {
   const found = [
-    { key: "place", title: "#", kind: "exact", of: (node, place) => place },
+    { key: "index", title: "#", kind: "exact", of: (node, index) => index },
     { key: "name", title: "Layer", kind: "name", of: (node) => node.name },
     { key: "op", title: "Op", kind: "text", of: (node) => node.op },
-    { key: "shape", title: "Result", kind: "text", of: (node) => node.shape && `[${node.shape.join(", ")}]` },
+    { key: "shape", title: "Output shape", kind: "text", of: (node) => node.shape && `[${node.shape.join(", ")}]` },
     {
       key: "formats",
       title: "Weight format",
@@ -73,12 +73,12 @@ function columns() {
     },
     {
       key: "data_formats",
-      title: "Data format",
+      title: "Activation format",
       kind: "text",
       of: (node) => node.data_format,
       before: (node) => node.before && node.before.data_format,
     },
-  ].filter((column) => nodes.some((node, place) => column.of(node, place)));
+  ].filter((column) => nodes.some((node, index) => column.of(node, index)));
   const wanted = [
     "weight_bits",
     "data_bits",
@@ -109,11 +109,11 @@ function hasOther(column) {
 }
 
 function beforeColumn(column) {
-  return { key: `${column.key}_before`, title: `${column.title}, before`, kind: column.kind, of: column.before };
+  return { key: `${column.key}_before`, title: `${column.title}, before`, help: column.help, kind: column.kind, of: column.before };
 }
 
 function headerCell(column) {
-  const button = el("button", { type: "button", onclick: () => sortBy(column) }, column.title);
+  const button = el("button", { type: "button", title: column.help, onclick: () => sortBy(column) }, column.title);
   column.header = el(
     "th",
     { scope: "col", "data-column": column.key, "aria-sort": "none", class: isText(column) ? "text" : "figure" },
@@ -126,8 +126,8 @@ function isText(column) {
   return column.kind === "text" || column.kind === "name";
 }
 
-function row(node, place) {
-  const values = table.columns.map((column) => column.of(node, place));
+function row(node, index) {
+  const values = table.columns.map((column) => column.of(node, index));
   const cells = table.columns.map((column, i) => {
     if (column.kind !== "name")
       return el(
@@ -138,14 +138,14 @@ function row(node, place) {
     return el(
       "th",
       { scope: "row" },
-      el("button", { type: "button", class: "link", onclick: () => select(place, "table") }, values[i]),
+      el("button", { type: "button", class: "link", onclick: () => select(index, "table") }, values[i]),
     );
   });
   const text = [node.name, node.path, node.op, node.target, node.weight_format, node.data_format]
     .join(" ")
     .toLowerCase();
   return {
-    place,
+    index,
     values,
     text,
     isLayer: node.quantizable || Boolean(node.cost && node.cost.macs),
@@ -154,11 +154,11 @@ function row(node, place) {
 }
 
 function sortBy(column) {
-  table.descending = table.sort === column ? !table.descending : !isText(column) && column.key !== "place";
+  table.descending = table.sort === column ? !table.descending : !isText(column) && column.key !== "index";
   table.sort = column;
   const at = table.columns.indexOf(column);
   const sign = table.descending ? -1 : 1;
-  table.rows.sort((a, b) => compare(a.values[at], b.values[at], sign) || a.place - b.place);
+  table.rows.sort((a, b) => compare(a.values[at], b.values[at], sign) || a.index - b.index);
   for (const each of table.columns)
     each.header.setAttribute(
       "aria-sort",
@@ -168,7 +168,7 @@ function sortBy(column) {
   announce(`sorted by ${column.title}, ${table.descending ? "descending" : "ascending"}`);
 }
 
-// What a node does not have comes last, whichever way is up.
+// Missing values come last in both directions.
 function compare(a, b, sign) {
   const [hasA, hasB] = [a, b].map((value) => value !== null && value !== undefined && !Number.isNaN(value));
   if (!hasA || !hasB) return Number(hasB) - Number(hasA);

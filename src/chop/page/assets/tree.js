@@ -1,6 +1,6 @@
-// The modules of the model as a tree over its nodes. Long lists are cut into runs, so that no level is large.
+// The modules of the model as a tree of its nodes. Long lists are split into ranges, so that no level is large.
 
-const LONGEST = 60;
+const MAX_CHILDREN = 60;
 
 function makeGroup(id, label, parent) {
   return { id, label, parent, children: [], byName: new Map(), first: 0, size: 0, isGroup: true };
@@ -8,7 +8,7 @@ function makeGroup(id, label, parent) {
 
 function buildTree() {
   const root = makeGroup("", "model", null);
-  nodes.forEach((node, place) => {
+  nodes.forEach((node, index) => {
     let group = root;
     for (const name of node.scope) {
       if (!group.byName.has(name)) {
@@ -18,7 +18,7 @@ function buildTree() {
       }
       group = group.byName.get(name);
     }
-    group.children.push({ place, label: node.label, parent: group, isGroup: false });
+    group.children.push({ index, label: node.label, parent: group, isGroup: false });
   });
   finish(root);
   return root;
@@ -29,11 +29,11 @@ function finish(group) {
     child.isGroup && child.children.length === 1 ? only(child) : child,
   );
   group.children.filter((child) => child.isGroup).forEach(finish);
-  while (group.children.length > LONGEST) group.children = inRuns(group);
+  while (group.children.length > MAX_CHILDREN) group.children = splitIntoRanges(group);
   count(group);
 }
 
-// A module with one thing in it is drawn as that thing.
+// A module with a single child is drawn as that child.
 function only(group) {
   let inner = group;
   let label = group.label;
@@ -46,22 +46,22 @@ function only(group) {
   return inner;
 }
 
-function inRuns(group) {
-  const length = Math.max(Math.ceil(group.children.length / LONGEST), Math.min(LONGEST / 2, 30));
-  const runs = [];
+function splitIntoRanges(group) {
+  const length = Math.max(Math.ceil(group.children.length / MAX_CHILDREN), Math.min(MAX_CHILDREN / 2, 30));
+  const ranges = [];
   for (let start = 0; start < group.children.length; start += length) {
     const members = group.children.slice(start, start + length);
-    const run = makeGroup(
+    const range = makeGroup(
       `${group.id}[${start}:${start + members.length}]`,
       `${members[0].label} … ${members[members.length - 1].label}`,
       group,
     );
-    run.children = members;
-    members.forEach((member) => (member.parent = run));
-    count(run);
-    runs.push(run);
+    range.children = members;
+    members.forEach((member) => (member.parent = range));
+    count(range);
+    ranges.push(range);
   }
-  return runs;
+  return ranges;
 }
 
 function count(group) {
@@ -74,6 +74,6 @@ function ancestors(item) {
   return found;
 }
 
-function placesIn(item) {
-  return item.isGroup ? item.children.flatMap(placesIn) : [item.place];
+function indicesIn(item) {
+  return item.isGroup ? item.children.flatMap(indicesIn) : [item.index];
 }

@@ -1,6 +1,6 @@
-// Zoom and pan of a drawing: by wheel, fingers, buttons and keys.
+// Zooming and panning by wheel, touch, buttons and keys.
 
-const ZOOM = { least: 0.05, most: 3, step: 1.25 };
+const ZOOM = { min: 0.05, max: 3, step: 1.25 };
 
 function makeView(canvas, layer) {
   const view = { x: 0, y: 0, scale: 1, width: 1, height: 1 };
@@ -10,7 +10,7 @@ function makeView(canvas, layer) {
   view.zoom = (factor, at) => {
     const box = size();
     const [px, py] = at ? [at.clientX - box.left, at.clientY - box.top] : [box.width / 2, box.height / 2];
-    const scale = Math.min(ZOOM.most, Math.max(ZOOM.least, view.scale * factor));
+    const scale = Math.min(ZOOM.max, Math.max(ZOOM.min, view.scale * factor));
     view.x = px - ((px - view.x) * scale) / view.scale;
     view.y = py - ((py - view.y) * scale) / view.scale;
     view.scale = scale;
@@ -21,10 +21,10 @@ function makeView(canvas, layer) {
     view.y += dy;
     apply();
   };
-  view.fit = (least = ZOOM.least) => {
+  view.fit = (minScale = ZOOM.min) => {
     const box = size();
-    const whole = Math.min((box.width - 40) / view.width, (box.height - 40) / view.height, 1.15);
-    view.scale = Math.max(whole, least);
+    const fitting = Math.min((box.width - 40) / view.width, (box.height - 40) / view.height, 1.15);
+    view.scale = Math.max(fitting, minScale);
     view.x = (box.width - view.width * view.scale) / 2;
     view.y = Math.max(20, (box.height - view.height * view.scale) / 2);
     apply();
@@ -36,7 +36,7 @@ function makeView(canvas, layer) {
     view.y = box.height / 2 - y * view.scale;
     apply();
   };
-  // Whether a drag by so much shows more of the drawing, rather than empty space.
+  // Whether panning by `dy` reveals more of the drawing rather than empty space.
   view.canPan = (dy) => (dy < 0 ? view.y < 20 : view.y + view.height * view.scale > size().height - 20);
   listenToWheel(canvas, view);
   listenToPointers(canvas, view);
@@ -51,7 +51,7 @@ function listenToWheel(canvas, view) {
         event.preventDefault();
         view.zoom(Math.exp(-event.deltaY * 0.0035), event);
       } else if (event.deltaX || view.canPan(event.deltaY)) {
-        event.preventDefault(); // at the end of the drawing the page scrolls on
+        event.preventDefault(); // at the end of the drawing the page scrolls
         view.pan(-event.deltaX, -event.deltaY);
       }
     },
@@ -87,6 +87,6 @@ function listenToPointers(canvas, view) {
       setTimeout(() => canvas.classList.remove("dragged"), 0);
     });
   }
-  // What ends a drag is no click on what happens to lie under it.
+  // The end of a drag is not a click.
   canvas.addEventListener("click", (event) => moved > 3 && event.stopPropagation(), true);
 }

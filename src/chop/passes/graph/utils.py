@@ -1,4 +1,4 @@
-"""Questions about nodes, under the names that the course notes use."""
+"""Functions about nodes and graphs, with the names that MASE and the course notes use."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ __all__ = ["deepcopy_mase_graph", "get_mase_op", "get_mase_type", "get_node_actu
 
 
 def get_mase_op(node: fx.Node) -> str:
-    """The op of an annotated node, such as `linear`."""
+    """Return the op of an annotated node, such as `linear`."""
     return _annotated(node).mase_op
 
 
 def get_mase_type(node: fx.Node) -> str:
-    """The MASE type of an annotated node, such as `module_related_func`."""
+    """Return the MASE type of an annotated node, such as `module_related_func`."""
     return _annotated(node).mase_type
 
 
 def get_parent_name(target: str) -> tuple[str, str]:
-    """The path of the module that holds `target`, and the name under which: `a.b.c` is `("a.b", "c")`."""
+    """Split the path of a submodule into its parent and its name: `a.b.c` into `("a.b", "c")`."""
     parent, _, name = target.rpartition(".")
     return parent, name
 
 
 def deepcopy_mase_graph(graph: MaseGraph) -> MaseGraph:
-    """A graph of its own, with parameters and metadata of its own; activations' values are shared."""
+    """Return a copy with separate parameters and metadata; the values of activations are shared."""
     return copy.deepcopy(graph)
 
 

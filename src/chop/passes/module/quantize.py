@@ -1,4 +1,4 @@
-"""Quantise the layers of any module, traced or not."""
+"""Quantise the layers of a module that need not be traced."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 from torch import nn
 
 from chop.formats import FORMATS
+from chop.ir.graph.shared_layers import group_by_layer
 from chop.nn.quantized import QuantConfig, QuantizedLayer, quantize_layer
 from chop.ops import Op, op_of_module
-from chop.passes.graph.transforms.quantize.quantize import QuantizeArgs
-from chop.passes.quantization.selection import matches
+from chop.passes.quantization.selection import QuantizeArgs, matches
 from chop.registry import closest
 
 _OPAQUE = (nn.MultiheadAttention, nn.TransformerEncoderLayer)
@@ -18,31 +18,29 @@ _OPAQUE = (nn.MultiheadAttention, nn.TransformerEncoderLayer)
 
 
 def quantize_module_transform_pass(model: nn.Module, pass_args: Any = None) -> tuple[nn.Module, dict[str, Any]]:
-    """Rounds the operands of the chosen layers, in place, without tracing; the config is that of the graph pass.
+    """Quantise the operands of the chosen layers in place, without tracing; `pass_args` as for the graph pass.
 
-    Names are paths such as `encoder.0.linear`. Functions inside a forward are not seen, nor what is inside of
-    torch's own attention. `info["quantized"]` lists the layers that were changed.
+    Layers are named by paths such as `encoder.0.linear`. Functions inside a forward, and everything inside torch's
+    own attention layers, are not quantised. `info["quantized"]` lists the layers that were changed.
     """
     args = QuantizeArgs.from_pass_args(pass_args, "quantize_module_transform_pass")
     layers = _layers(model)
     _check_choices(args, layers)
-    plan = {path: config for path, (_, op) in layers.items() if (config := args.choose(op.name, path))}
-    made: dict[nn.Module, QuantizedLayer] = {}
-    for path, config in plan.items():
-        layer, op = layers[path]
-        for other in (each for each, (same, _) in layers.items() if same is layer):
-            if plan.get(other) != config:
-                raise ValueError(f"'{path}' and '{other}' are the same layer but have different configs")
-        if layer not in made:
-            made[layer] = _quantized(path, layer, op, config)
-    for path in plan:
-        parent, _, name = path.rpartition(".")
-        setattr(model.get_submodule(parent), name, made[layers[path][0]])
-    return model, {"quantized": list(plan)}
+    configs = {path: config for path, (_, op) in layers.items() if (config := args.choose(op.name, path))}
+    made: dict[str, QuantizedLayer] = {}
+    for first, *others in group_by_layer((path, layer) for path, (layer, _) in layers.items()):
+        for other in others:
+            if configs.get(first) != configs.get(other):
+                raise ValueError(f"'{first}' and '{other}' are the same layer but have different configs")
+        if first in configs:
+            made |= dict.fromkeys((first, *others), _quantized(first, *layers[first], configs[first]))
+    for path, new in made.items():
+        model.set_submodule(path, new)
+    return model, {"quantized": list(configs)}
 
 
 def _layers(model: nn.Module) -> dict[str, tuple[nn.Module, Op]]:
-    """The layers that can be quantised, by path; one that is registered twice has two."""
+    """Return the layers that can be quantised by path; a layer that is registered twice has two paths."""
     found: dict[str, tuple[nn.Module, Op]] = {}
     opaque = [f"{path}." for path, module in model.named_modules() if isinstance(module, _OPAQUE)]
     for path, layer in model.named_modules(remove_duplicate=False):
@@ -64,12 +62,13 @@ def _check_choices(args: QuantizeArgs, layers: dict[str, tuple[nn.Module, Op]]) 
 
 
 def _quantized(path: str, layer: nn.Module, op: Op, config: QuantConfig) -> QuantizedLayer:
-    present = {o.name: o for o in op.operands if o not in op.parameters or getattr(layer, o.name) is not None}
+    held = [operand.name for operand in op.parameters]
+    present = {o.name: o for o in op.operands if o.name not in held or getattr(layer, o.name) is not None}
     formats = config.for_op(op, present)
     for name, number_format in formats.items():
-        parameter = getattr(layer, name) if name in [operand.name for operand in op.parameters] else None
+        parameter = getattr(layer, name) if name in held else None
         if number_format.needs_fit and parameter is not None:
             formats[name] = number_format.fitted(parameter.abs().max().item())
-        elif number_format.needs_fit or (number_format.has_own_scale and parameter is None):
-            raise ValueError(f"'{path}': the format of '{name}' is to be chosen from data, which needs a graph")
+        elif number_format.needs_fit or (number_format.has_learned_scale and parameter is None):
+            raise ValueError(f"'{path}': the format of '{name}' is chosen from data, which needs a graph")
     return quantize_layer(layer, formats, FORMATS[config.name].__name__)

@@ -1,1 +1,1 @@
-"""What passes that set number formats share: which node gets which format, and what replaces the node."""
+"""Shared by all passes that set number formats: which config a node is given, and what replaces the node."""

@@ -1,20 +1,49 @@
-"""What stands in the place of a node once it is quantised; the graph is not touched here."""
+"""Quantised layers and calls that replace nodes. Nothing in this file changes a graph."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from torch import fx
 
 from chop.formats import FORMATS, Format
 from chop.ir import NodeMeta
+from chop.ir.graph.shared_layers import group_by_layer
 from chop.nn.quantized import QuantConfig, QuantizedCall, QuantizedLayer, quantize_layer
 
 logger = logging.getLogger(__name__)
+Precisions = dict[str, list[int | float]]
+"""The precision of each operand whose config leaves it to the data, as `format.precision`."""
 
 
-def formats_of(meta: NodeMeta, config: QuantConfig) -> tuple[dict[str, Format], dict[str, list[int | float]]]:
-    """The formats of a node's operands, of its result if that is asked for and holds real numbers; and what of
-    them data chose, by operand."""
+class Replacement(NamedTuple):
+    """The layer or call that replaces a node, and the precisions that were chosen from data."""
+
+    new: QuantizedLayer | QuantizedCall
+    chosen: Precisions
+
+
+def replacements(configs: Mapping[fx.Node, QuantConfig], metas: Sequence[NodeMeta]) -> dict[fx.Node, Replacement]:
+    """Return what replaces each node that has a config. Nodes that call the same layer share one replacement."""
+    found: dict[fx.Node, Replacement] = {}
+    for group in group_by_layer((meta, meta.module) for meta in metas if meta.node in configs):
+        new: QuantizedLayer | QuantizedCall | None = None
+        for meta in group:
+            config = configs[meta.node]
+            formats, chosen = formats_of(meta, config)
+            if new is None:
+                new = replacement(meta, formats, config.name)
+            found[meta.node] = Replacement(new, chosen)
+    return found
+
+
+def formats_of(meta: NodeMeta, config: QuantConfig) -> tuple[dict[str, Format], Precisions]:
+    """Return the formats of a node's operands and result, and which precisions were chosen from data.
+
+    The result has a format only if the config asks for one and the result holds floating-point numbers.
+    """
     assert meta.op is not None, "only nodes of the op table are quantised"
     formats = config.for_op(meta.op, meta.operands)
     result = meta.results.get("data_out_0")
@@ -24,29 +53,29 @@ def formats_of(meta: NodeMeta, config: QuantConfig) -> tuple[dict[str, Format], 
 
 
 def replacement(meta: NodeMeta, formats: Mapping[str, Format], label: str) -> QuantizedLayer | QuantizedCall:
-    """A node's layer or function with its operands in `formats`; `label` is the format that names it."""
+    """Return a node's layer or function with its operands in `formats`; `label` is the format that names it."""
     node, layer = meta.node, meta.module
     assert meta.op is not None, "only nodes of the op table are quantised"
     if layer is not None:
         values = {name: meta.value(name) for name in formats}
         return quantize_layer(layer, formats, FORMATS[label].__name__, values)
-    if any(number_format.has_own_scale for number_format in formats.values()):
-        raise ValueError(f"node '{node.name}' is a function, which has no place for a learned scale")
+    if any(number_format.has_learned_scale for number_format in formats.values()):
+        raise ValueError(f"node '{node.name}' is a function, which cannot hold a learned scale")
     target = node.target.target if isinstance(node.target, QuantizedCall) else node.target
     assert callable(target) or isinstance(target, str), "a node of the op table calls a function or a method"
     return QuantizedCall(target, meta.op.name, formats, label)
 
 
-def _fit(meta: NodeMeta, formats: dict[str, Format]) -> dict[str, list[int | float]]:
-    """Replace formats that leave something to be chosen by ones fitted to the values of the annotating run."""
-    chosen = {}
+def _fit(meta: NodeMeta, formats: dict[str, Format]) -> Precisions:
+    """Fit formats that leave a parameter to the data to the values of the annotating run, in place."""
+    chosen: Precisions = {}
     for name, number_format in formats.items():
         if number_format.needs_fit:
             value = meta.value(name)
             if value is None:
                 raise ValueError(
-                    f"node '{meta.node.name}': the format of '{name}' is to be chosen from data, but the graph "
-                    "keeps no values; run add_common_metadata_analysis_pass with add_value, or give all parameters"
+                    f"node '{meta.node.name}': the format of '{name}' is chosen from data, but the graph keeps no "
+                    "values; run add_common_metadata_analysis_pass with add_value, or give all parameters"
                 )
             formats[name] = number_format.fitted(value.abs().max().item() if value.numel() else 0.0)
             chosen[name] = formats[name].precision

@@ -1,14 +1,19 @@
-"""Something for each node, chosen by its op or its name."""
+"""Which config each node is given, by its op, its name, or a pattern of names."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, Self, TypeVar, cast
+
+from torch import fx
 
 from chop.ir import NodeMeta
+from chop.ir.graph.shared_layers import group_by_layer
+from chop.nn.quantized import QuantConfig
 from chop.ops import OPS
+from chop.options import read_options
 from chop.registry import closest
 
 By = Literal["type", "name", "regex_name"]
@@ -17,14 +22,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ByNode(Generic[T]):
-    """What each op, name or pattern is given, and what all others are; None is nothing."""
+    """An entry for each op, name or pattern, and one for all other nodes; None leaves a node alone."""
 
     by: By
+    """Whether nodes are chosen by op (`type`), by `name`, or by regular expressions for names (`regex_name`)."""
     configs: Mapping[str, T | None] = field(default_factory=dict)
+    """The entry for each op, name or regular expression."""
     default: T | None = None
+    """The entry for all other nodes that can be quantised; None leaves them alone."""
 
     def choose(self, op: str, name: str) -> T | None:
-        """What an op at a node or path is given. Of several patterns that match its name, the first one counts."""
+        """Return the entry for an op at a node or path. If several patterns match the name, the first is used."""
         if self.by == "regex_name":
             matching = [config for pattern, config in self.configs.items() if matches(pattern, name)]
             return matching[0] if matching else self.default
@@ -32,7 +40,7 @@ class ByNode(Generic[T]):
         return self.configs[key] if key in self.configs else self.default
 
     def check(self, metas: Sequence[NodeMeta], where: str) -> None:
-        """Every key must mean something here: an op that exists, a node that can be quantised."""
+        """Raise an error if a key is not an op, or matches no node of the graph that can be quantised."""
         nodes = {meta.node.name: meta for meta in metas}
         can_be = [name for name, meta in nodes.items() if meta.quantizable]
         for key in self.configs:
@@ -40,22 +48,75 @@ class ByNode(Generic[T]):
                 known = [name for name, op in OPS.items() if op.quantizable]
                 raise ValueError(f"{where} by type: no op '{key}' can be quantised; {closest(key, known)}")
             if self.by == "name" and key not in can_be:
-                what = f"node '{key}' is {_describe(nodes[key])}" if key in nodes else f"there is no node '{key}'"
-                raise ValueError(f"{where} by name: {what}, nothing to quantise; {closest(key, can_be)}")
+                problem = _why_not(nodes[key]) if key in nodes else f"there is no node '{key}'"
+                raise ValueError(f"{where} by name: {problem}; {closest(key, can_be)}")
             if self.by == "regex_name" and not any(matches(key, name) for name in can_be):
                 raise ValueError(
                     f"{where} by regex_name: '{key}' matches no node that can be quantised; {closest(key, can_be)}"
                 )
 
 
-def _describe(meta: NodeMeta) -> str:
-    computes = meta.op is not None and meta.op.quantizable
-    return f"a {meta.mase_op} without floating-point operands" if computes else f"a {meta.mase_op}"
+@dataclass(frozen=True)
+class QuantizeArgs(ByNode[QuantConfig]):
+    """How nodes are chosen, and the config for each choice; None leaves a node alone."""
+
+    @classmethod
+    def from_pass_args(cls, pass_args: Mapping[str, Any] | None, where: str) -> Self:
+        """Read `{"by": ..., "default": {"config": ...}, "linear": {"config": ...}, ...}`."""
+        if pass_args is not None and not isinstance(pass_args, Mapping):
+            raise ValueError(f"{where}: must be a dict such as {{'by': 'type', ...}}, got {pass_args!r}")
+        given = dict(pass_args or {})
+        options = read_options(_By, {key: given[key] for key in given.keys() & {"by"}}, where)
+        read = {
+            key: QuantConfig.read(_config(entry, f"{where}: '{key}'"), f"{where}: '{key}'")
+            for key, entry in given.items()
+            if key != "by"
+        }
+        default = read.pop("default", None)
+        return cls(options.by, read, default)
+
+
+def chosen_configs(args: QuantizeArgs, metas: Sequence[NodeMeta]) -> dict[fx.Node, QuantConfig]:
+    """Return the config of each node that is chosen.
+
+    Raises an error if a choice matches nothing, or if nodes that call the same layer have different configs.
+    """
+    args.check(metas, "quantize")
+    configs = {
+        meta.node: config
+        for meta in metas
+        if meta.quantizable and (config := args.choose(meta.mase_op, meta.node.name))
+    }
+    for first, *others in group_by_layer((meta.node, meta.module) for meta in metas):
+        for other in others:
+            if configs.get(first) != configs.get(other):
+                raise ValueError(
+                    f"nodes '{first.name}' and '{other.name}' call the same layer '{other.target}' "
+                    "but have different configs; give both the same"
+                )
+    return configs
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether a user's pattern is that of a whole name."""
+    """Return whether a user's regular expression matches a name from its first to its last character."""
     try:
         return re.fullmatch(pattern, name) is not None
     except re.error as error:
-        raise ValueError(f"'{pattern}' is no regular expression: {error}") from None
+        raise ValueError(f"'{pattern}' is not a regular expression: {error}") from None
+
+
+@dataclass(frozen=True)
+class _By:
+    by: By
+
+
+def _config(entry: object, where: str) -> Mapping[str, Any]:
+    if not isinstance(entry, Mapping) or set(entry) != {"config"} or not isinstance(entry["config"], Mapping):
+        raise ValueError(f"{where} must be a dict {{'config': {{'name': ..., ...}}}}, got {entry!r}")
+    return cast("Mapping[str, Any]", entry["config"])
+
+
+def _why_not(meta: NodeMeta) -> str:
+    computes = meta.op is not None and meta.op.quantizable
+    why = "has no floating-point operands" if computes else "cannot be quantised"
+    return f"node '{meta.node.name}' ({meta.mase_op}) {why}"

@@ -1,4 +1,4 @@
-"""`ch view`: the runs of a project in a browser, one beside the other."""
+"""`ch view`: a server that shows and compares the runs of a project in a browser."""
 
 from chop.reporting.view.serve import view
 

@@ -1,4 +1,4 @@
-"""The number formats of a run's graph, operand by operand."""
+"""The number formats in a run's graph, by operand."""
 
 from __future__ import annotations
 
@@ -6,51 +6,53 @@ import json
 from collections.abc import Mapping
 
 from chop.formats.base import Format, parameters
+from chop.ir.graph.storage.save_load import GRAPH_FILE
 from chop.ir.graph.storage.values import decode_format
-from chop.reporting.view.reading import at, read_csv, read_table
-from chop.reporting.view.run_record import Record
+from chop.reporting.view.nested_tables import value_at
+from chop.reporting.view.run_files import read_csv, read_table
+from chop.reporting.view.run_record import RunRecord
 
-TRANSFORM = ("software", "transform")
-PLAIN = "float(32)"
+NOT_QUANTIZED = "float(32)"
+LAYERS_TABLE = "quantize_table.csv"
+"""Written by `summarize_quantization`."""
 
 
-def formats_of(record: Record) -> dict[str, str]:
-    """The format of each operand as `{node.operand: integer(8, 4)}`; {} where the run keeps no graph.
+def formats_by_operand(record: RunRecord) -> dict[str, str]:
+    """Return the format of each operand, as `{"fc1.weight": "integer(8, 4)"}`; {} if the run has no graph.
 
-    Without the graph, the type of each layer, as the table of `ch transform` has it.
+    If only the table of layers exists, return the type of each layer instead.
     """
-    graph = read_table(record.folder, *TRANSFORM, "transformed_ckpt", "graph.json")
-    nodes = at(graph, "metadata")
+    folder = record.folder
+    nodes = value_at(read_table(folder, folder.graph / GRAPH_FILE), "metadata")
     if not isinstance(nodes, Mapping):
-        table = read_csv(record.folder, *TRANSFORM, "quantize_table.csv")
-        return {
-            row["New name"]: row["Quantized type"] for row in table if {"New name", "Quantized type"} <= row.keys()
-        }
-    operands = {node: at(meta, "args") for node, meta in nodes.items()}
+        rows = read_csv(folder, folder.transform / LAYERS_TABLE)
+        names = {"New name", "Quantized type"}
+        return {row["New name"]: row["Quantized type"] for row in rows if names <= row.keys()}
+    operands = {node: value_at(meta, "args") for node, meta in nodes.items()}
     return {
-        f"{node}.{operand}": format_text(at(tensor, "format"))
+        f"{node}.{operand}": format_text(value_at(tensor, "format"))
         for node, tensors in operands.items()
         if isinstance(tensors, Mapping)
         for operand, tensor in tensors.items()
     }
 
 
-def format_text(record: object) -> str:
-    """A format as text: its width and other numbers, then whatever else is not as usual."""
-    if not isinstance(record, Mapping):
+def format_text(stored: object) -> str:
+    """Return a stored format as text: its name and widths, then parameters that differ from their defaults."""
+    if not isinstance(stored, Mapping):
         return "?"
     try:
-        found = decode_format(record)
-    except (ValueError, LookupError, TypeError):  # of a plug-in that is not here
-        return json.dumps(dict(record))
-    return ", ".join([str(found), *_unusual(found)])
+        found = decode_format(stored)
+    except (ValueError, LookupError, TypeError):  # the format of a plug-in that is not loaded
+        return json.dumps(dict(stored))
+    return ", ".join([str(found), *_other_parameters(found)])
 
 
-def _unusual(found: Format) -> list[str]:
-    """Parameters that its numbers do not show, and that differ from the default."""
+def _other_parameters(found: Format) -> list[str]:
+    """Return the parameters that `str` does not show and that differ from their defaults."""
     given = [(field, getattr(found, field.name)) for field in parameters(type(found)) if field.name != "width"]
     return [
         f"{field.name} = {value}"
         for field, value in given
-        if field.metadata["place"] is None and value != field.default and value not in found.precision
+        if field.metadata["operand_dim"] is None and value != field.default and value not in found.precision
     ]

@@ -1,4 +1,4 @@
-"""HTML from Python, in which text is text: whatever a run or a layer is called, it stays that."""
+"""HTML elements from Python; text is always escaped, whatever a run or a layer is called."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from html import escape
 from urllib.parse import quote
 
 NOTHING = "\N{EN DASH}"
-"""Where there is no value."""
+"""Shown for a missing value."""
 VOID = ("input", "img", "link", "meta")
 REPORT_STYLES = ("theme.css", "page.css", "table.css", "narrow.css", "print.css")
-OWN_STYLE, SCRIPT = "view.css", "view.js"
+VIEW_STYLE, VIEW_SCRIPT = "view.css", "view.js"
 
 
 class Html(str):
-    """HTML already; any other string is escaped when it goes into an element."""
+    """A string of HTML; any other string is escaped when it is put into an element."""
 
     __slots__ = ()
 
 
 Content = str | None | Iterable["str | None"]
-"""Text, elements, or several of them; None is nothing."""
+"""Text, elements, or several of them; None adds nothing."""
 
 
 def element(tag: str, attributes: Mapping[str, object] | None = None, *content: Content) -> Html:
-    """An element with escaped attributes and content. An attribute that is None or False is left out."""
+    """Return an element with escaped attributes and content; attributes that are None or False are left out."""
     given = {name: value for name, value in (attributes or {}).items() if value is not None and value is not False}
-    words = [tag, *(name if value is True else f'{name}="{escape(str(value))}"' for name, value in given.items())]
-    opening = f"<{' '.join(words)}>"
+    parts = [tag, *(name if value is True else f'{name}="{escape(str(value))}"' for name, value in given.items())]
+    opening = f"<{' '.join(parts)}>"
     return Html(opening if tag in VOID else f"{opening}{join(*content)}</{tag}>")
 
 
 def join(*content: Content) -> Html:
-    """Content one after the other, escaped where it is not HTML."""
+    """Return the concatenated content; strings that are not `Html` are escaped."""
     parts: list[str] = []
     for each in content:
         if isinstance(each, str):
@@ -43,25 +43,28 @@ def join(*content: Content) -> Html:
 
 
 def link(address: str, *content: Content) -> Html:
+    """Return a link."""
     return element("a", {"href": address}, *content)
 
 
 def section(name: str, title: str, *content: Content) -> Html:
-    """A part of a page with a heading; `name` is what an address may point at."""
+    """Return a section with a heading; `name` is its id, for links."""
     heading = element("h2", {"id": f"{name}-title"}, title)
     return element("section", {"id": name, "aria-labelledby": f"{name}-title"}, heading, *content)
 
 
 def scrolling(label: str, table: Html) -> Html:
-    """A wide table that scrolls by itself, with the keyboard too."""
+    """Return a table in a box that scrolls, also by keyboard."""
     return element("div", {"class": "scroll", "role": "region", "aria-label": label, "tabindex": "0"}, table)
 
 
 def run_address(name: str) -> str:
+    """Return the address of the page of a run."""
     return f"/run/{_quoted(name)}"
 
 
 def file_address(name: str, *parts: str) -> str:
+    """Return the address of a file of a run, given the parts of its path."""
     return "/file/" + "/".join(_quoted(part) for part in (name, *parts))
 
 
@@ -70,7 +73,7 @@ def _quoted(part: str) -> str:
 
 
 def page(title: str, lead: Content, *content: Content) -> Html:
-    """A whole page in the look of the reports."""
+    """Return a complete page, with the styles of the reports."""
     head = element(
         "head",
         None,
@@ -78,8 +81,11 @@ def page(title: str, lead: Content, *content: Content) -> Html:
         element("meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"}),
         element("link", {"rel": "icon", "href": "data:,"}),
         element("title", None, title),
-        [element("link", {"rel": "stylesheet", "href": f"/assets/{name}"}) for name in (*REPORT_STYLES, OWN_STYLE)],
-        element("script", {"src": f"/assets/{SCRIPT}", "defer": True}),
+        [
+            element("link", {"rel": "stylesheet", "href": f"/assets/{name}"})
+            for name in (*REPORT_STYLES, VIEW_STYLE)
+        ],
+        element("script", {"src": f"/assets/{VIEW_SCRIPT}", "defer": True}),
     )
     theme = element("button", {"type": "button", "id": "theme", "hidden": True})
     heading = element("div", None, element("h1", None, title), element("p", {"id": "subtitle"}, lead))

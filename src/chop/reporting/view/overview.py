@@ -9,22 +9,23 @@ from pathlib import Path
 from chop.display import numbers
 from chop.display.terminal import launcher
 from chop.reporting.view.html import NOTHING, Html, element, file_address, join, link, page, run_address, scrolling
-from chop.reporting.view.run_figures import FIGURES, Figure
-from chop.reporting.view.run_record import Record
+from chop.reporting.view.run_figures import COLUMNS, RunFigure
+from chop.reporting.view.run_record import RunRecord
 
-WORDS = ("run", "action", "model", "data", "began")
-"""Columns of text, before those of numbers."""
-COMPARED = range(2, 7)
-"""How many runs fit side by side."""
+TEXT_COLUMNS = ("run", "action", "model", "data", "started")
+"""The first columns; columns of numbers follow."""
+NUM_COMPARED = range(2, 7)
+"""How many runs can be compared."""
 
 
-def overview_page(root: Path, records: Sequence[Record]) -> Html:
+def overview_page(root: Path, records: Sequence[RunRecord]) -> Html:
+    """Return the page with the table of all runs, newest first."""
     lead = f"{root} · {len(records)} {'run' if len(records) == 1 else 'runs'}"
     if records:
         content = element("form", {"action": "/compare", "method": "get"}, _toolbar(), _table(records))
     else:
         command = element("code", None, f"{launcher()} train jsc-tiny jsc")
-        content = element("p", {"class": "plain"}, "There is no run here yet. A first one: ", command)
+        content = element("p", {"class": "plain"}, "There are no runs yet. To make one: ", command)
     return page("Runs", lead, content)
 
 
@@ -45,16 +46,16 @@ def _toolbar() -> Html:
         "div",
         {"class": "toolbar"},
         element("label", {"class": "field grow"}, label, filter_, count),
-        element("span", {"id": "chosen"}, "choose two runs or more"),
-        element("button", {"type": "submit", "id": "compare", "data-most": COMPARED[-1]}, "Compare"),
+        element("span", {"id": "chosen"}, "select two or more runs"),
+        element("button", {"type": "submit", "id": "compare", "data-max": NUM_COMPARED[-1]}, "Compare"),
     )
 
 
-def _table(records: Sequence[Record]) -> Html:
-    figures = [figure for figure in FIGURES if any(figure.read(record, "after") is not None for record in records)]
-    caption = element("caption", {"class": "unseen"}, "Runs; the buttons in the header sort")
+def _table(records: Sequence[RunRecord]) -> Html:
+    figures = [figure for figure in COLUMNS if any(figure.read(record, "after") is not None for record in records)]
+    caption = element("caption", {"class": "unseen"}, "Runs; the header buttons sort the rows")
     heads = [element("th", {"scope": "col"}, element("span", {"class": "unseen"}, "compare"))]
-    heads += [element("th", {"scope": "col", "class": "text", "data-sort": "text"}, word) for word in WORDS]
+    heads += [element("th", {"scope": "col", "class": "text", "data-sort": "text"}, word) for word in TEXT_COLUMNS]
     heads += [
         element(
             "th", {"scope": "col", "class": "figure", "data-sort": "number", "title": figure.help}, figure.title
@@ -66,43 +67,44 @@ def _table(records: Sequence[Record]) -> Html:
     return scrolling("Table of runs", table)
 
 
-def _row(record: Record, figures: Sequence[Figure]) -> Html:
+def _row(record: RunRecord, figures: Sequence[RunFigure]) -> Html:
     box = {"type": "checkbox", "name": "run", "value": record.name, "aria-label": f"compare {record.name}"}
     name = element("th", {"scope": "row", "data-value": record.name}, _name(record))
     cells = [
-        _word(record.action),
-        _word(record.model and Path(record.model).name, record.model),
-        _word(record.data and Path(record.data).name, record.data_title or record.data),
+        _text_cell(record.action),
+        _text_cell(record.model and Path(record.model).name, record.model),
+        _text_cell(record.data and Path(record.data).name, record.data_title or record.data),
         element(
             "td",
-            {"class": "text began", "data-value": record.began.isoformat()},
-            element("time", {"datetime": record.began.isoformat()}, f"{record.began:%Y-%m-%d}"),
-            element("span", {"class": "note"}, f"{record.began:%H:%M:%S}"),
+            {"class": "text started", "data-value": record.started.isoformat()},
+            element("time", {"datetime": record.started.isoformat()}, f"{record.started:%Y-%m-%d}"),
+            element("span", {"class": "note"}, f"{record.started:%H:%M:%S}"),
         ),
-        *(_figure(figure, record) for figure in figures),
+        *(_figure_cell(figure, record) for figure in figures),
     ]
-    state = "damaged" if record.problems else None
+    state = "with-problems" if record.problems else None
     return element("tr", {"class": state}, element("td", None, element("input", box)), name, cells)
 
 
-def _name(record: Record) -> Html:
-    report = link(file_address(record.name, "report.html"), "report") if record.has_report else None
+def _name(record: RunRecord) -> Html:
+    report = link(file_address(record.name, record.folder.report.name), "report") if record.has_report else None
     about = join(report, " · " if report and record.note else None, record.note)
     notes = [element("span", {"class": "note"}, about)] if about else []
     notes += [element("span", {"class": "note problem"}, problem) for problem in record.problems]
     return join(link(run_address(record.name), record.name), notes)
 
 
-def _word(text: str | None, whole: str | None = None) -> Html:
+def _text_cell(text: str | None, tooltip: str | None = None) -> Html:
     if text is None:
         return element("td", {"class": "text nothing"}, NOTHING)
-    return element("td", {"class": "text", "data-value": text, "title": whole if whole != text else None}, text)
+    return element("td", {"class": "text", "data-value": text, "title": tooltip if tooltip != text else None}, text)
 
 
-def _figure(figure: Figure, record: Record) -> Html:
-    value, was = figure.read(record, "after"), figure.was(record)
+def _figure_cell(figure: RunFigure, record: RunRecord) -> Html:
+    value, before = figure.read(record, "after"), figure.text_before(record)
     if value is None:
         return element("td", {"class": "figure nothing"}, NOTHING)
-    sorts = repr(value) if math.isfinite(value) else None  # what is no number comes last
-    attributes = {"class": "figure", "data-value": sorts, "title": numbers.plain(value)}
-    return element("td", attributes, figure.show(value), element("span", {"class": "note"}, was) if was else None)
+    sort_key = repr(value) if math.isfinite(value) else None  # others come last
+    attributes = {"class": "figure", "data-value": sort_key, "title": numbers.exact(value)}
+    note = element("span", {"class": "note"}, before) if before else None
+    return element("td", attributes, figure.figure.text(value), note)

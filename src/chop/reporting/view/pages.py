@@ -1,15 +1,22 @@
-"""The page of one run, and the page of several side by side."""
+"""The page of one run, and the page that compares several runs."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from chop.display import numbers
 from chop.display.terminal import launcher
-from chop.reporting.view.compare import Cell, Row, figure_rows, format_rows, option_rows, summary_rows
-from chop.reporting.view.formats_by_layer import PLAIN
+from chop.reporting.view.compare import (
+    ComparedCell,
+    ComparedRow,
+    figure_rows,
+    format_rows,
+    option_rows,
+    summary_rows,
+)
+from chop.reporting.view.formats_by_layer import NOT_QUANTIZED
 from chop.reporting.view.html import (
     NOTHING,
     Content,
@@ -23,71 +30,79 @@ from chop.reporting.view.html import (
     scrolling,
     section,
 )
-from chop.reporting.view.reading import is_number, tables_at
-from chop.reporting.view.run_figures import ACCURACY, FIGURES, LOSS
-from chop.reporting.view.run_record import Record
-from chop.reporting.view.served_files import find_file, list_files
+from chop.reporting.view.nested_tables import is_number, tables_at
+from chop.reporting.view.run_figures import ACCURACY, ALL_FIGURES
+from chop.reporting.view.run_record import RunRecord, run_names
+from chop.reporting.view.served_files import find_run_file, list_files
+from chop.runs import RunFolder
 
-PICTURES = (("curves.png",), ("confusion.png",), ("grid.png",), ("search", "pareto.png"))
+PLOTS: Sequence[Callable[[RunFolder], Path]] = (
+    lambda folder: folder.curves_plot,
+    lambda folder: folder.confusion_plot,
+    lambda folder: folder.grid_plot,
+    lambda folder: folder.front_plot,
+)
 
 
-def run_page(record: Record) -> Html:
-    """All that one run left, with the way to its report."""
-    begin = [_back(), _problems([record]), _report(record), _cards(record), _grid(record), _pictures([record])]
-    return page(record.name, _what(record), *begin, _sections([record]), _files(record))
+def run_page(record: RunRecord) -> Html:
+    """Return the page of one run, with a link to its report."""
+    top = [_back_link(), _problems([record]), _report_link(record), _figure_cards(record)]
+    rest = [_grid(record), _plots([record]), _sections([record]), _files(record)]
+    return page(record.name, _subtitle(record), *top, *rest)
 
 
-def compare_page(records: Sequence[Record]) -> Html:
-    """Runs side by side, the first to begin being what the others are measured by."""
-    ordered = sorted(records, key=lambda record: record.began)
+def compare_page(records: Sequence[RunRecord]) -> Html:
+    """Return the page that compares runs; differences are relative to the oldest one."""
+    ordered = sorted(records, key=lambda record: record.started)
     title = " and ".join(record.name for record in ordered) if len(ordered) == 2 else f"{len(ordered)} runs"
     figures = section("key-figures", "Key figures", _table("figure", figure_rows(ordered), ordered))
-    return page("Comparison", title, _back(), _problems(ordered), figures, _pictures(ordered), _sections(ordered))
+    top = [_back_link(), _problems(ordered), figures, _plots(ordered)]
+    return page("Comparison", title, *top, _sections(ordered))
 
 
-def _sections(records: Sequence[Record]) -> list[Html]:
-    """Formats, options and all other facts; of several runs what differs first, the rest folded away."""
+def _sections(records: Sequence[RunRecord]) -> list[Html]:
+    """Return the sections of formats, options and summary; if there are several runs, equal rows are collapsed."""
     formats, problems = format_rows(records)
-    lead = "Operands that are quantised" + (" in one of the runs" if len(records) > 1 else "")
+    lead = "Operands that are quantised" + (" in at least one run" if len(records) > 1 else "")
     layers = [
         *(element("p", {"class": "problem"}, problem) for problem in problems),
-        element("p", {"class": "lead"}, f"{lead}; all others are {PLAIN}.") if formats else None,
+        element("p", {"class": "lead"}, f"{lead}; all others are {NOT_QUANTIZED}.") if formats else None,
         _tables("operand", formats, records) if formats else None,
     ]
-    tables = [("option", "Options", option_rows(records)), ("fact", "Summary", summary_rows(records))]
+    tables = [("option", "Options", option_rows(records)), ("key", "Summary", summary_rows(records))]
     return [
         *([section("formats", "Formats by layer", layers)] if formats or problems else []),
         *(section(title.lower(), title, _tables(what, rows, records)) for what, title, rows in tables if rows),
     ]
 
 
-def _cards(record: Record) -> Html | None:
-    """The key figures of one run, as at the top of a report."""
+def _figure_cards(record: RunRecord) -> Html | None:
+    """Return the key figures of one run, as at the top of a report."""
     cards = []
-    for figure in (ACCURACY, LOSS, *FIGURES[1:]):
-        value, was = figure.read(record, "after"), figure.was(record)
+    for figure in ALL_FIGURES:
+        value, text_before = figure.read(record, "after"), figure.text_before(record)
         if value is None:
             continue
-        before = element("span", {"class": "was"}, was) if was else None
-        title = element("dt", {"title": figure.help}, figure.title)
-        shown = element("dd", {"title": numbers.plain(value)}, figure.show(value), before)
+        before = element("span", {"class": "was"}, text_before) if text_before else None
+        title = element("dt", {"title": figure.help}, figure.figure.column_heading)
+        shown = element("dd", {"title": numbers.exact(value)}, figure.figure.text(value), before)
         cards.append(element("div", {"class": "figure-card"}, title, shown))
     return element("dl", {"id": "figures", "aria-label": "Key figures"}, cards) if cards else None
 
 
-def _tables(what: str, rows: Sequence[Row], records: Sequence[Record]) -> Html:
-    """The rows in which the runs differ; the others below, to be unfolded. Of one run, all rows."""
+def _tables(what: str, rows: Sequence[ComparedRow], records: Sequence[RunRecord]) -> Html:
+    """Return the rows in which the runs differ, and the others collapsed below; for one run, all rows."""
     if len(records) == 1:
         return _table(what, rows, records)
     differ, equal = [row for row in rows if row.differs], [row for row in rows if not row.differs]
-    shown = _table(what, differ, records) if differ else element("p", {"class": "plain"}, "No difference.")
+    shown = _table(what, differ, records) if differ else element("p", {"class": "plain"}, "No differences.")
     if not equal:
         return shown
-    summary = element("summary", None, f"{len(equal)} the same")
-    return join(shown, element("details", None, summary, _table(f"{what}, the same", equal, records)))
+    summary = element("summary", None, f"{len(equal)} equal rows")
+    return join(shown, element("details", None, summary, _table(f"{what}, equal", equal, records)))
 
 
-def _table(what: str, rows: Sequence[Row], records: Sequence[Record]) -> Html:
+def _table(what: str, rows: Sequence[ComparedRow], records: Sequence[RunRecord]) -> Html:
     names = [link(run_address(record.name), record.name) for record in records] if len(records) > 1 else ["value"]
     heads = [element("th", {"scope": "col"}, name) for name in (what.partition(",")[0], *names)]
     lines = [
@@ -98,7 +113,7 @@ def _table(what: str, rows: Sequence[Row], records: Sequence[Record]) -> Html:
     return scrolling(f"Table: {what}", element("table", {"class": "sheet"}, head, element("tbody", None, lines)))
 
 
-def _cell(cell: Cell) -> Html:
+def _cell(cell: ComparedCell) -> Html:
     if cell.text is None:
         return element("td", {"class": "nothing"}, NOTHING)
     change = (
@@ -107,18 +122,23 @@ def _cell(cell: Cell) -> Html:
     return element("td", {"title": cell.exact if cell.exact != cell.text else None}, cell.text, change)
 
 
-def _what(record: Record) -> str:
+def _subtitle(record: RunRecord) -> str:
     accuracy = ACCURACY.read(record, "after")
-    words = [record.action, record.model, record.data_title or record.data, f"{record.began:%Y-%m-%d %H:%M}"]
-    words += [None if accuracy is None else f"accuracy {numbers.percent(accuracy)}"]
-    return " · ".join(word for word in words if word)
+    parts: list[str | None] = [
+        record.action,
+        record.model,
+        record.data_title or record.data,
+        f"{record.started:%Y-%m-%d %H:%M}",
+    ]
+    parts += [None if accuracy is None else f"accuracy {numbers.percent(accuracy)}"]
+    return " · ".join(part for part in parts if part)
 
 
-def _back() -> Html:
+def _back_link() -> Html:
     return element("p", {"class": "back"}, link("/", "← all runs"))
 
 
-def _problems(records: Sequence[Record]) -> list[Html]:
+def _problems(records: Sequence[RunRecord]) -> list[Html]:
     prefix = len(records) > 1
     return [
         element("p", {"class": "problem"}, f"{record.name}: {problem}" if prefix else problem)
@@ -127,22 +147,22 @@ def _problems(records: Sequence[Record]) -> list[Html]:
     ]
 
 
-def _report(record: Record) -> Html | None:
-    """The way to the report; where there is none yet, the command that makes it."""
+def _report_link(record: RunRecord) -> Html | None:
+    """Return the link to the report; if there is no report yet, the command that makes it."""
     if record.has_report:
-        address = file_address(record.name, "report.html")
+        address = file_address(record.name, record.folder.report.name)
         return element("p", {"class": "back"}, link(address, "Report: graph, layers, histograms"))
     if not record.can_have_report:
         return None
-    command = f"{launcher()} report {shlex.quote(str(record.folder))}"
+    command = f"{launcher()} report {shlex.quote(str(record.folder.path))}"
     copy = element("button", {"type": "button", "class": "quiet", "data-copy": command, "hidden": True}, "Copy")
     return element(
-        "p", {"class": "command"}, "No report yet; this makes it: ", element("code", None, command), " ", copy
+        "p", {"class": "command"}, "There is no report yet. To make it: ", element("code", None, command), " ", copy
     )
 
 
-def _grid(record: Record) -> Html | None:
-    """The rows of a grid, each with its runs."""
+def _grid(record: RunRecord) -> Html | None:
+    """Return the rows of a grid, each with links to its runs."""
     rows = tables_at(record.grid, "rows")
     if not rows:
         return None
@@ -150,7 +170,7 @@ def _grid(record: Record) -> Html | None:
     heads = [element("th", {"scope": "col"}, key) for key in (*keys, "runs")]
     lines = []
     for row in rows:
-        runs = [join(link(run_address(name), name), " ") for name in record.members(row)]
+        runs = [join(link(run_address(name), name), " ") for name in run_names(row)]
         cells = [element("td", None, _numbers(row.get(key))) for key in keys]
         lines.append(element("tr", None, cells, element("td", None, runs)))
     head, body = element("thead", None, element("tr", None, heads)), element("tbody", None, lines)
@@ -159,31 +179,31 @@ def _grid(record: Record) -> Html | None:
 
 def _numbers(value: object) -> str:
     values = value if isinstance(value, list) else [value]
-    return ", ".join(numbers.plain(each) if is_number(each) else str(each) for each in values)
+    return ", ".join(numbers.exact(each) if is_number(each) else str(each) for each in values)
 
 
-def _pictures(records: Sequence[Record]) -> Html | None:
-    """The same picture of all runs in a row."""
+def _plots(records: Sequence[RunRecord]) -> Html | None:
+    """Return the plots of all runs; plots of the same kind share a row."""
     rows = []
-    for parts in PICTURES:
-        found = [record for record in records if find_file(record.folder, parts) is not None]
-        if found:
-            shown = [_picture(record, parts, records) for record in found]
-            rows.append(element("div", {"class": "pictures"}, shown))
-    return section("pictures", "Pictures", rows) if rows else None
+    for plot in PLOTS:
+        figures = [figure for record in records if (figure := _plot(record, plot(record.folder), len(records) > 1))]
+        if figures:
+            rows.append(element("div", {"class": "plots"}, figures))
+    return section("plots", "Plots", rows) if rows else None
 
 
-def _picture(record: Record, parts: tuple[str, ...], records: Sequence[Record]) -> Html:
-    what = Path(parts[-1]).stem
-    address = file_address(record.name, *parts)
-    image = element("img", {"src": address, "alt": f"{what} of {record.name}", "loading": "lazy"})
-    caption: Content = element("figcaption", None, record.name) if len(records) > 1 else None
+def _plot(record: RunRecord, path: Path, with_name: bool) -> Html | None:
+    if find_run_file(record.folder, path) is None:
+        return None
+    address = file_address(record.name, *path.relative_to(record.folder.path).parts)
+    image = element("img", {"src": address, "alt": f"{path.stem} of {record.name}", "loading": "lazy"})
+    caption: Content = element("figcaption", None, record.name) if with_name else None
     return element("figure", None, link(address, image), caption)
 
 
-def _files(record: Record) -> Html:
+def _files(record: RunRecord) -> Html:
     items = [
         element("li", None, link(file_address(record.name, *parts), "/".join(parts)))
-        for parts in list_files(record.folder)
+        for parts in list_files(record.folder.path)
     ]
     return section("files", "Files", element("ul", {"class": "files"}, items))

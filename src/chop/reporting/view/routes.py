@@ -1,4 +1,4 @@
-"""Which answer belongs to an address."""
+"""Which response belongs to an address."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pathlib import Path
 from urllib.parse import parse_qs, unquote
 
 import chop
-from chop.reporting.view.html import OWN_STYLE, REPORT_STYLES, SCRIPT, Html
-from chop.reporting.view.overview import COMPARED, overview_page
+from chop.reporting.view.html import REPORT_STYLES, VIEW_SCRIPT, VIEW_STYLE, Html
+from chop.reporting.view.overview import NUM_COMPARED, overview_page
 from chop.reporting.view.pages import compare_page, run_page
-from chop.reporting.view.run_record import Record, find_record, find_run, list_records
-from chop.reporting.view.served_files import CONTENT_TYPES, find_file
+from chop.reporting.view.run_record import RunRecord, find_record, list_records
+from chop.reporting.view.served_files import CONTENT_TYPES, find_file, find_served_run
 
 PACKAGE = Path(chop.__file__).parent
 ASSETS = {
-    # The look is that of the reports.
+    # The pages have the styles of the reports.
     **{name: PACKAGE / "page/assets" / name for name in REPORT_STYLES},
-    **{name: PACKAGE / "reporting/view/assets" / name for name in (OWN_STYLE, SCRIPT)},
+    **{name: PACKAGE / "reporting/view/assets" / name for name in (VIEW_STYLE, VIEW_SCRIPT)},
 }
 ASSET_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 PAGE_POLICY = (
@@ -29,24 +29,24 @@ FILE_POLICY = (
     "sandbox allow-scripts allow-downloads allow-modals; default-src 'none'; script-src 'unsafe-inline'; "
     "style-src 'unsafe-inline'; img-src data:; font-src data:; base-uri 'none'; frame-ancestors 'none'"
 )
-"""A page that lies in a run may draw itself, but reads nothing here and sends nothing anywhere."""
+"""HTML files of a run may run their own scripts, but may not read other pages or send anything."""
 
 
 class NotFoundError(LookupError):
-    """There is nothing at an address, in words for the user."""
+    """There is no such page; the message is shown to the user."""
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What is sent, and what a browser may do with it."""
+class Response:
+    """Content to send, and the policy for what the browser may do with it."""
 
     content: bytes | Path
     content_type: str
     policy: str
 
 
-def find_answer(root: Path, target: str) -> Answer:
-    """What is at an address as a browser sends it: a path, and after `?` the runs to compare."""
+def respond(root: Path, target: str) -> Response:
+    """Return the response to a request target: a path, and after `?` the runs to compare."""
     path, _, query = target.partition("?")
     try:
         parts = tuple(unquote(part, errors="strict") for part in path.split("/"))
@@ -60,35 +60,35 @@ def find_answer(root: Path, target: str) -> Answer:
         case ("", "compare"):
             return _page(compare_page(_compared(root, query)))
         case ("", "file", name, *rest) if (file := _file(root, name, rest)) is not None:
-            return Answer(file, CONTENT_TYPES[file.suffix], FILE_POLICY)
+            return Response(file, CONTENT_TYPES[file.suffix], FILE_POLICY)
         case ("", "assets", name) if name in ASSETS:
-            return Answer(ASSETS[name], ASSET_TYPES[ASSETS[name].suffix], PAGE_POLICY)
+            return Response(ASSETS[name], ASSET_TYPES[ASSETS[name].suffix], PAGE_POLICY)
         case _:
             raise NotFoundError("there is no such page")
 
 
 def _file(root: Path, run: str, parts: Sequence[str]) -> Path | None:
-    folder = find_run(root, run)
-    return None if folder is None else find_file(folder, tuple(parts))
+    folder = find_served_run(root, run)
+    return None if folder is None else find_file(folder.path, tuple(parts))
 
 
-def _page(html: Html) -> Answer:
-    # `replace`: JSON can spell halves of characters, which no encoding has.
-    return Answer(html.encode("utf-8", "replace"), "text/html; charset=utf-8", PAGE_POLICY)
+def _page(html: Html) -> Response:
+    # `replace`: JSON can contain half a surrogate pair, which UTF-8 cannot encode.
+    return Response(html.encode("utf-8", "replace"), "text/html; charset=utf-8", PAGE_POLICY)
 
 
-def _record(root: Path, name: str) -> Record:
+def _record(root: Path, name: str) -> RunRecord:
     record = find_record(root, name)
     if record is None:
         raise NotFoundError("there is no such run")
     return record
 
 
-def _compared(root: Path, query: str) -> list[Record]:
+def _compared(root: Path, query: str) -> list[RunRecord]:
     try:
         names = list(dict.fromkeys(parse_qs(query, max_num_fields=100).get("run", [])))
     except ValueError:
         names = []
-    if len(names) not in COMPARED:
-        raise NotFoundError(f"choose {COMPARED[0]} to {COMPARED[-1]} runs to compare, not {len(names)}")
+    if len(names) not in NUM_COMPARED:
+        raise NotFoundError(f"select {NUM_COMPARED[0]} to {NUM_COMPARED[-1]} runs to compare, not {len(names)}")
     return [_record(root, name) for name in names]

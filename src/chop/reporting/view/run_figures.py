@@ -1,4 +1,4 @@
-"""The key figures of a run: what the overview has columns for and a comparison begins with."""
+"""The key figures of a run: the columns of the overview and the first rows of a comparison."""
 
 from __future__ import annotations
 
@@ -6,96 +6,90 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from chop.display import numbers
-from chop.reporting.view.reading import number_at, tables_at
-from chop.reporting.view.run_record import Record
+from chop.display.figures import KeyFigure, figure
+from chop.reporting.view.nested_tables import number_at, tables_at
+from chop.reporting.view.run_record import RunRecord
 
 When = Literal["before", "after"]
-Reader = Callable[[Record, When], float | None]
-"""Gives a number of a run; `before` is for runs that change a model, `after` is the number of every run."""
+"""`after` is the value of a run; a run that changes a model also has the value of the model before."""
+Reader = Callable[[RunRecord, When], float | None]
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A number of a run, of the same meaning in runs of every action."""
+class RunFigure:
+    """A key figure, and how it is read from the files of a run."""
 
-    title: str
+    figure: KeyFigure
     help: str
-    show: Callable[[float], str]
-    better: Literal["more", "less", None]
     read: Reader
-    change: Callable[[float, float], str] = numbers.difference
 
-    def was(self, record: Record) -> str | None:
-        """The number before, in words, if it was another one."""
+    @property
+    def title(self) -> str:
+        return self.figure.column_title
+
+    def text_before(self, record: RunRecord) -> str | None:
+        """Return the value before as text, such as `was 92.31 %`; None if it is unknown or has not changed."""
         before = self.read(record, "before")
-        return None if before is None or before == self.read(record, "after") else f"was {self.show(before)}"
+        unchanged = before is None or before == self.read(record, "after")
+        return None if before is None or unchanged else f"was {self.figure.text(before)}"
 
 
-def _tested(what: str) -> Reader:
-    """A result on the test part; of a search, that of its best trial, and of the model as it was."""
+def _test_result(name: str) -> RunFigure:
+    """Return a figure that is measured on the test split; a search has that of its best trial."""
 
-    def read(record: Record, when: When) -> float | None:
-        found = number_at(record.summary, "test", when, what)
+    def read(record: RunRecord, when: When) -> float | None:
+        found = number_at(record.summary, "test", when, name)
         if found is None and when == "after":
-            found = number_at(record.summary, "test", what)
-        return _searched(record, when, what) if found is None else found
+            found = number_at(record.summary, "test", name)
+        return _search_result(record, when, name) if found is None else found
 
-    return read
-
-
-def _searched(record: Record, when: When, what: str) -> float | None:
-    return number_at(record.summary, "best" if when == "after" else "plain", what)
+    help_ = f"{figure(name).help}, on the test split; for a search, of its best trial"
+    return RunFigure(figure(name), help_, read)
 
 
-def _cost(key: str, per_sample: bool = False, measured: tuple[str, str] | None = None) -> Reader:
-    """A cost of a model that a run changed; `measured` is the pass that tells it too, and the name it has there."""
+def _search_result(record: RunRecord, when: When, name: str) -> float | None:
+    return number_at(record.summary, "best" if when == "after" else "plain", name)
 
-    def read(record: Record, when: When) -> float | None:
-        found, samples = number_at(record.summary, "cost", when, key), number_at(record.summary, "cost", "samples")
+
+def _cost(name: str, *, per_sample: bool = False, measured: tuple[str, str] | None = None) -> RunFigure:
+    """Return a figure from the cost in a summary.
+
+    Old summaries have no cost; then the number may be among those of a pass: `measured` is its name and its key.
+    """
+
+    def read(record: RunRecord, when: When) -> float | None:
+        found, samples = number_at(record.summary, "cost", when, name), number_at(record.summary, "cost", "samples")
         if found is not None and per_sample:
             return found / samples if samples else None
         for each in tables_at(record.summary, "measured") if found is None and measured else ():
             if (each.get("pass"), each.get("what")) == measured:
                 return number_at(each, when)
-        return _searched(record, when, key) if found is None else found
+        return _search_result(record, when, name) if found is None else found
 
-    return read
-
-
-def _plain(key: str) -> Reader:
-    return lambda record, when: number_at(record.summary, key) if when == "after" else None
+    return RunFigure(figure(name), f"{figure(name).help}{', per sample' if per_sample else ''}", read)
 
 
-ACCURACY = Figure(
-    "accuracy",
-    "on the test part; of a search, of its best trial",
-    numbers.percent,
-    "more",
-    _tested("accuracy"),
-    change=numbers.points,
-)
-LOSS = Figure("loss", "mean on the test part", numbers.bits, "less", _tested("loss"))
-FIGURES = (
+def _from_summary(name: str) -> RunFigure:
+    """Return a figure that is the same before and after, and is a key of the summary."""
+
+    def read(record: RunRecord, when: When) -> float | None:
+        return number_at(record.summary, name) if when == "after" else None
+
+    return RunFigure(figure(name), figure(name).help, read)
+
+
+ACCURACY = _test_result("accuracy")
+LOSS = _test_result("loss")
+COLUMNS = (
     ACCURACY,
-    Figure("parameters", "numbers that training sets", numbers.short, "less", _plain("parameters")),
-    Figure(
-        "weight bits",
-        "bits of a weight on average",
-        numbers.bits,
-        "less",
-        _cost("average_weight_bits", measured=("calculate_avg_bits_mg", "w_avg_bit")),
-    ),
-    Figure(
-        "data bits",
-        "bits of an activation on average",
-        numbers.bits,
-        "less",
-        _cost("average_activation_bits", measured=("calculate_avg_bits_mg", "data_avg_bit")),
-    ),
-    Figure("MACs", "multiplications with addition, a sample", numbers.short, "less", _cost("macs", True)),
-    Figure("BitOPs", "MACs x bits of both factors, a sample", numbers.short, "less", _cost("bitops", True)),
-    Figure("memory", "of weights and biases", numbers.memory, "less", _cost("weight_bits")),
-    Figure("time", "that the run took", numbers.seconds, None, _plain("seconds")),
+    _from_summary("parameters"),
+    _cost("average_weight_bits", measured=("calculate_avg_bits_mg", "w_avg_bit")),
+    _cost("average_activation_bits", measured=("calculate_avg_bits_mg", "data_avg_bit")),
+    _cost("macs", per_sample=True),
+    _cost("bitops", per_sample=True),
+    _cost("weight_bits"),
+    _from_summary("seconds"),
 )
 """The columns of the overview."""
+ALL_FIGURES = (ACCURACY, LOSS, *COLUMNS[1:])
+"""The figures of a run's page and of a comparison."""

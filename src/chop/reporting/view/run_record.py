@@ -1,8 +1,7 @@
-"""What a project holds: one record a run, finished or not, whole or not."""
+"""What the files of a run say about it, whether it is finished, stopped, or has corrupt files."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,27 +9,28 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from chop.display.numbers import plain
-from chop.reporting.view.reading import DamagedError, at, number_at, read_table, tables_at, text_at
-from chop.reporting.view.served_files import find_file, find_folder
+from chop.display.numbers import exact
+from chop.files import CorruptFileError, parse_json
+from chop.reporting.view.nested_tables import number_at, tables_at, text_at, value_at
+from chop.reporting.view.run_files import read_table
+from chop.reporting.view.served_files import find_run_file, find_served_run
+from chop.runs import RunFolder, list_runs
 
-RUN_FILE, SUMMARY, GRID, METRICS = "run.toml", "summary.json", "grid.json", "metrics.jsonl"
-MARKS = (RUN_FILE, SUMMARY, GRID, METRICS)
-"""A folder with one of these files is a run, or what is left of one."""
-LINE = 4096
-"""Bytes at the end of a log that hold its last two lines."""
+LOG_TAIL = 4096
+"""Bytes at the end of a log that contain its last two lines."""
 
 
 @dataclass(frozen=True)
-class Record:
-    """A run as its files tell it; what is missing from them is None or empty."""
+class RunRecord:
+    """A run as its files describe it; what they do not say is None or empty."""
 
-    folder: Path
-    began: datetime
+    folder: RunFolder
+    started: datetime
     summary: Mapping[str, Any]
     config: Mapping[str, Any]
     grid: Mapping[str, Any]
     problems: tuple[str, ...]
+    """What is missing or corrupt, as sentences for the page."""
 
     @property
     def name(self) -> str:
@@ -54,7 +54,7 @@ class Record:
 
     @property
     def has_report(self) -> bool:
-        return find_file(self.folder, ("report.html",)) is not None
+        return find_run_file(self.folder, self.folder.report) is not None
 
     @property
     def can_have_report(self) -> bool:
@@ -62,89 +62,92 @@ class Record:
 
     @property
     def note(self) -> str | None:
-        """What a run is besides its numbers: how far it came, or how many runs or trials it holds."""
+        """One phrase about the run: how many runs or trials it has, or which weights it started from."""
         if self.grid:
-            return f"{sum(len(self.members(row)) for row in tables_at(self.grid, 'rows'))} runs"
+            return f"{sum(len(run_names(row)) for row in tables_at(self.grid, 'rows'))} runs"
         trials, front = number_at(self.summary, "trials", "complete"), number_at(self.summary, "front")
         if trials is not None and front is not None:
-            return f"{plain(trials)} trials, {plain(front)} on the front"
+            return f"{exact(trials)} trials, {exact(front)} Pareto-optimal"
         checkpoint = text_at(self.summary, "checkpoint")
-        return None if checkpoint is None else f"from {_run_of(Path(checkpoint))}"
+        return None if checkpoint is None else f"from {_checkpoint_name(Path(checkpoint))}"
 
     @property
     def _grid_title(self) -> tuple[str | None, str | None]:
+        """The model and the data in the title of a grid, such as `jsc-tiny, data: jsc (generated)`."""
         model, _, data = (text_at(self.grid, "title") or "").partition(", data: ")
         return model or None, data.partition(" (")[0] or None
 
-    @staticmethod
-    def members(row: Mapping[str, Any]) -> list[str]:
-        """The names of the runs in a row of a grid."""
-        runs = at(row, "runs")
-        return [Path(str(each)).name for each in runs] if isinstance(runs, list) else []
+
+def run_names(row: Mapping[str, Any]) -> list[str]:
+    """Return the names of the runs in a row of a grid."""
+    runs = value_at(row, "runs")
+    return [Path(str(each)).name for each in runs] if isinstance(runs, list) else []
 
 
-def list_records(root: Path) -> list[Record]:
-    """Everything in a project that is a run or was to be one, newest first."""
-    names = [folder.name for folder in root.iterdir()]
-    found = [record for name in names if (record := find_record(root, name)) is not None]
-    return sorted(found, key=lambda record: (record.began, record.name), reverse=True)
+def list_records(root: Path) -> list[RunRecord]:
+    """Return all runs of a project, newest first, including those that were stopped."""
+    found = (find_record(root, folder.name) for folder in list_runs(root))
+    return [record for record in found if record is not None]
 
 
-def find_run(root: Path, name: str) -> Path | None:
-    """The folder of the run of that name; None where there is no such folder, or nothing of a run in it."""
-    folder = find_folder(root, name)
-    return folder if folder is not None and _marks(folder) else None
-
-
-def _marks(folder: Path) -> list[Path]:
-    return [path for mark in MARKS if (path := find_file(folder, (mark,))) is not None]
-
-
-def find_record(root: Path, name: str) -> Record | None:
-    """What the run of that name has left; None where there is no such run."""
-    folder = find_run(root, name)
-    if folder is None:
-        return None
-    marks = _marks(folder)
-    try:
-        began = datetime.fromtimestamp(min(path.stat().st_mtime for path in marks))
-    except (OSError, ValueError, OverflowError):  # deleted just now, or from beyond the calendar
+def find_record(root: Path, name: str) -> RunRecord | None:
+    """Return the run of that name; None if there is none."""
+    folder = find_served_run(root, name)
+    started = None if folder is None else _start_time(folder)
+    if folder is None or started is None:
         return None
     problems: list[str] = []
 
-    def read(*parts: str) -> Mapping[str, Any]:
+    def read(path: Path) -> Mapping[str, Any]:
         try:
-            return read_table(folder, *parts)
-        except DamagedError as error:
+            return read_table(folder, path)
+        except CorruptFileError as error:
             problems.append(str(error))
             return {}
 
-    summary, config, grid = read(SUMMARY), read(RUN_FILE), read(GRID)
-    present = {path.name for path in marks}
-    if not present & {GRID, SUMMARY}:
-        problems.append(f"it has no {SUMMARY}: it was stopped, or still goes on{_progress(folder)}")
-    if not present & {GRID, RUN_FILE}:
-        problems.append(f"it has no {RUN_FILE}: its options are lost")
-    return Record(folder, began, summary, config, grid, tuple(problems))
+    summary, config, grid = read(folder.summary), read(folder.config), read(folder.grid)
+    if not _exists(folder, folder.grid):
+        if not _exists(folder, folder.summary):
+            problems.append(
+                f"it has no {folder.summary.name}: it was stopped, or is still running{_progress(folder)}"
+            )
+        if not _exists(folder, folder.config):
+            problems.append(f"it has no {folder.config.name}, so its options are unknown")
+    return RunRecord(folder, started, summary, config, grid, tuple(problems))
 
 
-def _run_of(checkpoint: Path) -> str:
-    """The name of the run that a checkpoint lies in; else its own."""
-    parts = checkpoint.parts
-    return parts[parts.index("software") - 1] if "software" in parts[1:] else checkpoint.name
+def _start_time(folder: RunFolder) -> datetime | None:
+    """Return when the first file of a run was written; None if the run has just been deleted."""
+    marks = (folder.config, folder.summary, folder.grid, folder.metrics)
+    try:
+        return datetime.fromtimestamp(min(mark.stat().st_mtime for mark in marks if _exists(folder, mark)))
+    except (OSError, ValueError, OverflowError):  # also a time that the calendar does not have
+        return None
 
 
-def _progress(folder: Path) -> str:
-    """Where a training is, by the last whole line of its log."""
-    path = find_file(folder, (METRICS,))
+def _exists(folder: RunFolder, path: Path) -> bool:
+    return find_run_file(folder, path) is not None
+
+
+def _checkpoint_name(checkpoint: Path) -> str:
+    """Return the name of the run that a checkpoint belongs to; else its file name."""
+    for folder in map(RunFolder, checkpoint.parents):
+        if checkpoint.is_relative_to(folder.checkpoints) or checkpoint.is_relative_to(folder.transform):
+            return folder.name
+    return checkpoint.name
+
+
+def _progress(folder: RunFolder) -> str:
+    """Return how far a training is, from the last complete line of its log."""
+    path = find_run_file(folder, folder.metrics)
     if path is None:
         return ""
     try:
         with path.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - LINE))
+            file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_TAIL))
             lines = file.read().splitlines()
-        values = json.loads(lines[-1] if lines[-1].endswith(b"}") else lines[-2])
-    except (OSError, ValueError, IndexError, RecursionError):
+        values = parse_json(lines[-1] if lines[-1].endswith(b"}") else lines[-2], path.name)
+    except (OSError, CorruptFileError, IndexError):
         return ""
     step, epoch = number_at(values, "step"), number_at(values, "epoch")
-    return "" if step is None or epoch is None else f" (epoch {plain(epoch)}, step {plain(step)})"
+    return "" if step is None or epoch is None else f" (epoch {exact(epoch)}, step {exact(step)})"

@@ -1,29 +1,32 @@
-"""Which file of a project a path in the browser means, and how it is sent."""
+"""Which files of a project may be read by a browser."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
+from chop.runs import RunFolder
+
 CONTENT_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".json": "application/json; charset=utf-8",
     ".csv": "text/csv; charset=utf-8",
     ".png": "image/png",
-    # As text, which browsers show where they would save a type that they do not know.
+    # As plain text, because browsers download files of unknown types instead of showing them.
     ".jsonl": "text/plain; charset=utf-8",
     ".toml": "text/plain; charset=utf-8",
     ".txt": "text/plain; charset=utf-8",
 }
-"""What is sent at all: results to look at, neither weights nor code."""
+"""The suffixes of all files that are served: results, but not weights or code."""
 
 
 def find_file(root: Path, parts: tuple[str, ...]) -> Path | None:
-    """The file at `parts` below `root`; None where there is none, or it is not one to send.
+    """Return the file at `parts` below `root`; None if there is no such file, or if it is not served.
 
-    Nothing hidden or temporary, which begin with a dot, nor `..`, nor what a link leads to outside of `root`.
+    Hidden and temporary files, which start with a dot, are not served, nor are paths with `..` and links that lead
+    outside of `root`.
     """
-    if not parts or not all(map(_is_plain, parts)) or Path(parts[-1]).suffix not in CONTENT_TYPES:
+    if not parts or not all(map(_is_allowed_name, parts)) or Path(parts[-1]).suffix not in CONTENT_TYPES:
         return None
     try:
         base = root.resolve()
@@ -32,33 +35,38 @@ def find_file(root: Path, parts: tuple[str, ...]) -> Path | None:
     except (OSError, RuntimeError, ValueError):  # RuntimeError: links in a circle
         return None
     within = path.relative_to(base).parts if path.is_relative_to(base) else ()
-    # Again, for what a link leads to: a picture that is a link to weights is not sent either.
-    allowed = is_file and within and all(map(_is_plain, within)) and path.suffix in CONTENT_TYPES
+    # The target of a link is checked as well: a link from plot.png to weights is not served.
+    allowed = is_file and within and all(map(_is_allowed_name, within)) and path.suffix in CONTENT_TYPES
     return path if allowed else None
 
 
-def find_folder(root: Path, name: str) -> Path | None:
-    """The folder of that name directly in `root`; None where there is none."""
-    folder = root / name
+def find_run_file(folder: RunFolder, path: Path) -> Path | None:
+    """Return the resolved path of a file of a run, such as `folder.summary`; None if it may not be read."""
+    return find_file(folder.path, path.relative_to(folder.path).parts)
+
+
+def find_served_run(root: Path, name: str) -> RunFolder | None:
+    """Return the run of that name directly in `root`; None if there is none, or if it is not served."""
+    folder = RunFolder(root / name)
     try:
-        found = _is_plain(name) and folder.is_dir() and folder.resolve().is_relative_to(root.resolve())
+        is_inside = _is_allowed_name(name) and folder.path.resolve().is_relative_to(root.resolve())
+        return folder if is_inside and folder.is_run else None
     except (OSError, RuntimeError, ValueError):
         return None
-    return folder if found else None
 
 
 def list_files(folder: Path) -> Iterator[tuple[str, ...]]:
-    """The parts of the path, from `folder` on, of every file that `find_file` gives."""
+    """Yield the path relative to `folder`, as a tuple of names, of every file that is served."""
     for path in sorted(folder.rglob("*")):
         parts = path.relative_to(folder).parts
         if find_file(folder, parts) is not None:
             yield parts
 
 
-def _is_plain(part: str) -> bool:
-    """Whether a part of a path is a name, and one that an address and a page can spell."""
+def _is_allowed_name(name: str) -> bool:
+    """Return whether `name` is a single visible file or folder name that can be written in an address."""
     try:
-        part.encode()
+        name.encode()
     except UnicodeEncodeError:
         return False
-    return bool(part) and not part.startswith(".") and not any(sign in part for sign in "/\\\0")
+    return bool(name) and not name.startswith(".") and not any(character in name for character in "/\\\0")

@@ -1,4 +1,4 @@
-"""The server: who may ask, and what is sent with every answer."""
+"""The HTTP server: whose requests it answers, and the headers of every response."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import urlsplit
 
-from chop.reporting.view.routes import Answer, NotFoundError, find_answer
+from chop.reporting.view.routes import NotFoundError, Response, respond
 
 logger = logging.getLogger(__name__)
 HEADERS = {
@@ -22,43 +22,43 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
-PIECE = 2**18  # bytes of a file that are in memory at one time
+CHUNK_SIZE = 2**18  # bytes of a file that are in memory at a time
 NO_POLICY = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'"
 
 
 class ViewServer(ThreadingHTTPServer):
-    """Shows the runs below `root` to browsers that asked for this very machine."""
+    """A server of the runs in `root` that only answers requests addressed to this machine."""
 
     def __init__(self, root: Path, host: str, port: int) -> None:
         self.root = root
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         self.address_family = family
-        super().__init__((str(address[0]), port), Handler)
-        own = {socket.gethostname().lower()} if self.is_everywhere else set()
+        super().__init__((str(address[0]), port), RequestHandler)
+        own = {socket.gethostname().lower()} if self.listens_everywhere else set()
         self._names = {"localhost", host.lower(), *own}
 
     def server_bind(self) -> None:
-        """Without asking for the machine's full name, as HTTPServer does, which can take seconds."""
+        """Bind without looking up the machine's full name, as HTTPServer does, which can take seconds."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     @property
-    def is_everywhere(self) -> bool:
-        """Whether it listens at all addresses of the machine."""
+    def listens_everywhere(self) -> bool:
+        """Whether the server listens on all addresses of the machine."""
         return ipaddress.ip_address(self.server_name).is_unspecified
 
     @property
-    def is_open(self) -> bool:
-        """Whether other machines may reach it."""
+    def is_public(self) -> bool:
+        """Whether other machines can reach the server."""
         return not ipaddress.ip_address(self.server_name).is_loopback
 
     def answers_to(self, host: str) -> bool:
-        """Whether a Host header names this server.
+        """Return whether a Host header names this server.
 
-        A name of someone else's that leads here comes from a page that wants to read what is shown (DNS
-        rebinding). An address of numbers cannot do that.
+        A foreign name that resolves to this machine comes from a web page that tries to read the runs (DNS
+        rebinding). A numeric address cannot be abused in this way.
         """
         try:
             name = urlsplit(f"//{host}").hostname or ""
@@ -70,62 +70,64 @@ class ViewServer(ThreadingHTTPServer):
             address = ipaddress.ip_address(name)
         except ValueError:
             return False
-        return address.is_loopback or self.is_everywhere
+        return address.is_loopback or self.listens_everywhere
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A browser that went away before the end is nothing to tell."""
-        logger.debug("a request of %s was broken off", client_address, exc_info=True)
+        """Ignore connections that a browser closed early."""
+        logger.debug("a request from %s was interrupted", client_address, exc_info=True)
 
 
-class Handler(BaseHTTPRequestHandler):
-    """GET and HEAD, and nothing else."""
+class RequestHandler(BaseHTTPRequestHandler):
+    """A handler of GET and HEAD requests; all others are refused."""
 
     server: ViewServer
     server_version, sys_version = "chop/view", ""
-    timeout = 30  # seconds that a silent connection is kept
+    timeout = 30  # seconds until an idle connection is closed
 
     def do_GET(self) -> None:
         hosts = self.headers.get_all("Host") or []
         if len(hosts) != 1 or not self.server.answers_to(hosts[0]):
-            self.send_error(HTTPStatus.FORBIDDEN, "this server is known by another name; see what ch view printed")
+            self.send_error(HTTPStatus.FORBIDDEN, "unknown host name; use the address that ch view printed")
             return
         try:
-            answer = find_answer(self.server.root, self.path)
+            response = respond(self.server.root, self.path)
         except NotFoundError as error:
             self.send_error(HTTPStatus.NOT_FOUND, str(error))
         except Exception:
             logger.exception("%s cannot be shown", self.path)
-            self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR, "this page cannot be shown; the terminal says why")
+            self.send_error(
+                HTTPStatus.INTERNAL_SERVER_ERROR, "this page cannot be shown; the error is printed in the terminal"
+            )
         else:
-            self._send(answer)
+            self._send(response)
 
     do_HEAD = do_GET
 
     def _refuse(self) -> None:
-        self.send_error(HTTPStatus.METHOD_NOT_ALLOWED, "there is nothing to change here")
+        self.send_error(HTTPStatus.METHOD_NOT_ALLOWED, "this server is read-only")
 
     do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _refuse
 
-    def _send(self, answer: Answer) -> None:
-        if isinstance(answer.content, bytes):
-            self._send_head(HTTPStatus.OK, answer.content_type, len(answer.content), answer.policy)
+    def _send(self, response: Response) -> None:
+        if isinstance(response.content, bytes):
+            self._send_head(HTTPStatus.OK, response.content_type, len(response.content), response.policy)
             if self.command != "HEAD":
-                self.wfile.write(answer.content)
+                self.wfile.write(response.content)
             return
         try:
-            file: BinaryIO = answer.content.open("rb")
+            file: BinaryIO = response.content.open("rb")
         except OSError:
             self.send_error(HTTPStatus.NOT_FOUND, "there is no such file")
             return
         with file:
             size = os.fstat(file.fileno()).st_size
-            self._send_head(HTTPStatus.OK, answer.content_type, size, answer.policy)
-            while self.command != "HEAD" and size > 0 and (piece := file.read(min(size, PIECE))):
-                self.wfile.write(piece)
-                size -= len(piece)  # a log may have grown by now; what was promised is sent
+            self._send_head(HTTPStatus.OK, response.content_type, size, response.policy)
+            while self.command != "HEAD" and size > 0 and (chunk := file.read(min(size, CHUNK_SIZE))):
+                self.wfile.write(chunk)
+                size -= len(chunk)  # a log may have grown since; only the announced length is sent
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """One line of text, under the same headers as everything else."""
+        """Send one line of text, with the same headers as every response."""
         text = f"{code} {message or HTTPStatus(code).phrase}\n".encode("utf-8", "replace")
         self._send_head(code, "text/plain; charset=utf-8", len(text), NO_POLICY)
         if self.command != "HEAD":

@@ -1,7 +1,6 @@
-"""What is measured of a configuration, one file a runner."""
+"""Measuring configurations: loss, accuracy and cost, with or without training."""
 
-from chop.searching.evaluation import average_bitwidth, bitops, memory  # noqa: F401  (they register themselves)
 from chop.searching.evaluation.basic_evaluation import BasicEvaluation
-from chop.searching.evaluation.cost_metrics import COST_RUNNERS, CostRunner
+from chop.searching.evaluation.cost_metrics import COST_RUNNERS, CostRunner, register_cost_runner
 
-__all__ = ["COST_RUNNERS", "BasicEvaluation", "CostRunner"]
+__all__ = ["COST_RUNNERS", "BasicEvaluation", "CostRunner", "register_cost_runner"]

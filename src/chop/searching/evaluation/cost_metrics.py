@@ -1,44 +1,106 @@
-"""What a runner is: options, and metrics with the direction in which each is better."""
+"""Cost metrics: numbers that follow from the formats of a graph, without running it."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
-from chop.config.search import Direction
+from chop.cost import bitops, input_storage, weight_storage
+from chop.cost.conventions import bitops_formula
+from chop.display.figures import KEY_FIGURES, KeyFigure
 from chop.ir import NodeMeta
-from chop.registry import Registry
+from chop.registry import Decorator, Registry
 
 Amounts = tuple[float, ...]
+"""Numbers that add up over the nodes of a graph, such as bit operations."""
 
 
 class CostRunner(ABC):
-    """A cost that adds up over nodes. A subclass is a frozen dataclass whose fields are its options.
+    """A cost that adds up over the nodes of a graph. A subclass is a frozen dataclass; its fields are its options.
 
-    What a node adds depends on its own formats only, so that it is worked out once for each of them.
+    What a node contributes may depend on the formats of its own operands, not on those of other nodes: a search
+    computes the contribution of each unit once per config and adds the contributions up. A weight that several
+    nodes share is the exception; see `Costs`. `tests/contracts/test_cost_runners.py` checks all
+    registered runners.
     """
 
-    metrics: ClassVar[Mapping[str, Direction]]
+    metrics: ClassVar[tuple[KeyFigure, ...]]
+    """The metrics that `summarize` returns; each says which direction is better. Tables show the first one."""
+    additive: ClassVar[Mapping[str, str]] = {}
+    """For each metric that is not a weighted sum over nodes, one that is, and that improves together with it."""
 
     @abstractmethod
     def amounts(self, metas: Sequence[NodeMeta]) -> Amounts:
-        """What adds up over the nodes of a graph."""
+        """Return the amounts of the nodes, summed over all of them."""
 
     @abstractmethod
     def summarize(self, totals: Amounts, num_rows: int) -> dict[str, float]:
-        """The metrics from the sums over all nodes, which were annotated with `num_rows` samples."""
+        """Return the metrics, by name, from the amounts of a graph that was annotated with `num_rows` samples."""
 
 
 COST_RUNNERS: Registry[type[CostRunner]] = Registry("hardware runner")
-Runner = TypeVar("Runner", bound=type[CostRunner])
 
 
-def register_cost_runner(name: str) -> Callable[[Runner], Runner]:
-    """Files a runner under the name that `[search.strategy.hw_runner]` uses; stands above `@dataclass`."""
+def register_cost_runner(name: str) -> Decorator:
+    """Return a decorator that registers a `CostRunner`; write it above `@dataclass`.
 
-    def decorate(runner: Runner) -> Runner:
-        COST_RUNNERS.add(name, runner)
-        return runner
+    `name` is the name of its options in `[search.strategy.hw_runner]`.
+    """
+    return COST_RUNNERS.register(name)
 
-    return decorate
+
+@register_cost_runner("average_bitwidth")
+@dataclass(frozen=True)
+class AverageBitwidth(CostRunner):
+    """The mean of the average bits per weight and per input, and how much smaller that is than `compare_to`."""
+
+    metrics: ClassVar[tuple[KeyFigure, ...]] = (KEY_FIGURES["average_bitwidth"], KEY_FIGURES["memory_density"])
+    additive: ClassVar[Mapping[str, str]] = {"memory_density": "average_bitwidth"}
+    compare_to: int = 32
+
+    def __post_init__(self) -> None:
+        if self.compare_to < 1:
+            raise ValueError(f"'compare_to' must be at least 1, got {self.compare_to}")
+
+    def amounts(self, metas: Sequence[NodeMeta]) -> Amounts:
+        weights, inputs = weight_storage(metas), input_storage(metas)
+        return weights.elements, weights.bits, inputs.elements, inputs.bits
+
+    def summarize(self, totals: Amounts, num_rows: int) -> dict[str, float]:
+        kinds = [(elements, bits) for elements, bits in (totals[:2], totals[2:]) if elements]
+        average = sum(bits / elements for elements, bits in kinds) / max(1, len(kinds))
+        return {"average_bitwidth": average, "memory_density": self.compare_to / average if average else 0.0}
+
+
+@register_cost_runner("bitops")
+@dataclass(frozen=True)
+class Bitops(CostRunner):
+    """Bit operations per sample; a node whose operations are unknown counts as 0."""
+
+    metrics: ClassVar[tuple[KeyFigure, ...]] = (KEY_FIGURES["bitops"],)
+    convention: str = "bops"
+
+    def __post_init__(self) -> None:
+        bitops_formula(self.convention)
+
+    def amounts(self, metas: Sequence[NodeMeta]) -> Amounts:
+        return (sum(bitops(meta, self.convention) or 0 for meta in metas),)
+
+    def summarize(self, totals: Amounts, num_rows: int) -> dict[str, float]:
+        return {"bitops": totals[0] / num_rows}
+
+
+@register_cost_runner("memory")
+@dataclass(frozen=True)
+class Memory(CostRunner):
+    """Bits of all weights, and bits per sample of the inputs of all nodes."""
+
+    metrics: ClassVar[tuple[KeyFigure, ...]] = (KEY_FIGURES["weight_bits"], KEY_FIGURES["activation_bits"])
+
+    def amounts(self, metas: Sequence[NodeMeta]) -> Amounts:
+        return weight_storage(metas).bits, input_storage(metas).bits
+
+    def summarize(self, totals: Amounts, num_rows: int) -> dict[str, float]:
+        return {"weight_bits": totals[0], "activation_bits": totals[1] / num_rows}

@@ -1,8 +1,9 @@
-"""What configurations cost: worked out once for each unit and configuration, and added up."""
+"""The costs of configurations: computed once per unit and config, then added up."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from torch import fx
 
@@ -10,62 +11,89 @@ from chop.cost import in_formats
 from chop.cost.memory import attribute_of, constant_nodes, moved_from
 from chop.formats import Format
 from chop.ir import NodeMeta
-from chop.searching.evaluation import CostRunner
-from chop.searching.evaluation.cost_metrics import Amounts
+from chop.searching.evaluation.cost_metrics import Amounts, CostRunner
 
 Formats = Mapping[str, Mapping[str, Format]]
-"""By node and operand."""
+"""Formats by node and operand."""
+
+
+@dataclass(frozen=True)
+class CostChange:
+    """What new formats of some nodes add to the costs of a graph."""
+
+    formats: Formats
+    amounts: tuple[Amounts, ...] | None
+    """One per cost runner; None if they depend on the formats of other nodes, which share a weight with these."""
 
 
 class Costs:
-    """The costs of a graph with some of its nodes in other formats."""
+    """The costs of a graph in which some nodes have other formats than those it was annotated with.
+
+    This assumes that what a node contributes to a cost depends on its own operands only, not on the nodes that
+    read its result, so that the changes of several nodes add up. A cost for which that does not hold, such as
+    the energy of moving a result to each of its readers in their format, must be counted at the readers.
+    """
 
     def __init__(self, metas: Sequence[NodeMeta], runners: Iterable[CostRunner], num_rows: int) -> None:
-        self._metas = metas
-        self._runners = tuple(runners)
-        self._num_rows = num_rows
-        self.sharing = _sharing(metas)
-        """Nodes that use a weight which others use too: only together is it known what their formats cost."""
-        self._plain = self._amounts(metas)
+        self._metas, self._runners, self._num_rows = metas, tuple(runners), num_rows
+        self._nodes_with_shared_weights = _nodes_with_shared_weights(metas)
+        self._original = self._amounts(metas)
 
-    def extra(self, formats: Formats) -> tuple[Amounts, ...]:
-        """What these formats add to the cost of the graph as it is, for each runner."""
-        named = [meta for meta in self._metas if meta.node.name in formats]
-        # What a layer holds is its own, if no other holds it; of a function only the whole graph tells.
-        is_apart = all(meta.module is not None and meta.node.name not in self.sharing for meta in named)
-        plain = named if is_apart else self._metas
-        changed = [in_formats(m, formats[m.node.name]) if m.node.name in formats else m for m in plain]
-        pairs = zip(self._amounts(changed), self._amounts(plain), strict=True)
-        return tuple(tuple(new - old for new, old in zip(*each, strict=True)) for each in pairs)
+    def change(self, formats: Formats) -> CostChange:
+        """Return what these formats add to the costs, with all other nodes as they were annotated.
 
-    def total(self, extras: Iterable[tuple[Amounts, ...]]) -> dict[str, float]:
-        """The metrics of the graph with all of these changes."""
-        sums = [list(amounts) for amounts in self._plain]
-        for extra in extras:
-            for total, amounts in zip(sums, extra, strict=True):
-                for place, amount in enumerate(amounts):
-                    total[place] += amount
+        For layers only the nodes in `formats` are looked at. For functions it takes the complete graph, which
+        shows what their operands are: `F.linear(x, w)` has a weight only if `w` does not depend on an input.
+        """
+        if not self._nodes_with_shared_weights.isdisjoint(formats):
+            return CostChange(formats, None)
+        changed = [meta for meta in self._metas if meta.node.name in formats]
+        are_layers = all(meta.module is not None for meta in changed)
+        return CostChange(formats, self._difference(changed if are_layers else self._metas, formats))
+
+    def total(self, changes: Iterable[CostChange]) -> dict[str, float]:
+        """Return the metrics of the graph with all these changes, each of other nodes."""
+        independent: list[tuple[Amounts, ...]] = [self._original]
+        together: dict[str, Mapping[str, Format]] = {}
+        for change in changes:
+            if change.amounts is None:
+                together |= change.formats
+            else:
+                independent.append(change.amounts)
+        if together:
+            independent.append(self._difference(self._metas, together))
         found: dict[str, float] = {}
-        for runner, total in zip(self._runners, sums, strict=True):
-            found |= runner.summarize(tuple(total), self._num_rows)
+        for index, runner in enumerate(self._runners):
+            columns = zip(*(amounts[index] for amounts in independent), strict=True)
+            found |= runner.summarize(tuple(sum(column) for column in columns), self._num_rows)
         return found
+
+    def _difference(self, metas: Sequence[NodeMeta], formats: Formats) -> tuple[Amounts, ...]:
+        """Return by how much the amounts of these nodes differ when some of them have other formats."""
+        changed = [in_formats(m, formats[m.node.name]) if m.node.name in formats else m for m in metas]
+        pairs = zip(self._amounts(changed), self._amounts(metas), strict=True)
+        return tuple(tuple(new - old for new, old in zip(*pair, strict=True)) for pair in pairs)
 
     def _amounts(self, metas: Sequence[NodeMeta]) -> tuple[Amounts, ...]:
         return tuple(runner.amounts(metas) for runner in self._runners)
 
 
-def _sharing(metas: Sequence[NodeMeta]) -> set[str]:
-    """The names of nodes that use a weight which another layer or function uses too."""
+def _nodes_with_shared_weights(metas: Sequence[NodeMeta]) -> set[str]:
+    """Return the names of nodes that use a weight which another layer or function uses too.
+
+    Such a weight is stored once per format that it is used in, so what the format of one node costs depends on
+    the formats of the others.
+    """
     constant = constant_nodes(metas)
     users: dict[Hashable, dict[str, Hashable]] = {}
     for meta in metas:
         for weight in _weights(meta, constant):
             users.setdefault(weight, {})[meta.node.name] = meta.module or meta.node
-    return {name for of_one in users.values() if len(set(of_one.values())) > 1 for name in of_one}
+    return {name for by_node in users.values() if len(set(by_node.values())) > 1 for name in by_node}
 
 
 def _weights(meta: NodeMeta, constant: set[fx.Node]) -> Iterator[Hashable]:
-    """What tells the weights of a node from all others."""
+    """Yield an identity of each weight that a node uses."""
     if meta.module is not None:
         yield from map(id, meta.module.parameters())
         return

@@ -1,4 +1,4 @@
-"""Accuracy and loss of configurations, one after the other, on one prepared model."""
+"""Loss and accuracy of many configurations in turn, on one prepared graph."""
 
 from __future__ import annotations
 
@@ -14,152 +14,155 @@ from torch import Tensor, fx
 from chop.dataset import Rows
 from chop.formats import Format
 from chop.ir import MaseGraph, NodeMeta
-from chop.ir.graph.incremental import Rerun
-from chop.ir.graph.result_cache import Remembered
+from chop.ir.graph.incremental import IncrementalRun
+from chop.ir.graph.result_cache import ResultCache
 from chop.nn.quantized import QuantConfig, QuantizedCall, QuantizedLayer
 from chop.passes.quantization.replacement import formats_of, replacement
+from chop.statistics.scoring import cross_entropy_sum, num_correct
 
-MEMORY = 2**30
-"""Bytes of activations, and of rounded weights, that are kept from one configuration to the next."""
-BATCH_NUMBERS = 2**19
-"""Most numbers in a tensor of a batch, or nearly so: more would not stay in the processor's cache."""
+MAX_CACHE_BYTES = 2**30
+"""Memory for the activations and rounded weights that are kept from one configuration to the next."""
+MAX_BATCH_ELEMENTS = 2**19
+"""Elements of the largest tensor of a batch, approximately; larger tensors do not fit the processor's cache."""
 
-GoOn = Callable[[int, float], bool]
-"""Whether to go on, from the number of rows seen and the accuracy on them."""
+Replacements = Mapping[fx.Node, Callable[..., Any]]
+"""The layer or call that replaces each quantised node."""
+AfterBatch = Callable[[int, float], bool]
+"""Whether to continue, given the number of rows evaluated so far and the accuracy on them."""
+
+
+@dataclass(frozen=True)
+class PartialEvaluation:
+    """Loss and accuracy on the rows that were evaluated: all of them, unless the evaluation was stopped."""
+
+    accuracy: float
+    loss: float
+    num_rows: int
 
 
 class Evaluator:
-    """A graph and rows in memory. Formats change in place: nothing is copied, traced or annotated again.
+    """A graph and the rows to evaluate it on. Nothing is copied, traced or annotated again for a configuration.
 
-    Rounded weights are kept for each layer and format, and of each batch the values of all nodes, so that only
-    what changed since the last configuration, and what depends on it, is computed; and not even that, if the same
-    began an earlier configuration.
+    Rounded weights are cached per layer and format, and the values of all nodes per batch. A configuration
+    computes only the nodes that differ from the configuration before, and those that depend on them; if an
+    earlier configuration began in the same way, its values are used again.
     """
 
     def __init__(
-        self, graph: MaseGraph, input_name: str, rows: Rows, *, num_batches: int = 1, memory: int = MEMORY
+        self, graph: MaseGraph, input_name: str, rows: Rows, *, num_batches: int = 1, memory: int = MAX_CACHE_BYTES
     ) -> None:
-        """At least `num_batches` batches: after each of them an evaluation can be ended."""
+        """Split the rows into at least `num_batches` batches; an evaluation can be stopped after each of them."""
         graph.model.eval()
         self.graph, self.input_name, self._rows = graph, input_name, rows
         self._memory = memory
-        remembered = Remembered(memory // 2)
-        parts = _cut(rows, graph.annotated_metas(), num_batches)
-        self._batches = [_Batch(graph, input_name, part, remembered) for part in parts]
-        self._kept = 0
+        cache = ResultCache(memory // 2)
+        batches = _split(rows, graph.annotated_metas(), num_batches)
+        self._batches = [_EvaluatedBatch(graph, input_name, batch, cache) for batch in batches]
+        self._rounded_bytes = 0
         self._formats: dict[Format, Format] = {}
         self._rounded: dict[tuple[fx.Node, str, Format], QuantizedLayer] = {}
 
     def replacement(self, meta: NodeMeta, config: QuantConfig) -> QuantizedLayer | QuantizedCall:
-        """What stands for a node in a configuration, to be used again whenever that comes up again."""
+        """Return what replaces a node in a config, for repeated use."""
         found, _ = formats_of(meta, config)
         formats = {name: self._formats.setdefault(each, each) for name, each in found.items()}
-        made = replacement(meta, formats, config.name)
-        if isinstance(made, QuantizedLayer):
-            self._share_rounded(meta.node, made)
-        return made
+        new = replacement(meta, formats, config.name)
+        if isinstance(new, QuantizedLayer):
+            self._share_rounded_weights(meta.node, new)
+        return new
 
-    def evaluate(self, replaced: Mapping[fx.Node, Callable[..., Any]], go_on: GoOn | None = None) -> Evaluated:
-        """Loss and accuracy with these in the place of their nodes; `go_on` may end it early."""
+    def evaluate(self, replacements: Replacements, should_continue: AfterBatch | None = None) -> PartialEvaluation:
+        """Return loss and accuracy with some nodes replaced; `should_continue` can stop it after each batch."""
         loss, correct, seen = 0.0, 0, 0
         for batch in self._batches:
-            batch_loss, batch_correct = batch.evaluate(replaced)
+            batch_loss, batch_correct = batch.evaluate(replacements)
             loss, correct, seen = loss + batch_loss, correct + batch_correct, seen + batch.num_rows
-            self._make_room(batch)
-            if go_on is not None and not go_on(seen, correct / seen):
+            self._limit_memory(batch)
+            if should_continue is not None and not should_continue(seen, correct / seen):
                 break
-        return Evaluated(correct / seen, loss / seen, seen)
+        return PartialEvaluation(correct / seen, loss / seen, seen)
 
-    def outputs(self, replaced: Mapping[fx.Node, Callable[..., Any]]) -> list[Tensor]:
-        """What the graph gives for each batch, with these in the place of their nodes."""
+    def outputs(self, replacements: Replacements) -> list[Tensor]:
+        """Return the output of the graph for each batch, with some nodes replaced."""
         found = []
         for batch in self._batches:
-            found.append(batch.output(replaced))
-            self._make_room(batch)
+            found.append(batch.output(replacements))
+            self._limit_memory(batch)
         return found
 
-    def on_fewer(self, num_rows: int) -> Evaluator:
-        """The same graph on the first rows only; what stands for nodes here does so there."""
+    def on_first_rows(self, num_rows: int) -> Evaluator:
+        """Return an evaluator of the same graph on the first rows only; replacements fit both."""
         rows = Rows(self._rows.features[:num_rows], self._rows.labels[:num_rows])
         return Evaluator(self.graph, self.input_name, rows, memory=self._memory)
 
     @property
     def num_rows(self) -> int:
-        return self.ends[-1]
+        return self.batch_ends[-1]
 
     @property
-    def ends(self) -> list[int]:
-        """How many rows are seen after each batch."""
+    def batch_ends(self) -> list[int]:
+        """The number of rows evaluated after each batch."""
         return list(itertools.accumulate(batch.num_rows for batch in self._batches))
 
-    def _share_rounded(self, node: fx.Node, layer: QuantizedLayer) -> None:
-        """Weights in the same format are rounded once, whatever the other operands are in."""
-        layer.cache_weights = self._kept <= self._memory
+    def _share_rounded_weights(self, node: fx.Node, layer: QuantizedLayer) -> None:
+        """Let layers that differ only in the formats of other operands share their rounded weights."""
+        layer.cache_weights = self._rounded_bytes <= self._memory
         for name in layer.held:
             if name in layer.formats and getattr(layer, name) is not None:
                 other = self._rounded.setdefault((node, name, layer.formats[name]), layer)
                 if other is layer:
-                    self._kept += getattr(layer, name).nbytes
+                    self._rounded_bytes += getattr(layer, name).nbytes
                 else:
                     layer.take_rounded(name, other)
 
-    def _make_room(self, batch: _Batch) -> None:
-        """The first batches keep their values; those for which there is no room run whole each time."""
-        if batch.weighed:
+    def _limit_memory(self, batch: _EvaluatedBatch) -> None:
+        """Keep the values of a batch if there is room for them; otherwise it computes all nodes each time."""
+        if batch.is_measured:
             return
-        batch.weighed = True
+        batch.is_measured = True
         room = self._memory // 2 - sum(each.nbytes for each in self._batches if each is not batch)
         if batch.nbytes > room:
-            batch.keep_nothing()
+            batch.keep_no_values()
 
 
-@dataclass(frozen=True)
-class Evaluated:
-    accuracy: float
-    loss: float
-    num_rows: int
-    """Fewer than all, if it was ended early."""
+class _EvaluatedBatch:
+    """Some rows, and a graph that is run on them repeatedly."""
 
-
-class _Batch:
-    """Some rows, and the graph on them."""
-
-    def __init__(self, graph: MaseGraph, input_name: str, rows: Rows, remembered: Remembered) -> None:
+    def __init__(self, graph: MaseGraph, input_name: str, rows: Rows, cache: ResultCache) -> None:
         self._graph, self._inputs, self._labels = graph, {input_name: rows.features}, rows.labels
-        self._rerun = Rerun(graph, self._inputs, remembered=remembered)
-        self._seen: tuple[Tensor, tuple[float, int]] | None = None
+        self._run = IncrementalRun(graph, self._inputs, cache=cache)
+        self._last: tuple[Tensor, tuple[float, int]] | None = None
         self.num_rows = len(rows.labels)
-        self.weighed = False
+        self.is_measured = False
+        """Whether the memory of its values is known."""
 
     @property
     def nbytes(self) -> int:
-        return self._rerun.nbytes
+        return self._run.nbytes
 
-    def evaluate(self, replaced: Mapping[fx.Node, Callable[..., Any]]) -> tuple[float, int]:
-        """The sum of losses, and how many answers are right."""
-        logits = self.output(replaced)
-        if self._seen is None or self._seen[0] is not logits:
+    def evaluate(self, replacements: Replacements) -> tuple[float, int]:
+        """Return the sum of the losses and the number of correct predictions."""
+        logits = self.output(replacements)
+        if self._last is None or self._last[0] is not logits:
             with torch.no_grad():
-                # The cross entropy, in a third of the time that `F.cross_entropy` takes for few classes.
-                right = logits.gather(1, self._labels.unsqueeze(1))
-                loss = (logits.logsumexp(dim=1).sum() - right.sum()).item()
-                correct = int((logits.argmax(dim=1) == self._labels).sum().item())
-            self._seen = (logits, (loss, correct))
-        return self._seen[1]
+                loss = cross_entropy_sum(logits, self._labels).item()
+                correct = int(num_correct(logits, self._labels).item())
+            self._last = (logits, (loss, correct))
+        return self._last[1]
 
-    def output(self, replaced: Mapping[fx.Node, Callable[..., Any]]) -> Tensor:
-        found: Tensor = self._rerun.run(replaced)
+    def output(self, replacements: Replacements) -> Tensor:
+        found: Tensor = self._run.run(replacements)
         return found
 
-    def keep_nothing(self) -> None:
-        self._rerun = Rerun(self._graph, self._inputs, keep=False)
+    def keep_no_values(self) -> None:
+        self._run = IncrementalRun(self._graph, self._inputs, keep=False)
 
 
-def _cut(rows: Rows, metas: Sequence[NodeMeta], at_least: int) -> list[Rows]:
-    """Batches of about the same size."""
+def _split(rows: Rows, metas: Sequence[NodeMeta], min_batches: int) -> list[Rows]:
+    """Split rows into batches of about the same size."""
     annotated = max(1, next((m.results["data_out_0"].shape[0] for m in metas if m.node.op == "placeholder"), 1))
     widest = max(tensor.numel for meta in metas for tensor in meta.results.values()) / annotated
-    num_batches = max(at_least, math.ceil(len(rows.labels) * widest / BATCH_NUMBERS))
+    num_batches = max(min_batches, math.ceil(len(rows.labels) * widest / MAX_BATCH_ELEMENTS))
     size = math.ceil(len(rows.labels) / num_batches)
-    parts = zip(rows.features.split(size), rows.labels.split(size), strict=True)
-    return [Rows(features, labels) for features, labels in parts]
+    batches = zip(rows.features.split(size), rows.labels.split(size), strict=True)
+    return [Rows(features, labels) for features, labels in batches]

@@ -1,4 +1,4 @@
-"""What is to be made large or small."""
+"""Objectives: the metrics that a search optimises."""
 
 from __future__ import annotations
 
@@ -6,20 +6,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from chop.config.search import Direction, MetricTable
+from chop.display.figures import KeyFigure
 from chop.registry import closest
-from chop.searching.evaluation import COST_RUNNERS, BasicEvaluation
+from chop.searching.evaluation.basic_evaluation import BasicEvaluation
+from chop.searching.evaluation.cost_metrics import COST_RUNNERS
 
-QUALITY = ("accuracy", "loss")
-"""Metrics that are no costs."""
-DEFAULT: Mapping[str, MetricTable] = {"accuracy": MetricTable(), "bitops": MetricTable()}
+DEFAULT_METRICS: Mapping[str, MetricTable] = {"accuracy": MetricTable(), "bitops": MetricTable()}
 
 
-def known_metrics() -> dict[str, Direction]:
-    """All metrics, with the direction in which each is better."""
-    found: dict[str, Direction] = dict(BasicEvaluation.metrics)
-    for runner in COST_RUNNERS.values():
-        found |= runner.metrics
-    return found
+def known_metrics() -> dict[str, KeyFigure]:
+    """Return all metrics that a search can optimise, by name."""
+    costs = (figure for runner in COST_RUNNERS.values() for figure in runner.metrics)
+    return {figure.name: figure for figure in (*BasicEvaluation.metrics, *costs)}
+
+
+def is_cost(name: str) -> bool:
+    """Return whether a metric is computed from the graph, and not by running the model."""
+    return all(name != figure.name for figure in BasicEvaluation.metrics)
+
+
+def better_direction(name: str) -> Direction:
+    """Return the direction in which a metric is better."""
+    better = known_metrics()[name].better
+    assert better is not None, f"metric '{name}' does not declare which direction is better"
+    return "maximize" if better == "higher" else "minimize"
 
 
 @dataclass(frozen=True)
@@ -30,40 +40,48 @@ class Objective:
     direction: Direction
     scale: float = 1.0
 
+    @property
+    def prefers_lower(self) -> bool:
+        """Whether lower values of the metric are better; a negative scale inverts the direction."""
+        return (self.direction == "minimize") == (self.scale >= 0)
+
     def gain(self, metrics: Mapping[str, float]) -> float:
-        """The metric, turned so that more is better; a negative scale turns it once more."""
-        is_better = (self.direction == "maximize") == (self.scale >= 0)
-        return metrics[self.name] if is_better else -metrics[self.name]
+        """Return the metric with a sign such that larger is better."""
+        return -metrics[self.name] if self.prefers_lower else metrics[self.name]
 
 
 @dataclass(frozen=True)
 class Objectives:
-    """All of them; several values for a study, or one: the sum."""
+    """All objectives of a search: one study value each, or one value that is their scaled sum."""
 
     each: tuple[Objective, ...]
     sum_direction: Direction | None = None
+    """The direction of the sum; None if the objectives are not summed."""
 
     @classmethod
     def read(
         cls, tables: Mapping[str, MetricTable], *, sum_scaled: bool = False, direction: Direction = "maximize"
     ) -> Objectives:
-        """From `[search.strategy.metrics]`; unknown ones are named."""
+        """Read `[search.strategy.metrics]`; if it is empty, use `DEFAULT_METRICS`."""
         known = known_metrics()
         found = []
-        for name, table in (tables or DEFAULT).items():
+        for name, table in (tables or DEFAULT_METRICS).items():
             if name not in known:
                 raise ValueError(f"search.strategy.metrics: unknown metric '{name}', {closest(name, known)}")
             if table.scale <= 0 and not sum_scaled:
                 raise ValueError(f"search.strategy.metrics.{name}: 'scale' must be above 0, got {table.scale}")
-            found.append(Objective(name, table.direction or _own(name, table, direction), table.scale))
+            # In a sum, a negative scale already says that the metric is subtracted.
+            default = direction if table.scale < 0 else better_direction(name)
+            found.append(Objective(name, table.direction or default, table.scale))
         return cls(tuple(found), direction if sum_scaled else None)
 
     @property
     def directions(self) -> list[Direction]:
+        """The directions of the study's values."""
         return [each.direction for each in self.each] if self.sum_direction is None else [self.sum_direction]
 
     def values(self, metrics: Mapping[str, float]) -> list[float]:
-        """What a study is told of a trial."""
+        """Return the values of a trial that are given to the study."""
         if self.sum_direction is None:
             return [each.scale * metrics[each.name] for each in self.each]
         return [
@@ -74,20 +92,14 @@ class Objectives:
         ]
 
     def front(self, metrics: Sequence[Mapping[str, float]]) -> list[int]:
-        """The places of those that none dominates; of equal ones, the first."""
-        order = sorted(range(len(metrics)), key=lambda place: [-each.gain(metrics[place]) for each in self.each])
-        kept: list[int] = []
-        for place in order:  # who dominates or equals one comes before it
-            others = (metrics[other] for other in kept)
-            if not any(self.covers(other, metrics[place]) for other in others):
-                kept.append(place)
-        return kept
+        """Return the indices of the Pareto-optimal entries; of equal ones, only the first."""
+        order = sorted(range(len(metrics)), key=lambda index: [-each.gain(metrics[index]) for each in self.each])
+        front: list[int] = []
+        for index in order:  # an entry that dominates or equals another comes before it
+            if not any(self.covers(metrics[other], metrics[index]) for other in front):
+                front.append(index)
+        return front
 
     def covers(self, one: Mapping[str, float], other: Mapping[str, float]) -> bool:
-        """Whether `one` is nowhere worse than `other`."""
+        """Return whether `one` is at least as good as `other` in every objective."""
         return all(each.gain(one) >= each.gain(other) for each in self.each)
-
-
-def _own(name: str, table: MetricTable, direction: Direction) -> Direction:
-    """The metric's own direction; a negative scale already turns it, as users of sums write it."""
-    return direction if table.scale < 0 else known_metrics()[name]

@@ -1,55 +1,95 @@
-"""What can be searched: points, and the metrics of each."""
+"""Problems: a search space together with a way to measure its configurations."""
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from chop.searching.space import Space, Unit
-from chop.searching.space.space import Configs
+from torch import fx
 
+from chop.dataset import Rows
+from chop.ir import MaseGraph
+from chop.searching.evaluation.costs import CostChange
+from chop.searching.evaluation.evaluator import Evaluator
+from chop.searching.space import Configs, Space, Unit
+
+PTQ, QAT = "graph/quantize/mixed_precision_ptq", "graph/quantize/mixed_precision_qat"
+"""Names of the spaces: without training, or with a short training of each configuration."""
 Metrics = dict[str, float]
-Judge = Callable[[Metrics, int, float], bool]
-"""Whether to go on, from what a configuration costs, the step that is done, and the accuracy then."""
+ShouldContinue = Callable[[Metrics, int, float], bool]
+"""Whether to continue a measurement, given the costs of the configuration, the rung, and the accuracy at it."""
 
 
-class Measurable(ABC):
-    """A space, and a way to measure its points."""
+class Problem(ABC):
+    """What is searched: a space, and the metrics of each of its configurations."""
 
     space: Space
 
     @property
     @abstractmethod
     def num_rows(self) -> int:
-        """How many rows accuracy is measured on."""
+        """The number of rows that accuracy is measured on."""
 
     @property
     @abstractmethod
     def rungs(self) -> Mapping[int, int]:
-        """The steps at which a measurement may be ended, and how many rows have been measured at each."""
+        """The steps at which a measurement can be stopped, each with the number of rows measured at it."""
+
+    @abstractmethod
+    def measure(self, configs: Configs, should_continue: ShouldContinue | None = None) -> Metrics:
+        """Return all metrics of a configuration; `should_continue` is called at each rung and can stop it."""
+
+    @abstractmethod
+    def measure_original(self) -> Metrics:
+        """Return the metrics of the model without quantisation."""
 
     def units(self, configs: Configs) -> Sequence[Unit]:
-        """The units that there are in a configuration: a model of another shape may lack some."""
+        """Return the units that the model has in a configuration; a model of another shape may lack some."""
         return self.space.units
 
-    @abstractmethod
-    def measure(self, configs: Configs, judge: Judge | None = None) -> Metrics:
-        """All metrics of a configuration; `judge` is asked on the way, and may end it early."""
+    def training_options(self, configs: Configs) -> Mapping[str, Any]:
+        """Return the options of `ch train` that a trial is trained with; empty if trials are not trained."""
+        return {}
+
+    def trained_graphs(self, configs: Configs) -> tuple[MaseGraph, MaseGraph] | None:
+        """Return the original graph and the quantised, trained one; None if trials are not trained."""
+        return None
+
+    def by_unit(self) -> UnitwiseProblem:
+        """Return this problem as one whose units can be measured separately; raise ValueError if it trains."""
+        raise ValueError(
+            f"units can be measured one by one only without training; use the space '{PTQ}', or strategy 'optuna'"
+        )
+
+
+@dataclass(frozen=True)
+class QuantizedUnit:
+    """A unit in one of its configs: what replaces its nodes, and what that changes in the costs."""
+
+    replacements: Mapping[fx.Node, Callable[..., Any]]
+    cost_change: CostChange
+
+
+class UnitwiseProblem(Problem):
+    """A problem without training, in which each unit can be measured in each config separately."""
+
+    evaluator: Evaluator
+    training_rows: Rows | None
+    """Rows for strategies that learn from data; no metric is measured on them."""
 
     @abstractmethod
-    def plain(self) -> Metrics:
-        """The metrics of the model as it is."""
+    def costs(self, configs: Configs) -> Metrics:
+        """Return the cost metrics of a configuration; units that it does not name are not quantised."""
 
+    @abstractmethod
+    def replacements(self, configs: Configs) -> dict[fx.Node, Callable[..., Any]]:
+        """Return what replaces each node in a configuration."""
 
-@contextmanager
-def quiet_passes() -> Iterator[None]:
-    """Within it, passes do not tell what they do to each layer: there are many trials."""
-    log = logging.getLogger("chop.passes")
-    before = log.level
-    log.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        log.setLevel(before)
+    @abstractmethod
+    def quantized_unit(self, unit: Unit, config: Mapping[str, Any]) -> QuantizedUnit:
+        """Return a unit in a config; raise ValueError if a format does not allow it."""
+
+    def by_unit(self) -> UnitwiseProblem:
+        return self

@@ -1,10 +1,9 @@
-"""What is searched and how it is measured, ready to be asked."""
+"""Post-training quantisation: configurations are measured without training."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -12,38 +11,25 @@ from torch import fx
 
 from chop.dataset import Rows
 from chop.nn.quantized import QuantConfig
-from chop.searching.evaluation.cost_metrics import Amounts
-from chop.searching.evaluation.costs import Costs, Formats
+from chop.searching.evaluation.costs import Costs
 from chop.searching.evaluation.evaluator import Evaluator
-from chop.searching.evaluation.problem import Judge, Measurable, Metrics
-from chop.searching.space import Space, Unit
-from chop.searching.space.space import Configs
+from chop.searching.evaluation.problem import Metrics, QuantizedUnit, ShouldContinue, UnitwiseProblem
+from chop.searching.space import Configs, Space, Unit
 
-RUNGS = (1 / 8, 1 / 4, 1 / 2)
-"""Shares of the rows at which a trial may be given up."""
-
-
-@dataclass(frozen=True)
-class Option:
-    """A unit in one configuration: what stands for its nodes, and what that costs."""
-
-    replaced: Mapping[fx.Node, Callable[..., Any]]
-    formats: Formats
-    extra: tuple[Amounts, ...]
+RUNG_SHARES = (1 / 8, 1 / 4, 1 / 2)
+"""Shares of the rows after which a trial can be pruned."""
 
 
-class Problem(Measurable):
-    """A space over a graph, and the metrics of its points."""
+class PTQProblem(UnitwiseProblem):
+    """Formats of the units of one graph, whose weights stay unchanged."""
 
     def __init__(self, space: Space, evaluator: Evaluator, costs: Costs, training_rows: Rows | None = None) -> None:
-        """`training_rows` are for strategies that learn; nothing is measured on them."""
         self.space = space
         self.evaluator = evaluator
         self.training_rows = training_rows
         self._costs = costs
-        self._sharing = {u.name for u in space.units if any(m.node.name in costs.sharing for m in u.metas)}
-        self._options: dict[tuple[str, object], Option] = {}
-        self._read: dict[object, QuantConfig | None] = {}
+        self._quantized_units: dict[tuple[str, object], QuantizedUnit] = {}
+        self._read_configs: dict[object, QuantConfig | None] = {}
 
     @property
     def num_rows(self) -> int:
@@ -51,50 +37,42 @@ class Problem(Measurable):
 
     @property
     def rungs(self) -> Mapping[int, int]:
-        ends = self.evaluator.ends
-        wanted = (math.ceil(share * self.num_rows) for share in RUNGS)
+        ends = self.evaluator.batch_ends
+        wanted = (math.ceil(share * self.num_rows) for share in RUNG_SHARES)
         steps = [next(end for end in ends if end >= rows) for rows in wanted]
         return {step: step for step in steps if step < self.num_rows}
 
-    def measure(self, configs: Configs, judge: Judge | None = None) -> Metrics:
+    def measure(self, configs: Configs, should_continue: ShouldContinue | None = None) -> Metrics:
         costs = self.costs(configs)
-        ask = None if judge is None else partial(judge, costs)
-        found = self.evaluator.evaluate(self.replaced(configs), ask)
+        after_batch = None if should_continue is None else partial(should_continue, costs)
+        found = self.evaluator.evaluate(self.replacements(configs), after_batch)
         return {"accuracy": found.accuracy, "loss": found.loss, **costs, "num_rows": found.num_rows}
 
-    def plain(self) -> Metrics:
+    def measure_original(self) -> Metrics:
         found = self.evaluator.evaluate({})
         return {"accuracy": found.accuracy, "loss": found.loss, **self._costs.total(())}
 
     def costs(self, configs: Configs) -> Metrics:
-        """What a configuration costs; units that it does not name are as in the model."""
         named = [unit for unit in self.space.units if unit.name in configs]
-        options = {unit.name: self.option(unit, configs[unit.name]) for unit in named}
-        extras = [option.extra for name, option in options.items() if name not in self._sharing]
-        together = [option.formats for name, option in options.items() if name in self._sharing]
-        if together:
-            extras.append(self._costs.extra({node: formats for each in together for node, formats in each.items()}))
-        return self._costs.total(extras)
+        return self._costs.total(self.quantized_unit(unit, configs[unit.name]).cost_change for unit in named)
 
-    def replaced(self, configs: Configs) -> dict[fx.Node, Callable[..., Any]]:
-        """What stands for each node in a configuration."""
-        options = (self.option(unit, configs[unit.name]) for unit in self.space.units)
-        return {node: target for option in options for node, target in option.replaced.items()}
+    def replacements(self, configs: Configs) -> dict[fx.Node, Callable[..., Any]]:
+        quantized = (self.quantized_unit(unit, configs[unit.name]) for unit in self.space.units)
+        return {node: target for each in quantized for node, target in each.replacements.items()}
 
-    def option(self, unit: Unit, config: Mapping[str, Any]) -> Option:
-        """A unit in a configuration; made once."""
+    def quantized_unit(self, unit: Unit, config: Mapping[str, Any]) -> QuantizedUnit:
+        """Return a unit in a config; made once per config."""
         key = (unit.name, tuple(config.items()))
-        if key not in self._options:
-            self._options[key] = self._make(unit, config, key[1])
-        return self._options[key]
+        if key not in self._quantized_units:
+            self._quantized_units[key] = self._quantize(unit, config, key[1])
+        return self._quantized_units[key]
 
-    def _make(self, unit: Unit, config: Mapping[str, Any], key: object) -> Option:
-        if key not in self._read:
-            self._read[key] = QuantConfig.read(config, f"search: {unit.name}")
-        read = self._read[key]
+    def _quantize(self, unit: Unit, config: Mapping[str, Any], key: object) -> QuantizedUnit:
+        if key not in self._read_configs:
+            self._read_configs[key] = QuantConfig.read(config, f"search: {unit.name}")
+        read = self._read_configs[key]
         if read is None:
-            return Option({}, {}, self._costs.extra({}))
-        made = self.evaluator.replacement(unit.metas[0], read)
-        replaced = {meta.node: made for meta in unit.metas}
-        formats = {meta.node.name: made.formats for meta in unit.metas}
-        return Option(replaced, formats, self._costs.extra(formats))
+            return QuantizedUnit({}, self._costs.change({}))
+        replacement = self.evaluator.replacement(unit.metas[0], read)
+        formats = {meta.node.name: replacement.formats for meta in unit.metas}
+        return QuantizedUnit({meta.node: replacement for meta in unit.metas}, self._costs.change(formats))

@@ -1,1 +1,1 @@
-"""What a search found: the front, files, plots and tables."""
+"""Results of a search: the front, files, the plot, and what the terminal shows."""

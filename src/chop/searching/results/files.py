@@ -1,88 +1,149 @@
-"""What a search leaves behind: the best configuration, the front, and all trials."""
+"""The files of a search: the best configuration, the front, the plot, and all trials."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 import pandas as pd
 
+from chop.config import TransformConfig
 from chop.display.terminal import launcher
 from chop.files import CorruptFileError, atomic_path, read_json, write_json, write_text
 from chop.runs import Experiment, RunFolder
-from chop.searching.evaluation.basic_train import TUNABLE
 from chop.searching.evaluation.objectives import known_metrics
-from chop.searching.evaluation.problem import Measurable
-from chop.searching.evaluation.qat import TrainingProblem
-from chop.searching.plan import Plan
+from chop.searching.evaluation.problem import Problem
+from chop.searching.evaluation.transform_config import transform_config
 from chop.searching.results.pareto_plot import draw_front
-from chop.searching.results.recipe import transform_config, transform_toml
 from chop.searching.results.results import Baseline, Results
-from chop.searching.space.space import Configs
-from chop.searching.study.study import Record, Study
-from chop.toml import to_table
+from chop.searching.space import Configs
+from chop.searching.spec import SearchSpec
+from chop.searching.study.study import Study, TrialRecord
+from chop.toml import to_table, to_toml_value, write_toml
 
 
-def write_results(run: RunFolder, plan: Plan, experiment: Experiment, problem: Measurable, study: Study) -> Results:
-    """All files of a search, each whole or as it was; what they tell is returned."""
-    results = Results.of(study, plan.objectives, problem.space)
-    best = results.best(plan.config.max_drop)
-    if best is not None:
-        comments = _comments(results, best, plan, problem.num_rows, run)
-        write_text(run.best_config, _toml(plan, problem, problem.space.configs(best.params), comments))
-    write_text(run.front_table, _front_table(results).to_csv(index=False))
-    write_json(run.search_log, _log(plan, problem, study, results), indent=1)
-    with atomic_path(run.trials_table) as path:
-        _trials_table(results).to_parquet(path, index=False)
-    draw_front(results, f"{plan.config.model}, data: {experiment.data.dataset_info.title}", run.front_plot)
-    run.write_summary(_summary(plan, experiment, study, results, best))
-    return results
+@dataclass(frozen=True)
+class ResultFiles:
+    """Writes the results of a search into its run folder."""
+
+    folder: RunFolder
+    spec: SearchSpec
+    experiment: Experiment
+    problem: Problem
+
+    def write(self, study: Study) -> Results:
+        """Write all files, each atomically, and return the results."""
+        results = Results.of(study, self.spec.objectives, self.problem.space)
+        best = results.best(self.spec.config.max_drop)
+        if best is not None:
+            configs = self.problem.space.configs(best.params)
+            write_text(self.folder.best_config, self._toml(configs, self._comments(results, best)))
+        write_text(self.folder.front_table, _front_table(results).to_csv(index=False))
+        write_json(self.folder.search_log, self._log(study, results), indent=1)
+        with atomic_path(self.folder.trials_table) as path:
+            _trials_table(results).to_parquet(path, index=False)
+        title = f"{self.spec.config.model}, data: {self.experiment.data.dataset_info.title}"
+        draw_front(results, title, self.folder.front_plot)
+        self.folder.write_summary(self._summary(study, results, best))
+        return results
+
+    def _toml(self, configs: Configs, comments: Sequence[str] = ()) -> str:
+        """Return a configuration as a TOML file for `ch transform`, with its training options for `ch train`."""
+        config = transform_config(self.spec.config, self.problem.units(configs), configs)
+        training = dict(self.problem.training_options(configs))
+        # The batch size of the training must not replace that of the rows which formats are fitted to.
+        if (batch_size := training.pop("batch_size", None)) is not None:
+            comments = (*comments, f"It was trained with a batch size of {batch_size}.")
+        return _transform_toml(config, comments, training)
+
+    def _comments(self, results: Results, best: TrialRecord) -> list[str]:
+        names = [name for name in known_metrics() if name in best.metrics]
+        metrics = ", ".join(f"{name} {best.metrics[name]:.6g}" for name in names)
+        comments = [
+            f"Trial {best.number}: {results.rule(self.spec.config.max_drop)}.",
+            f"On {self.problem.num_rows:,} rows of {self.spec.evaluation.data_loader}: {metrics}.",
+        ]
+        if "epochs" in best.metrics:
+            command = f"{launcher()} search --config {self.folder.config} --apply {best.number}"
+            return [
+                *comments,
+                "These are the formats before the training. To get the trained weights:",
+                f"  {command}",
+            ]
+        return [*comments, f"  {launcher()} transform --config {self.folder.best_config}"]
+
+    def _log(self, study: Study, results: Results) -> dict[str, Any]:
+        front = {record.number for record in results.front}
+        trials = [
+            _log_entry(record.number, record.state, record.metrics)
+            | {"params": record.params, "front": record.number in front, "reason": record.reason}
+            | ({"toml": self._toml(self.problem.space.configs(record.params))} if record.number in front else {})
+            for record in results.records
+        ]
+        baselines = [
+            _log_entry(-1 - index, "complete", each.metrics)
+            | {"baseline": each.label, "toml": self._toml(each.configs)}
+            for index, each in enumerate(results.baselines)
+        ]
+        objectives = {
+            each.name: {"direction": each.direction, "scale": each.scale} for each in self.spec.objectives.each
+        }
+        return {
+            "study": study.name,
+            "plain": _finite(results.original),
+            "metrics": objectives,
+            "trials": [*trials, *baselines],
+        }
+
+    def _summary(self, study: Study, results: Results, best: TrialRecord | None) -> dict[str, Any]:
+        config = self.spec.config
+        states = [record.state for record in results.records]
+        return {
+            **self.experiment.describe("search"),
+            "checkpoint": None if config.load_name is None else str(config.load_name),
+            "study": study.name,
+            "strategy": config.search.strategy.name,
+            "trials": {state: states.count(state) for state in sorted(set(states))},
+            "plain": _finite(results.original),
+            "best": None if best is None else {"trial": best.number, **_finite(best.metrics)},
+            "rule": results.rule(config.max_drop),
+            "baselines": {each.label: _finite(each.metrics) for each in results.baselines},
+            "pareto_optimal_baselines": [each.label for each in results.pareto_optimal_baselines],
+            "front": len(results.front),
+        }
 
 
-def read_log(run: RunFolder) -> dict[str, Any]:
-    """Return what the log of a search holds."""
-    log = read_json(run.search_log)
+def read_log(folder: RunFolder) -> dict[str, Any]:
+    """Return the content of the log of a search."""
+    log = read_json(folder.search_log)
     if not isinstance(log.get("trials"), list):
-        raise CorruptFileError(f"{run.search_log} is corrupt: it does not hold a list of trials")
+        raise CorruptFileError(f"{folder.search_log} is corrupt: it does not hold a list of trials")
     return log
 
 
-def _toml(plan: Plan, problem: Measurable, configs: Configs, comments: tuple[str, ...] = ()) -> str:
-    transform = transform_config(plan.config, problem.units(configs), configs)
-    if not isinstance(problem, TrainingProblem):
-        return transform_toml(transform, comments)
-    how = to_table(problem.how(configs))
-    # The `batch_size` below is that of the rows from which formats are chosen.
-    told = (*comments, f"It was trained in batches of {how['batch_size']}.")
-    return transform_toml(transform, told, {name: how[name] for name in TUNABLE if name != "batch_size"})
-
-
-def _comments(results: Results, best: Record, plan: Plan, num_rows: int, run: RunFolder) -> tuple[str, ...]:
-    names = [name for name in known_metrics() if name in best.metrics]
-    numbers = ", ".join(f"{name} {best.metrics[name]:.6g}" for name in names)
-    told = (
-        f"Trial {best.number}: {results.rule(plan.config.max_drop)}.",
-        f"On {num_rows:,} rows of {plan.evaluation.data_loader}: {numbers}.",
-    )
-    if "epochs" in best.metrics:
-        again = f"{launcher()} search --config {run.config} --apply {best.number}"
-        return (*told, "These are the formats before the training; with the weights of the trial:", f"  {again}")
-    return (*told, f"  {launcher()} transform --config {run.best_config}")
+def _transform_toml(config: TransformConfig, comments: Sequence[str], training: Mapping[str, Any]) -> str:
+    """Return the text of a TOML file with these options, without those that have their default value."""
+    defaults = {each.name: to_toml_value(each.default) for each in fields(config) if each.default is not MISSING}
+    table = {key: value for key, value in to_table(config).items() if value != defaults.get(key)}
+    kept = {key: value for key, value in table.items() if key not in ("config", "transform") and value != {}}
+    options = {key: to_toml_value(value) for key, value in training.items()}
+    return "".join(f"# {line}\n" for line in comments) + write_toml({**options, **kept})
 
 
 def _front_table(results: Results) -> pd.DataFrame:
     rows = []
     for record in results.front:
-        uniform = results.beside(record.metrics)
-        beside = {} if uniform is None else _named(uniform, results.cost.name)
-        rows.append({"trial": record.number, **record.metrics, **beside, **record.params})
+        baseline = results.nearest_baseline(record.metrics)
+        columns = {} if baseline is None else _baseline_columns(baseline, results.cost.name)
+        rows.append({"trial": record.number, **record.metrics, **columns, **record.params})
     return pd.DataFrame(rows, columns=None if rows else ["trial"])
 
 
-def _named(uniform: Baseline, cost: str) -> dict[str, str | float]:
-    numbers = {f"uniform_{name}": uniform.metrics[name] for name in ("accuracy", cost)}
-    return {"uniform": uniform.label, **numbers}
+def _baseline_columns(baseline: Baseline, cost: str) -> dict[str, str | float]:
+    metrics = {f"uniform_{name}": baseline.metrics[name] for name in ("accuracy", cost)}
+    return {"uniform": baseline.label, **metrics}
 
 
 def _trials_table(results: Results) -> pd.DataFrame:
@@ -99,54 +160,18 @@ def _trials_table(results: Results) -> pd.DataFrame:
         }
         for record in results.records
     )
-    for name in table.columns:  # a choice between numbers and words has no type of its own in a Parquet file
+    for name in table.columns:  # a Parquet column has one type: a choice between numbers and names becomes text
         if name.startswith("param.") and table[name].dropna().map(type).nunique() > 1:
             table[name] = table[name].map(lambda value: None if pd.isna(value) else str(value))
     return table
 
 
-def _log(plan: Plan, problem: Measurable, study: Study, results: Results) -> dict[str, Any]:
-    front = {record.number for record in results.front}
-    trials = [
-        _entry(record.number, record.state, record.metrics)
-        | {"params": record.params, "front": record.number in front, "reason": record.reason}
-        | ({"toml": _toml(plan, problem, problem.space.configs(record.params))} if record.number in front else {})
-        for record in results.records
-    ]
-    uniform = [
-        _entry(-1 - place, "complete", each.metrics)
-        | {"baseline": each.label, "toml": _toml(plan, problem, each.configs)}
-        for place, each in enumerate(results.baselines)
-    ]
-    metrics = {each.name: {"direction": each.direction, "scale": each.scale} for each in plan.objectives.each}
-    return {"study": study.name, "plain": _finite(results.plain), "metrics": metrics, "trials": [*trials, *uniform]}
-
-
-def _entry(number: int, state: str, metrics: Mapping[str, float]) -> dict[str, Any]:
-    """A trial of the log."""
+def _log_entry(number: int, state: str, metrics: Mapping[str, float]) -> dict[str, Any]:
+    """Return a trial as the log holds it."""
     empty = {"params": {}, "front": False, "baseline": None, "toml": None, "reason": None}
     return {"number": number, "state": state, "metrics": _finite(metrics), **empty}
 
 
 def _finite(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Without what JSON has no word for."""
+    """Return the metrics without infinity and NaN, which JSON cannot express."""
     return {name: value for name, value in metrics.items() if math.isfinite(value)}
-
-
-def _summary(
-    plan: Plan, experiment: Experiment, study: Study, results: Results, best: Record | None
-) -> dict[str, Any]:
-    states = [record.state for record in results.records]
-    return {
-        **experiment.describe("search"),
-        "checkpoint": None if plan.config.load_name is None else str(plan.config.load_name),
-        "study": study.name,
-        "strategy": plan.config.search.strategy.name,
-        "trials": {state: states.count(state) for state in sorted(set(states))},
-        "plain": _finite(results.plain),
-        "best": None if best is None else {"trial": best.number, **_finite(best.metrics)},
-        "rule": results.rule(plan.config.max_drop),
-        "baselines": {each.label: _finite(each.metrics) for each in results.baselines},
-        "unbeaten": [each.label for each in results.unbeaten],
-        "front": len(results.front),
-    }

@@ -1,38 +1,121 @@
-"""What a user sees at the end of a search."""
+"""What a search shows in the terminal: its progress, and the results at the end."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 
 from tabulate import tabulate
 
+from chop.display.figures import KeyFigure
+from chop.display.progress import SECONDS_PER_REDRAW, StatusLine, bar, clock
 from chop.display.terminal import launcher
 from chop.runs import RunFolder
-from chop.searching.results.results import Baseline, Results
-from chop.searching.study.study import Record
+from chop.searching.evaluation import COST_RUNNERS, BasicEvaluation
+from chop.searching.evaluation.objectives import Objectives, known_metrics
+from chop.searching.results.results import Results
+from chop.searching.study.study import Study, TrialRecord
 
-MOST_ROWS, MOST_CHOICES = 20, 8
-COLUMNS = {
-    "accuracy": ("accuracy", ".4f"),
-    "average_bitwidth": ("bits", ".2f"),
-    "bitops": ("BitOPs", ",.0f"),
-    "weight_bits": ("memory", ",.0f"),
-}
-"""Metrics that are always shown, each with its title and its format; memory is that of all weights, in bits."""
+MAX_ROWS_SHOWN, MAX_CHOICES_SHOWN = 20, 8
+MIN_PAUSE_RATIO = 50
+"""The pause between two looks at the study is at least this many times as long as a look."""
+NUM_LOG_LINES = 10
+"""Lines for the complete search if there is no terminal; more if a line would be older than `MAX_LINE_SECONDS`."""
+MAX_LINE_SECONDS = 60.0
+
+
+class SearchProgress:
+    """Shows finished trials, the best so far, the rate and the remaining time, for all workers on all machines."""
+
+    def __init__(self, study: Study, objectives: Objectives, every: int, save: Callable[[], object]) -> None:
+        """`save` is called each time `every` more trials are finished; 0: never."""
+        self._study, self._objectives, self._every, self._save = study, objectives, every, save
+        self._line = StatusLine()
+        self._front: list[Mapping[str, float]] = []
+        self._seen: set[int] = set()
+        self._next_look = 0.0
+        self._num_lines, self._last_line_time = 0, time.monotonic()
+        self._look()
+        self._num_saved = self._num_at_start = len(self._seen)
+        self._start: float | None = None
+
+    def tick(self) -> None:
+        """Update the display, unless that was done a moment ago."""
+        now = time.monotonic()
+        if now < self._next_look:
+            return
+        before = len(self._seen)
+        self._look()
+        duration = time.monotonic() - now
+        self._next_look = now + max(SECONDS_PER_REDRAW, MIN_PAUSE_RATIO * duration)
+        if self._start is None and len(self._seen) > before:
+            self._start, self._num_at_start = now, len(self._seen)
+        self._show()
+        if self._every and len(self._seen) - self._num_saved >= self._every:
+            self._num_saved = len(self._seen)
+            self._save()
+
+    def close(self) -> None:
+        """Print the final state."""
+        before = len(self._seen)
+        self._look()
+        if self._line.is_terminal or len(self._seen) > before or self._num_lines < NUM_LOG_LINES:
+            self._line.print(self._text())
+        self._line.close()
+
+    def _look(self) -> None:
+        for record in self._study.records():
+            if record.state in ("complete", "pruned", "failed") and record.number not in self._seen:
+                self._seen.add(record.number)
+                if record.state == "complete":
+                    self._add_to_front(record.metrics)
+        self._num_planned = self._study.num_planned or 0
+
+    def _add_to_front(self, metrics: Mapping[str, float]) -> None:
+        if not any(self._objectives.covers(other, metrics) for other in self._front):
+            self._front = [each for each in self._front if not self._objectives.covers(metrics, each)]
+            self._front.append(metrics)
+
+    def _show(self) -> None:
+        if self._line.is_terminal:
+            self._line.draw(self._text())
+            return
+        num_lines = NUM_LOG_LINES * len(self._seen) // max(1, self._num_planned)
+        if num_lines > self._num_lines or time.monotonic() - self._last_line_time > MAX_LINE_SECONDS:
+            self._num_lines, self._last_line_time = num_lines, time.monotonic()
+            self._line.print(self._text())
+
+    def _text(self) -> str:
+        done, planned = len(self._seen), self._num_planned
+        parts = [f"trials {done}/{planned} {bar(done / max(1, planned))}", self._best(), self._rate()]
+        return "  ".join(part for part in parts if part)
+
+    def _best(self) -> str:
+        if not self._front:
+            return ""
+        if self._objectives.sum_direction is not None:
+            pick = max if self._objectives.sum_direction == "maximize" else min
+            return f"best {pick(self._objectives.values(each)[0] for each in self._front):.4g}"
+        first = self._objectives.each[0]
+        best = max(self._front, key=first.gain)[first.name]
+        return f"best {first.name} {best:.4g}, {len(self._front)} on the front"
+
+    def _rate(self) -> str:
+        num_new = len(self._seen) - self._num_at_start
+        if self._start is None or not num_new:
+            return ""
+        rate = num_new / max(1e-9, time.monotonic() - self._start)
+        return f"{rate:.3g} trials/s, {clock((self._num_planned - len(self._seen)) / rate)} left"
 
 
 def show_results(results: Results, max_drop: float | None, folder: RunFolder) -> None:
-    """Prints the front with the uniform choice of like cost beside each, what matters, and the best trial."""
+    """Print the front with the nearest uniform baselines, the importance of choices, and the best trial."""
     if not results.complete:
-        print("\nno trial was measured to the end")
+        print("\nno trial was completed")
         return
     _show_front(results, folder)
-    print(f"\nas it was: {_text(results, results.plain)}")
-    if results.unbeaten:
-        told = (f"{each.label} (accuracy {each.metrics['accuracy']:.4f})" for each in results.unbeaten)
-        print(f"uniform choices that no other trial equals or beats: {'; '.join(told)}")
-    elif results.baselines:
-        print("every uniform choice is equalled or beaten by another trial")
+    print(f"\noriginal model: {_summary(results, results.original)}")
+    _show_pareto_optimal_baselines(results)
     _show_importances(results)
     _show_best(results, max_drop, folder)
 
@@ -40,64 +123,78 @@ def show_results(results: Results, max_drop: float | None, folder: RunFolder) ->
 def _show_front(results: Results, folder: RunFolder) -> None:
     columns = _columns(results)
     rows = [
-        (record.number, *_numbers(columns, record.metrics), *_beside(results, record.metrics))
-        for record in results.front[:MOST_ROWS]
+        (
+            record.number,
+            *(each.column_text(record.metrics[each.name]) for each in columns),
+            *_nearest_baseline(results, record.metrics),
+        )
+        for record in results.front[:MAX_ROWS_SHOWN]
     ]
-    beside = ("uniform of like cost", "its accuracy", f"its {columns.get(results.cost.name, ('cost',))[0]}")
-    headers = ("trial", *(title for title, _ in columns.values()), *beside)
+    cost_title = known_metrics()[results.cost.name].column_title
+    headers = ("trial", *(each.column_title for each in columns), "nearest uniform", "accuracy", cost_title)
     align = ("right",) * (1 + len(columns)) + ("left", "right", "right")
-    print(f"\nfront: {len(results.front)} of {len(results.complete)} trials, which no other beats")
+    print(f"\nPareto front: {len(results.front)} of {len(results.complete)} trials")
     print(tabulate(rows, headers, disable_numparse=True, colalign=align))
-    if len(results.front) > MOST_ROWS:
-        print(f"... and {len(results.front) - MOST_ROWS} more, in {folder.front_table}")
+    if len(results.front) > MAX_ROWS_SHOWN:
+        print(f"... and {len(results.front) - MAX_ROWS_SHOWN} more, in {folder.front_table}")
 
 
-def _columns(results: Results) -> dict[str, tuple[str, str]]:
-    """The metrics that are always shown, and those that the search looks at."""
-    others = {each.name: (each.name, ".6g") for each in results.objectives.each if each.name not in COLUMNS}
-    return {**COLUMNS, **others}
+def _columns(results: Results) -> list[KeyFigure]:
+    """Return the metrics to show: the first one of each runner, and the objectives of the search."""
+    always = [BasicEvaluation.metrics[0], *(runner.metrics[0] for runner in COST_RUNNERS.values())]
+    objectives = [known_metrics()[each.name] for each in results.objectives.each]
+    return list(dict.fromkeys([*always, *objectives]))
 
 
-def _beside(results: Results, metrics: Mapping[str, float]) -> tuple[str, str, str]:
-    uniform: Baseline | None = results.beside(metrics)
-    if uniform is None:
+def _nearest_baseline(results: Results, metrics: Mapping[str, float]) -> tuple[str, str, str]:
+    baseline = results.nearest_baseline(metrics)
+    if baseline is None:
         return "", "", ""
-    name = results.cost.name
-    cost = format(uniform.metrics[name], COLUMNS.get(name, ("", ".6g"))[1])
-    return uniform.label, format(uniform.metrics["accuracy"], ".4f"), cost
+    accuracy, cost = (known_metrics()[name] for name in ("accuracy", results.cost.name))
+    return (
+        baseline.label,
+        accuracy.column_text(baseline.metrics[accuracy.name]),
+        cost.column_text(baseline.metrics[cost.name]),
+    )
+
+
+def _show_pareto_optimal_baselines(results: Results) -> None:
+    if results.pareto_optimal_baselines:
+        accuracy = known_metrics()["accuracy"]
+        shown = (
+            f"{each.label} (accuracy {accuracy.column_text(each.metrics['accuracy'])})"
+            for each in results.pareto_optimal_baselines
+        )
+        print(f"Pareto-optimal uniform baselines: {'; '.join(shown)}")
+    elif results.baselines:
+        print("no uniform baseline is Pareto-optimal: other trials equal or dominate all of them")
 
 
 def _show_importances(results: Results) -> None:
     found = {name: results.importances(name) for name in ("accuracy", results.cost.name)}
-    for why in found.values():
-        if isinstance(why, str):
-            print(f"\n{why}")
+    for reason in found.values():
+        if isinstance(reason, str):
+            print(f"\n{reason}")
             return
     shares = [each for each in found.values() if isinstance(each, dict)]
     choices = sorted(shares[0], key=lambda choice: -sum(each[choice] for each in shares))
-    rows = [(choice, *(f"{each[choice]:.0%}" for each in shares)) for choice in choices[:MOST_CHOICES]]
-    print("\nchoices that matter most, and their share in what sets the best apart")
+    rows = [(choice, *(f"{each[choice]:.0%}" for each in shares)) for choice in choices[:MAX_CHOICES_SHOWN]]
+    print("\nmost important choices, by their share in what distinguishes the best trials")
     print(tabulate(rows, ("choice", *found), disable_numparse=True, colalign=("left", *("right",) * len(found))))
 
 
 def _show_best(results: Results, max_drop: float | None, folder: RunFolder) -> None:
     best = results.best(max_drop)
     if best is not None:
-        print(f"\nbest: trial {best.number}, {_text(results, best.metrics)}")
+        print(f"\nbest: trial {best.number}, {_summary(results, best.metrics)}")
         print(f"      {results.rule(max_drop)}; {_how_to_use(best, folder)}")
 
 
-def _how_to_use(best: Record, folder: RunFolder) -> str:
+def _how_to_use(best: TrialRecord, folder: RunFolder) -> str:
     if "epochs" in best.metrics:  # its weights were trained, which ch transform does not do
-        return f"{launcher()} search --config {folder.config} --apply {best.number} trains it again"
+        return f"to train it again: {launcher()} search --config {folder.config} --apply {best.number}"
     return f"ready for ch transform: {folder.best_config}"
 
 
-def _numbers(columns: Mapping[str, tuple[str, str]], metrics: Mapping[str, float]) -> list[str]:
-    return [format(metrics[name], how) for name, (_, how) in columns.items()]
-
-
-def _text(results: Results, metrics: Mapping[str, float]) -> str:
-    columns = _columns(results)
-    numbers = zip((title for title, _ in columns.values()), _numbers(columns, metrics), strict=True)
-    return ", ".join(f"{title} {number}" for title, number in numbers)
+def _summary(results: Results, metrics: Mapping[str, float]) -> str:
+    return ", ".join(f"{each.column_title} {each.column_text(metrics[each.name])}" for each in _columns(results))

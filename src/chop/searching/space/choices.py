@@ -1,4 +1,4 @@
-"""The configurations that a table of choices stands for."""
+"""The quantisation configs that a `config` table with lists of values describes."""
 
 from __future__ import annotations
 
@@ -13,179 +13,202 @@ from chop.formats import FORMATS, parameters
 from chop.nn.quantized import QuantConfig
 from chop.nn.quantized.config import ROLES, UNSET
 from chop.registry import closest
-from chop.searching.space.dimension import Dimension, Suggest, dimension, hashable
+from chop.searching.space.dimension import Dimension, Suggest, hashable, make_dimension
 
 AUTO = "auto"
 SAME_AS = "same as "
 
 
 @dataclass
-class _Plan:
-    """Keys with the names of their dimensions and what they may be, and keys that follow others."""
+class _KeysOfFormats:
+    """The keys that the formats of all roles use."""
 
     chosen: list[tuple[str, str, tuple[Any, ...]]] = field(default_factory=list)
+    """Key, name of its dimension, and allowed values."""
     following: list[tuple[str, str]] = field(default_factory=list)
+    """Key, and the key whose value it takes."""
 
 
 @dataclass(frozen=True)
-class Seed:
-    """Choices for each key of a quantisation config: `{"name": ["integer"], "weight_width": [4, 8], ...}`.
+class Choices:
+    """Allowed values of each key of a quantisation config: `{"name": ["integer"], "weight_width": [4, 8], ...}`.
 
-    A list is a choice, any other value is fixed; `"auto"` is all that the format's declaration offers, and
-    `"same as weight_width"` follows another key. Keys that a chosen format does not have are left out with it.
+    A list is a choice; any other value is fixed. `"auto"` offers all values that the format declares, and
+    `"same as weight_width"` copies the value of another key. Keys that the chosen format does not have are
+    left out.
     """
 
     where: str
+    """The table in the TOML file, for error messages."""
     config: Mapping[str, Any]
 
     def __post_init__(self) -> None:
         if "name" not in self.config:
             raise ValueError(f"{self.where}: needs 'name', a format or a list of formats; {closest('', FORMATS)}")
-        known = {key for role in ROLES for key in (f"{role}_name", *self._keys_of(role))}
+        known = {key for role in ROLES for key in (f"{role}_name", *self._keys_of_role(role))}
         for key, value in self.config.items():
             if key != "name" and key not in known:
-                formats = ", ".join(str(name) for name in self.choices("name"))
+                formats = ", ".join(str(name) for name in self.values("name"))
                 raise ValueError(f"{self.where}: format {formats} has no parameter '{key}'; {closest(key, known)}")
             if isinstance(value, list) and not value:
-                raise ValueError(f"{self.where}: '{key}' is an empty list; give it the values to choose from")
-            self._check_reference(key)
-        self._check_values()
+                raise ValueError(f"{self.where}: '{key}' is an empty list; list the values to choose from")
+            self._check_followed_key(key)
+        self._check_all_values()
 
     @property
-    def is_nothing(self) -> bool:
-        """Whether it leaves nodes alone whatever is chosen."""
-        return all(name in UNSET for name in self.choices("name"))
+    def leaves_unquantised(self) -> bool:
+        """Whether every choice leaves the nodes unquantised."""
+        return all(name in UNSET for name in self.values("name"))
 
     def draw(self, prefix: str, suggest: Suggest) -> dict[str, Any]:
-        """A configuration, each of its choices made by `suggest`; `prefix` begins the names of the dimensions."""
-        config = {"name": self._one(prefix, "name", self.choices("name"), suggest)}
+        """Return a config in which `suggest` makes each choice; dimensions are named `prefix/key`."""
+        config = {"name": self._suggest(prefix, "name", self.values("name"), suggest)}
         if config["name"] in UNSET:
             return config
-        for key in self._format_keys:
-            config[key] = self._one(prefix, key, self.choices(key), suggest)
-        names = tuple(str(config.get(f"{role}_name", config["name"])) for role in ROLES)
-        if names not in self._plans:
-            self._plans[names] = self._plan(names)
-        plan = self._plans[names]
-        for key, name, choices in plan.chosen:
-            config[key] = self._one(prefix, name, choices, suggest)
-        for key, other in plan.following:
-            config[key] = config[other]
+        for key in self.format_keys:
+            config[key] = self._suggest(prefix, key, self.values(key), suggest)
+        keys = self._keys(_formats_by_role(config))
+        for key, name, values in keys.chosen:
+            config[key] = self._suggest(prefix, name, values, suggest)
+        for key, followed in keys.following:
+            config[key] = config[followed]
         return config
 
     @cached_property
-    def num_points(self) -> int:
-        """How many configurations there are."""
+    def num_configs(self) -> int:
+        """The number of different configs."""
         total = 0
-        named = {key: self.choices(key) for key in ("name", *self._format_keys)}
-        for chosen in itertools.product(*named.values()):
-            config = dict(zip(named, chosen, strict=True))
-            names = tuple(str(config.get(f"{role}_name", config["name"])) for role in ROLES)
+        formats = {key: self.values(key) for key in ("name", *self.format_keys)}
+        for chosen in itertools.product(*formats.values()):
+            config = dict(zip(formats, chosen, strict=True))
             if config["name"] not in UNSET:
-                total += math.prod(len(choices) for _, _, choices in self._plan(names).chosen)
-        return total + sum(name in UNSET for name in named["name"])
+                total += math.prod(len(values) for _, _, values in self._keys(_formats_by_role(config)).chosen)
+        return total + sum(name in UNSET for name in formats["name"])
 
-    def _plan(self, names: tuple[str, ...]) -> _Plan:
-        """What is to be chosen once the format of each role is."""
-        plan = _Plan()
-        for role, format_name in zip(ROLES, names, strict=True):
-            for key in _keys(role, format_name):
-                other = self.references(key) if key in self.config else None
-                if other is not None:
-                    plan.following.append((key, other))
-                elif key in self.config:
-                    by_format = self.config[key] == AUTO and len(self._formats(role)) > 1
-                    name = f"{format_name}.{key}" if by_format else key
-                    plan.chosen.append((key, name, self.choices(key, role, format_name)))
-        known = {key for key, _, _ in plan.chosen}
-        plan.following = [(key, other) for key, other in plan.following if other in known]
-        return plan
-
-    @cached_property
-    def _plans(self) -> dict[tuple[str, ...], _Plan]:
-        return {}
-
-    @cached_property
-    def _format_keys(self) -> list[str]:
-        """The keys that give a role a format of its own."""
-        keys = [f"{role}_name" for role in ROLES]
-        return [key for key in keys if key in self.config and self.references(key) is None]
-
-    def choices(self, key: str, role: str = "", format_name: str = "") -> tuple[Any, ...]:
-        """What a key may be, of a format where that matters."""
+    def values(self, key: str, role: str = "", format_name: str = "") -> tuple[Any, ...]:
+        """Return the values that a key may have; `role` and `format_name` are needed for `"auto"`."""
         value = self.config[key]
         if value == AUTO:
             offered = [p for p in parameters(FORMATS[format_name]) if key == f"{role}_{p.name}"] if role else []
             found = tuple(value for parameter in offered for value in parameter.metadata["search"])
             if not found:
-                raise ValueError(f"{self.where}: '{key}' has no values of its own to choose from; give it a list")
+                raise ValueError(f"{self.where}: '{key}' declares no values for \"auto\"; give it a list")
             return found
         return hashable(value) if isinstance(value, list) else hashable([value])
 
-    def references(self, key: str) -> str | None:
-        """The key that `key` is to follow."""
+    def dimensions(self, prefix: str, format_name: str) -> list[Dimension]:
+        """Return the dimensions that are left when all operands have the same format; named as by `draw`."""
+        chosen = self._keys((format_name,) * len(ROLES)).chosen
+        return [make_dimension(f"{prefix}/{name}", values) for _, name, values in chosen if len(values) > 1]
+
+    def followed_key(self, key: str) -> str | None:
+        """Return the key whose value `key` copies, as in `"same as weight_width"`; None if it has its own."""
         value = self.config[key]
-        is_one = isinstance(value, str) and value.startswith(SAME_AS)
-        return value.removeprefix(SAME_AS).strip() if is_one else None
+        if isinstance(value, str) and value.startswith(SAME_AS):
+            return value.removeprefix(SAME_AS).strip()
+        return None
+
+    def _keys(self, formats: tuple[str, ...]) -> _KeysOfFormats:
+        """Return the keys to choose when the formats of all roles are known."""
+        if formats not in self._keys_by_formats:
+            self._keys_by_formats[formats] = self._find_keys(formats)
+        return self._keys_by_formats[formats]
+
+    @cached_property
+    def _keys_by_formats(self) -> dict[tuple[str, ...], _KeysOfFormats]:
+        return {}
+
+    def _find_keys(self, formats: tuple[str, ...]) -> _KeysOfFormats:
+        found = _KeysOfFormats()
+        for role, format_name in zip(ROLES, formats, strict=True):
+            for key in _keys_of_format(role, format_name):
+                followed = self.followed_key(key) if key in self.config else None
+                if followed is not None:
+                    found.following.append((key, followed))
+                elif key in self.config:
+                    depends_on_format = self.config[key] == AUTO and len(self._formats_of_role(role)) > 1
+                    name = f"{format_name}.{key}" if depends_on_format else key
+                    found.chosen.append((key, name, self.values(key, role, format_name)))
+        chosen = {key for key, _, _ in found.chosen}
+        found.following = [(key, followed) for key, followed in found.following if followed in chosen]
+        return found
+
+    @cached_property
+    def format_keys(self) -> list[str]:
+        """The keys that give one role another format, such as `weight_name`."""
+        keys = [f"{role}_name" for role in ROLES]
+        return [key for key in keys if key in self.config and self.followed_key(key) is None]
 
     @staticmethod
-    def _one(prefix: str, name: str, choices: tuple[Any, ...], suggest: Suggest) -> Any:
-        return choices[0] if len(choices) == 1 else suggest(dimension(f"{prefix}/{name}", choices))
+    def _suggest(prefix: str, name: str, values: tuple[Any, ...], suggest: Suggest) -> Any:
+        return values[0] if len(values) == 1 else suggest(make_dimension(f"{prefix}/{name}", values))
 
-    def _formats(self, role: str) -> list[str]:
-        """The formats that an operand of a role may have."""
+    def _formats_of_role(self, role: str) -> list[str]:
+        """Return the formats that an operand of a role may have."""
         key = f"{role}_name"
-        named = self.choices(key) if key in self.config and self.references(key) is None else self.choices("name")
-        return [str(name) for name in named if name not in UNSET]
+        has_own = key in self.config and self.followed_key(key) is None
+        return [str(name) for name in self.values(key if has_own else "name") if name not in UNSET]
 
-    def _keys_of(self, role: str) -> list[str]:
-        return [key for name in self._formats(role) for key in _keys(role, name)]
+    def _keys_of_role(self, role: str) -> list[str]:
+        return [key for name in self._formats_of_role(role) for key in _keys_of_format(role, name)]
 
-    def _check_reference(self, key: str) -> None:
-        other = self.references(key)
-        if other is not None and (other not in self.config or self.references(other) is not None):
-            known = [each for each in self.config if each != key and self.references(each) is None]
-            raise ValueError(f"{self.where}: '{key}' is to be the same as '{other}'; {closest(other, known)}")
+    def _check_followed_key(self, key: str) -> None:
+        followed = self.followed_key(key)
+        if followed is not None and (followed not in self.config or self.followed_key(followed) is not None):
+            known = [each for each in self.config if each != key and self.followed_key(each) is None]
+            raise ValueError(f"{self.where}: '{key}' cannot copy '{followed}'; {closest(followed, known)}")
 
-    def _check_values(self) -> None:
-        """Each value must go with some of the other keys: the first ones of all, the second ones of all, ..."""
-        sizes = {key: len(self._choices_anywhere(key)) for key in self.config}
-        most_formats = max(sizes[key] for key in ("name", *self._format_keys))
-        others = list(itertools.product(range(most_formats), range(max(sizes.values()))))
+    def _check_all_values(self) -> None:
+        """Check that each value is allowed together with some values of the other keys.
+
+        Trying all combinations would take too long. Each value is tried with the first values of all other keys,
+        then with the second ones, and so on; formats and other keys are varied separately.
+        """
+        sizes = {key: len(self._values_in_any_format(key)) for key in self.config}
+        num_formats = max(sizes[key] for key in ("name", *self.format_keys))
+        positions = list(itertools.product(range(num_formats), range(max(sizes.values()))))
         for key in ("name", *self.config):
             for position in range(sizes[key]):
-                self._check_value(key, position, others)
+                self._check_value(key, position, positions)
 
-    def _check_value(self, key: str, position: int, others: Sequence[tuple[int, int]]) -> None:
-        """`others` are the positions of formats, and of all else, that it is tried with."""
-        problems: list[ValueError] = []
-        for of_formats, of_others in others:
+    def _check_value(self, key: str, position: int, positions: Sequence[tuple[int, int]]) -> None:
+        """Check one value with the other keys at `positions`: one for keys that name formats, one for the rest."""
+        errors: list[ValueError] = []
+        for of_formats, of_others in positions:
             config = self.draw("", partial(_pick, key, position, of_formats, of_others))
             if key in config:
                 try:
                     QuantConfig.read(config, self.where)
                 except ValueError as error:
-                    problems.append(error)
+                    errors.append(error)
                 else:
                     return
-        if problems:
-            raise problems[0]
+        if errors:
+            raise errors[0]
 
-    def _choices_anywhere(self, key: str) -> tuple[Any, ...]:
+    def _values_in_any_format(self, key: str) -> tuple[Any, ...]:
         if self.config[key] == AUTO:
             role = next(role for role in ROLES if key.startswith(f"{role}_"))
-            having = [name for name in self._formats(role) if key in _keys(role, name)]
-            return tuple(choice for name in having for choice in self.choices(key, role, name))
-        return self.choices(key)
+            formats = [name for name in self._formats_of_role(role) if key in _keys_of_format(role, name)]
+            return tuple(value for name in formats for value in self.values(key, role, name))
+        return self.values(key)
 
 
-def _keys(role: str, format_name: str) -> list[str]:
-    """The keys that a format has for an operand of a role."""
+def _formats_by_role(config: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(str(config.get(f"{role}_name", config["name"])) for role in ROLES)
+
+
+def _keys_of_format(role: str, format_name: str) -> list[str]:
+    """Return the keys of a format's parameters for an operand of a role."""
     return [f"{role}_{parameter.name}" for parameter in parameters(FORMATS[format_name])]
 
 
-def _pick(key: str, position: int, of_formats: int, of_others: int, of: Dimension) -> Any:
-    """The value at a position of the dimension of `key`; at others of those of formats, and of all else."""
-    usual = of_formats if of.key.endswith("name") else of_others
-    wanted = position if of.key == key and position < len(of.choices) else usual
-    return of.choices[min(wanted, len(of.choices) - 1)]
+def _pick(key: str, position: int, of_formats: int, of_others: int, dimension: Dimension) -> Any:
+    """Return the choice at `position` if the dimension belongs to `key`, else at one of the other two positions.
+
+    For example, `_pick("weight_width", 2, 0, 1, dimension)` gives the third weight width, the first choice of a
+    dimension that names a format, and the second choice of any other; the last one if there are fewer.
+    """
+    usual = of_formats if dimension.key.endswith("name") else of_others
+    wanted = position if dimension.key == key and position < len(dimension.choices) else usual
+    return dimension.choices[min(wanted, len(dimension.choices) - 1)]

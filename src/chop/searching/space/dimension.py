@@ -1,4 +1,4 @@
-"""One choice of a configuration."""
+"""Dimensions: the single choices that make up a configuration."""
 
 from __future__ import annotations
 
@@ -9,39 +9,40 @@ from functools import cache, cached_property
 from typing import Any
 
 Label = str | int | float | bool | None
-"""What Optuna's storages can hold of a choice."""
+"""A choice as Optuna's storages can hold it."""
 Params = Mapping[str, Label]
-"""A point of a space: the label of what was chosen, by the name of the dimension."""
+"""A configuration as Optuna stores it: the label of each choice by the name of its dimension."""
 
 
 @dataclass(frozen=True)
 class Dimension:
-    """A name, such as `seq_blocks_2/weight_width`, and the values that it may have."""
+    """One thing to choose: a name, such as `seq_blocks_2/weight_width`, and the allowed values."""
 
     name: str
     choices: tuple[Any, ...]
 
     @property
     def key(self) -> str:
-        """The key of the configuration that it is for: `weight_width`."""
+        """The key of the quantisation config that it sets, such as `weight_width`."""
         return self.name.rpartition("/")[2].rpartition(".")[2]
 
     @cached_property
     def labels(self) -> tuple[Label, ...]:
-        return tuple(label(choice) for choice in self.choices)
+        """The choices as they are stored."""
+        return tuple(to_label(choice) for choice in self.choices)
 
-    def value(self, of: Label) -> Any:
-        """The choice with a label."""
+    def value(self, label: Label) -> Any:
+        """Return the choice that has this label."""
         for known, choice in zip(self.labels, self.choices, strict=True):
-            if known == of and type(known) is type(of):
+            if known == label and type(known) is type(label):
                 return choice
         shown = ", ".join(str(known) for known in self.labels)
-        raise ValueError(f"'{self.name}' cannot be {of!r}; allowed: {shown}")
+        raise ValueError(f"'{self.name}' cannot be {label!r}; allowed: {shown}")
 
 
 @cache
-def dimension(name: str, choices: tuple[Any, ...]) -> Dimension:
-    """Always the same object for the same dimension: a search asks for each of them again and again."""
+def make_dimension(name: str, choices: tuple[Any, ...]) -> Dimension:
+    """Return the dimension; equal arguments give the same object, because a search needs each one many times."""
     return Dimension(name, choices)
 
 
@@ -50,10 +51,10 @@ Suggest = Callable[[Dimension], Any]
 
 
 def hashable(choices: list[Any]) -> tuple[Any, ...]:
-    """Choices that a user wrote, with tuples for lists."""
+    """Return choices from a TOML file with lists converted to tuples."""
     return tuple(tuple(choice) if isinstance(choice, list) else choice for choice in choices)
 
 
-def label(choice: Any) -> Label:
-    """A choice as a plain value: lists and tables as JSON."""
+def to_label(choice: Any) -> Label:
+    """Return a choice as a plain value; lists and tables become JSON."""
     return choice if isinstance(choice, str | int | float | bool | None) else json.dumps(choice)

@@ -1,4 +1,4 @@
-"""All configurations of a model that a search may choose from."""
+"""All configurations that a search may choose from."""
 
 from __future__ import annotations
 
@@ -9,84 +9,97 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from torch import nn
-
 from chop.config.search import SpaceTable
 from chop.ir import NodeMeta
+from chop.ir.graph.shared_layers import group_by_layer
 from chop.ops import OPS
 from chop.passes.quantization.selection import ByNode
-from chop.searching.space.choices import Seed
-from chop.searching.space.dimension import Dimension, Label, Params, Suggest, dimension, hashable, label
+from chop.searching.space.choices import Choices
+from chop.searching.space.dimension import (
+    Dimension,
+    Label,
+    Params,
+    Suggest,
+    hashable,
+    make_dimension,
+    to_label,
+)
 
 logger = logging.getLogger(__name__)
 
 TRAINING, MODEL = "[training]", "[model]"
-"""Names of parts that no node can have."""
+"""Names of the parts that are not units; no node can be called like this."""
 Configs = Mapping[str, Mapping[str, Any]]
-"""The quantisation config of each unit by its name, and the settings of other parts."""
+"""A configuration: the quantisation config of each unit by the unit's name, and the training and model options."""
 
 
 @dataclass(frozen=True)
 class Unit:
-    """Nodes that have one configuration, because they call the same layer; most often it is one node."""
+    """The nodes that call one layer and therefore share one quantisation config; usually one node."""
 
     metas: tuple[NodeMeta, ...]
-    seed: Seed
+    choices: Choices
 
     @property
     def name(self) -> str:
+        """The name of the first node."""
         return self.metas[0].node.name
 
     @property
-    def num_points(self) -> int:
-        return self.seed.num_points
+    def num_configs(self) -> int:
+        """The number of different configs of this unit."""
+        return self.choices.num_configs
 
     def draw(self, suggest: Suggest) -> dict[str, Any]:
-        return self.seed.draw(self.name, suggest)
+        """Return a config in which `suggest` makes each choice."""
+        return self.choices.draw(self.name, suggest)
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Choices that are no formats: of the training, or of the model."""
+class OptionChoices:
+    """Allowed values of options that are not formats: of the training, or of the model."""
 
     name: str
-    choices: Mapping[str, tuple[Any, ...]]
+    values: Mapping[str, tuple[Any, ...]]
 
     @property
-    def num_points(self) -> int:
-        return math.prod(len(each) for each in self.choices.values())
+    def num_configs(self) -> int:
+        """The number of combinations."""
+        return math.prod(len(each) for each in self.values.values())
 
     def draw(self, suggest: Suggest) -> dict[str, Any]:
-        return {key: suggest(dimension(f"{self.name}/{key}", each)) for key, each in self.choices.items()}
+        """Return a value for each option, chosen by `suggest`."""
+        return {key: suggest(make_dimension(f"{self.name}/{key}", each)) for key, each in self.values.items()}
 
 
 @dataclass(frozen=True)
 class Space:
-    """Units of a graph, each with its choices, and choices of other kinds beside them."""
+    """The units of a graph with their choices, and the choices of training and model options."""
 
     units: tuple[Unit, ...]
-    settings: tuple[Settings, ...] = ()
+    options: tuple[OptionChoices, ...] = ()
 
     @property
-    def parts(self) -> tuple[Unit | Settings, ...]:
-        return (*self.units, *self.settings)
+    def parts(self) -> tuple[Unit | OptionChoices, ...]:
+        """The units and the option choices; the choices of one do not depend on those of another."""
+        return (*self.units, *self.options)
 
     def draw(self, suggest: Suggest) -> dict[str, dict[str, Any]]:
-        """A configuration of every part, each choice made by `suggest`."""
+        """Return a configuration in which `suggest` makes each choice."""
         return {part.name: part.draw(suggest) for part in self.parts}
 
     def configs(self, params: Params) -> dict[str, dict[str, Any]]:
-        """The configurations at a point."""
+        """Return the configuration that `params` describe."""
 
         def look_up(dimension: Dimension) -> Any:
             if dimension.name not in params:
-                raise ValueError(f"the point lacks '{dimension.name}'")
+                raise ValueError(f"the params have no value for '{dimension.name}'")
             return dimension.value(params[dimension.name])
 
         return self.draw(look_up)
 
     def dimensions(self, params: Params) -> dict[str, Dimension]:
-        """The dimensions in which a point lies."""
+        """Return the dimensions that `params` choose from; which ones there are can depend on the choices."""
         found: dict[str, Dimension] = {}
 
         def look_up(dimension: Dimension) -> Any:
@@ -97,7 +110,7 @@ class Space:
         return found
 
     def params(self, configs: Configs) -> dict[str, Label] | None:
-        """The point that gives these configurations; None if they are not in the space."""
+        """Return the params of a configuration; None if it is not in the space."""
         found: dict[str, Label] = {}
         for part in self.parts:
 
@@ -105,7 +118,7 @@ class Space:
                 value = wanted.get(dimension.key)
                 if value not in dimension.choices:
                     raise LookupError(dimension.name)
-                found[dimension.name] = label(value)
+                found[dimension.name] = to_label(value)
                 return value
 
             try:
@@ -116,12 +129,11 @@ class Space:
                 return None
         return found
 
-    def points(self) -> Iterator[dict[str, Label]]:
-        """Every point of the space, one after the other."""
-        path: list[tuple[int, int]] = []  # what was taken, of how many, in the order of the draw
+    def all_params(self) -> Iterator[dict[str, Label]]:
+        """Yield the params of every configuration of the space."""
+        path: list[tuple[int, int]] = []  # index taken and number of choices, in the order of the draw
         while True:
-            point = self._follow(path)
-            yield point
+            yield self._follow(path)
             while path and path[-1][0] + 1 == path[-1][1]:
                 path.pop()
             if not path:
@@ -129,52 +141,53 @@ class Space:
             path[-1] = (path[-1][0] + 1, path[-1][1])
 
     def _follow(self, path: list[tuple[int, int]]) -> dict[str, Label]:
-        point: dict[str, Label] = {}
+        """Take the choices of `path`, and the first ones after its end, by which it is extended."""
+        params: dict[str, Label] = {}
         steps = iter(tuple(path))
 
         def take(dimension: Dimension) -> Any:
             taken, _ = next(steps, (0, 0))
-            if len(point) >= len(path):
+            if len(params) >= len(path):
                 path.append((0, len(dimension.choices)))
-            point[dimension.name] = dimension.labels[taken]
+            params[dimension.name] = dimension.labels[taken]
             return dimension.choices[taken]
 
         self.draw(take)
-        return point
+        return params
 
     @cached_property
-    def num_points(self) -> int:
-        """How many points there are; parts are independent of each other."""
-        return math.prod(part.num_points for part in self.parts)
+    def num_configs(self) -> int:
+        """The number of different configurations."""
+        return math.prod(part.num_configs for part in self.parts)
 
 
-def read_seeds(table: SpaceTable, metas: Sequence[NodeMeta]) -> Space:
-    """The space that `[search.search_space]` describes, over the nodes of a graph."""
+def read_space(table: SpaceTable, metas: Sequence[NodeMeta]) -> Space:
+    """Return the space that `[search.search_space]` describes for the nodes of a graph."""
     where = "search.search_space.seed"
-    seeds = {key: _seed(entry, f"{where}.{key}") for key, entry in table.seed.items()}
-    default = seeds.pop("default", None)
-    meant = _meant(seeds, table.setup.by, {meta.node.name for meta in metas})
-    chosen = ByNode(table.setup.by, meant, default)
-    chosen.check(metas, where)
-    return Space(tuple(_units(chosen, metas)), read_settings(table))
+    choices = {key: _read_choices(entry, f"{where}.{key}") for key, entry in table.seed.items()}
+    default = choices.pop("default", None)
+    used = _used_choices(choices, table.setup.by, {meta.node.name for meta in metas})
+    by_node = ByNode(table.setup.by, used, default)
+    by_node.check(metas, where)
+    return Space(tuple(_units(by_node, metas)), read_option_choices(table))
 
 
-def read_settings(table: SpaceTable) -> tuple[Settings, ...]:
-    """The choices of `[search.search_space]` that are no formats."""
-    kinds = {TRAINING: table.training, MODEL: table.model}
-    return tuple(Settings(name, _choices(given, name)) for name, given in kinds.items() if given)
+def read_option_choices(table: SpaceTable) -> tuple[OptionChoices, ...]:
+    """Return the choices of training and model options in `[search.search_space]`."""
+    tables = {TRAINING: table.training, MODEL: table.model}
+    return tuple(OptionChoices(name, _option_values(given, name)) for name, given in tables.items() if given)
 
 
-def _meant(seeds: Mapping[str, Seed | None], by: str, nodes: set[str]) -> dict[str, Seed | None]:
-    """A file may hold seeds of ops and seeds of nodes: those that `by` does not ask for are left out."""
+def _used_choices(choices: Mapping[str, Choices], by: str, nodes: set[str]) -> dict[str, Choices | None]:
+    """Return the choices that `by` selects: a file may hold seeds of ops beside seeds of nodes."""
     others = {"name": set(OPS) - nodes, "type": nodes - set(OPS)}.get(by, set())
-    unused = [key for key in seeds if key in others]
+    unused = [key for key in choices if key in others]
     if unused:
-        logger.warning("search.search_space.setup.by is '%s': no use is made of seed %s", by, ", ".join(unused))
-    return {key: seed for key, seed in seeds.items() if key not in unused}
+        logger.warning("search.search_space.setup.by is '%s': seed %s is not used", by, ", ".join(unused))
+    return {key: each for key, each in choices.items() if key not in unused}
 
 
-def _choices(given: Mapping[str, Any], name: str) -> dict[str, tuple[Any, ...]]:
+def _option_values(given: Mapping[str, Any], name: str) -> dict[str, tuple[Any, ...]]:
     for key, values in given.items():
         if not isinstance(values, list) or not values:
             raise ValueError(
@@ -183,21 +196,18 @@ def _choices(given: Mapping[str, Any], name: str) -> dict[str, tuple[Any, ...]]:
     return {key: hashable(values) for key, values in given.items()}
 
 
-def _seed(entry: Mapping[str, Any], where: str) -> Seed | None:
+def _read_choices(entry: Mapping[str, Any], where: str) -> Choices:
     if set(entry) != {"config"} or not isinstance(entry["config"], Mapping):
         raise ValueError(f"{where} must hold one table, 'config'; it holds {', '.join(entry) or 'nothing'}")
-    return Seed(f"{where}.config", entry["config"])
+    return Choices(f"{where}.config", entry["config"])
 
 
-def _units(chosen: ByNode[Seed], metas: Sequence[NodeMeta]) -> Iterator[Unit]:
-    by_layer: dict[nn.Module | str, list[NodeMeta]] = {}
-    for meta in metas:
-        if meta.quantizable:
-            by_layer.setdefault(meta.module or meta.node.name, []).append(meta)
-    for together in by_layer.values():
-        seeds = [chosen.choose(meta.mase_op, meta.node.name) for meta in together]
-        if any(seed != seeds[0] for seed in seeds):
+def _units(by_node: ByNode[Choices], metas: Sequence[NodeMeta]) -> Iterator[Unit]:
+    quantizable = ((meta, meta.module) for meta in metas if meta.quantizable)
+    for together in group_by_layer(quantizable):
+        choices = [by_node.choose(meta.mase_op, meta.node.name) for meta in together]
+        if any(each != choices[0] for each in choices):
             names = " and ".join(f"'{meta.node.name}'" for meta in together)
-            raise ValueError(f"nodes {names} call the same layer but have different seeds; give all the same")
-        if seeds[0] is not None and not seeds[0].is_nothing:
-            yield Unit(tuple(together), seeds[0])
+            raise ValueError(f"nodes {names} call the same layer but have different seeds; use the same seed")
+        if choices[0] is not None and not choices[0].leaves_unquantised:
+            yield Unit(together, choices[0])

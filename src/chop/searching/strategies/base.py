@@ -1,17 +1,17 @@
-"""What a strategy is: which points are tried, or what draws them."""
+"""The interface of search strategies."""
 
 from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar
 
 from chop.config.search import Direction
-from chop.registry import Registry
+from chop.registry import Decorator, Registry
 from chop.searching.evaluation.objectives import Objectives
-from chop.searching.evaluation.problem import Measurable
+from chop.searching.evaluation.problem import Problem
 from chop.searching.space import Params
 
 if TYPE_CHECKING:
@@ -20,49 +20,52 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Strategy(ABC):
-    """A subclass is a frozen dataclass; its fields are the keys of `[search.strategy.setup]`."""
+    """Decides which configurations become trials. A subclass is a frozen dataclass.
+
+    Its fields are the keys of `[search.strategy.setup]`.
+    """
+
+    supports_training: ClassVar[bool] = False
+    """Whether it can search problems that train each configuration."""
 
     n_trials: int = 100
-    """Points to try; strategies that work their points out by themselves may need fewer."""
+    """Number of trials; strategies that compute their trials themselves may need fewer."""
     n_jobs: int = 1
-    """Processes on this machine; -1: one for each core."""
+    """Worker processes on this machine; -1: one per core."""
     timeout: float | None = None
-    """Seconds after which no new point is begun."""
+    """Seconds after which no new trial is started."""
     sum_scaled_metrics: bool = False
     direction: Direction = "maximize"
-    """Of the sum of scaled metrics."""
+    """Direction of the sum of the scaled metrics."""
     save_every_n_trials: int = 0
-    """Write the results so often; 0: at the end only."""
+    """Number of trials after which the results are written; 0: only at the end."""
     halving: bool = False
-    """Give up a point after some of the rows or epochs, if one that costs no more did clearly better there."""
+    """Prune a trial after some of its rows or epochs if one that costs no more was clearly better at that point."""
 
     def __post_init__(self) -> None:
         if self.n_jobs == -1:
             object.__setattr__(self, "n_jobs", os.cpu_count() or 1)
-        for name, least in (("n_trials", 1), ("n_jobs", 1), ("save_every_n_trials", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"'{name}' must be at least {least}, got {getattr(self, name)}")
+        for name, minimum in (("n_trials", 1), ("n_jobs", 1), ("save_every_n_trials", 0)):
+            if getattr(self, name) < minimum:
+                raise ValueError(f"'{name}' must be at least {minimum}, got {getattr(self, name)}")
         if self.timeout is not None and self.timeout <= 0:
             raise ValueError(f"'timeout' must be above 0 seconds, got {self.timeout}")
 
     @abstractmethod
-    def plan(self, problem: Measurable, objectives: Objectives, seed: int) -> Sequence[Params]:
-        """The points to try, beside the uniform ones, which always are; an empty one is left to the sampler."""
+    def plan(self, problem: Problem, objectives: Objectives, seed: int) -> Sequence[Params]:
+        """Return the params of each trial; if they are empty, a sampler draws them when the trial starts.
+
+        Uniform baselines need not be among them: every search adds them.
+        """
 
     def make_sampler(self, seed: int, number: int = 0, *, num_workers: int = 1) -> BaseSampler | None:
-        """What draws the point of trial `number`, if the plan leaves it open; None if it leaves none open."""
+        """Return the sampler that draws the params of trial `number`; None if `plan` leaves none open."""
         return None
 
 
 STRATEGIES: Registry[type[Strategy]] = Registry("search strategy")
-S = TypeVar("S", bound=type[Strategy])
 
 
-def register_strategy(name: str) -> Callable[[S], S]:
-    """Files a strategy under the name that `[search.strategy]` uses; stands above `@dataclass`."""
-
-    def decorate(strategy: S) -> S:
-        STRATEGIES.add(name, strategy)
-        return strategy
-
-    return decorate
+def register_strategy(name: str) -> Decorator:
+    """Return a decorator that registers a `Strategy` under its name in TOML files; write it above `@dataclass`."""
+    return STRATEGIES.register(name)

@@ -1,4 +1,4 @@
-"""What each unit may be, what that costs, and how much it harms the model."""
+"""The candidates of each unit, what each costs, and how much error it causes."""
 
 from __future__ import annotations
 
@@ -9,31 +9,25 @@ from typing import Any, Literal, TypeVar
 
 import torch
 
-from chop.searching.evaluation import COST_RUNNERS, BasicEvaluation
-from chop.searching.evaluation.objectives import Objective, Objectives
-from chop.searching.evaluation.problem import Measurable
-from chop.searching.evaluation.ptq import Problem
-from chop.searching.space import Params, Space, Unit
-from chop.searching.space.dimension import Label
-from chop.searching.space.space import Configs
+from chop.searching.evaluation.cost_metrics import COST_RUNNERS
+from chop.searching.evaluation.objectives import Objective, Objectives, is_cost, known_metrics
+from chop.searching.evaluation.problem import UnitwiseProblem
+from chop.searching.space import Configs, Label, Params, Space, Unit
 from chop.searching.strategies.base import Strategy
 
-HarmBy = Literal["loss", "output"]
-MOST = 20_000
-"""Configurations of one unit that are looked at; more than anyone waits for."""
-ADDING_UP = {"memory_density": "average_bitwidth"}
-"""Costs that do not add up over units, and one which does and goes with it."""
+ErrorKind = Literal["loss", "output"]
+MAX_CANDIDATES_PER_UNIT = 20_000
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class HarmStrategy(Strategy):
-    """A strategy that measures how much each choice harms the model."""
+class MeasuringStrategy(Strategy):
+    """A strategy that measures the error of each candidate of each unit."""
 
-    harm: HarmBy = "loss"
-    """What is to rise least: the loss, or the error of the output, which needs no labels."""
+    harm: ErrorKind = "loss"
+    """How the error is measured: by the loss, or by the difference of the output, which needs no labels."""
     remeasure: int = 1
-    """Steps after which all choices are measured anew."""
+    """Steps after which all candidates are measured again."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -42,159 +36,152 @@ class HarmStrategy(Strategy):
 
 
 @dataclass(frozen=True)
-class Choice:
-    """One configuration of a unit."""
+class Candidate:
+    """One possible config of a unit."""
 
     unit: str
-    point: Params
-    """Its part of a point of the space."""
+    params: Params
+    """The choices of this unit only."""
     config: Mapping[str, Any]
 
 
-Chosen = Mapping[str, Choice]
-"""One choice for each unit, by its name."""
+Assignment = Mapping[str, Candidate]
+"""A candidate for each unit, by the unit's name."""
 
 
-def untrained(problem: Measurable, who: str) -> Problem:
-    """A problem whose points are measured without training; the only kind that can be looked into."""
-    if not isinstance(problem, Problem):
+def configs_of(assignment: Assignment) -> dict[str, Mapping[str, Any]]:
+    """Return the configuration in which each unit has its assigned candidate."""
+    return {name: candidate.config for name, candidate in assignment.items()}
+
+
+def params_of(assignment: Assignment) -> dict[str, Label]:
+    """Return the params of the configuration in which each unit has its assigned candidate."""
+    return {name: label for candidate in assignment.values() for name, label in candidate.params.items()}
+
+
+def find_candidates(problem: UnitwiseProblem, strategy: str) -> dict[str, list[Candidate]]:
+    """Return all candidates by unit, without combinations that a format does not allow."""
+    return {unit.name: _candidates(problem, unit, strategy) for unit in problem.space.units}
+
+
+def _candidates(problem: UnitwiseProblem, unit: Unit, strategy: str) -> list[Candidate]:
+    if unit.num_configs > MAX_CANDIDATES_PER_UNIT:
         raise ValueError(
-            f"strategy '{who}' measures layers one by one, without training; take the space "
-            "'graph/quantize/mixed_precision_ptq', or strategy 'optuna'"
+            f"'{unit.name}' has {unit.num_configs} configs, and strategy '{strategy}' looks at each of them; the "
+            f"limit is {MAX_CANDIDATES_PER_UNIT}: offer fewer choices, or use strategy 'optuna'"
         )
-    return problem
-
-
-def configs_of(chosen: Chosen) -> dict[str, Mapping[str, Any]]:
-    return {name: choice.config for name, choice in chosen.items()}
-
-
-def point_of(chosen: Chosen) -> dict[str, Label]:
-    """The point of the space at which all of these are chosen."""
-    return {name: label for choice in chosen.values() for name, label in choice.point.items()}
-
-
-def choices_of(problem: Problem, who: str) -> dict[str, list[Choice]]:
-    """All configurations of each unit, but for combinations that a format does not allow."""
-    return {unit.name: _choices(problem, unit, who) for unit in problem.space.units}
-
-
-def _choices(problem: Problem, unit: Unit, who: str) -> list[Choice]:
-    if unit.seed.num_points > MOST:
-        raise ValueError(
-            f"'{unit.name}' has {unit.seed.num_points} configurations and strategy '{who}' looks at each of them; "
-            f"at most {MOST} are sensible: offer fewer choices, or take strategy 'optuna'"
-        )
-    alone = Space((unit,))
-    found, problems = [], []
-    for point in alone.points():
-        choice = Choice(unit.name, point, alone.configs(point)[unit.name])
+    unit_space = Space((unit,))
+    found, errors = [], []
+    for params in unit_space.all_params():
+        candidate = Candidate(unit.name, params, unit_space.configs(params)[unit.name])
         try:
-            problem.option(unit, choice.config)
+            problem.quantized_unit(unit, candidate.config)
         except ValueError as error:
-            problems.append(str(error))
+            errors.append(str(error))
         else:
-            found.append(choice)
+            found.append(candidate)
     if not found:
-        raise ValueError(f"no configuration of '{unit.name}' is allowed: {problems[0]}")
+        raise ValueError(f"no config of '{unit.name}' is allowed: {errors[0]}")
     return found
 
 
-def cost_metrics(objectives: Objectives, who: str) -> list[str]:
-    """The costs among the metrics; each adds up over units."""
+def cost_objectives(objectives: Objectives, strategy: str) -> list[str]:
+    """Return the cost metrics to reduce, each one that adds up over units."""
     found = []
     for each in objectives.each:
-        if each.name in BasicEvaluation.metrics:
-            continue
-        if not _is_to_fall(each):
-            raise ValueError(f"strategy '{who}' makes models cheaper; '{each.name}' is to become dearer")
-        found.append(ADDING_UP.get(each.name, each.name))
+        if is_cost(each.name):
+            if not _reduces_cost(each):
+                raise ValueError(f"strategy '{strategy}' reduces costs, but '{each.name}' is to be increased")
+            found.append(_additive_metrics().get(each.name, each.name))
     if not found:
-        known = [name for runner in COST_RUNNERS.values() for name in runner.metrics]
-        raise ValueError(f"strategy '{who}' needs a cost among the metrics; there are {', '.join(known)}")
+        known = ", ".join(name for name in known_metrics() if is_cost(name))
+        raise ValueError(f"strategy '{strategy}' needs a cost among the metrics; known: {known}")
     return list(dict.fromkeys(found))
 
 
-def _is_to_fall(objective: Objective) -> bool:
-    """Whether a cost is to fall, seen from the metric that adds up."""
-    falls = (objective.direction == "minimize") == (objective.scale > 0)
-    return falls != (objective.name in ADDING_UP)
+def _additive_metrics() -> dict[str, str]:
+    """Return, for each metric that does not add up over units, one that does."""
+    return {name: other for runner in COST_RUNNERS.values() for name, other in runner.additive.items()}
 
 
-class Price:
-    """What choices add to one cost of the model as it is."""
+def _reduces_cost(objective: Objective) -> bool:
+    """Return whether an objective lowers the cost that adds up; a higher `memory_density` does so, too."""
+    return objective.prefers_lower != (objective.name in _additive_metrics())
 
-    def __init__(self, problem: Problem, metric: str) -> None:
+
+class CandidateCosts:
+    """What each candidate adds to one cost metric of the original model."""
+
+    def __init__(self, problem: UnitwiseProblem, metric: str) -> None:
         self._problem, self._metric = problem, metric
-        self.plain = problem.costs({})[metric]
+        self.original = problem.costs({})[metric]
         self._known: dict[tuple[str, object], float] = {}
 
-    def total(self, configs: Configs) -> float:
-        return self._problem.costs(configs)[self._metric]
-
-    def __call__(self, choice: Choice) -> float:
-        key = (choice.unit, tuple(choice.point.items()))
+    def __call__(self, candidate: Candidate) -> float:
+        key = (candidate.unit, tuple(candidate.params.items()))
         if key not in self._known:
-            self._known[key] = self.total({choice.unit: choice.config}) - self.plain
+            costs = self._problem.costs({candidate.unit: candidate.config})
+            self._known[key] = costs[self._metric] - self.original
         return self._known[key]
 
-    def widest(self, choices: Mapping[str, Sequence[Choice]]) -> dict[str, Choice]:
-        """The dearest choice of every unit; of equal ones, the first."""
-        return {name: max(each, key=self) for name, each in choices.items()}
+    def most_expensive(self, candidates: Mapping[str, Sequence[Candidate]]) -> dict[str, Candidate]:
+        """Return the candidate with the highest cost for each unit; of equal ones, the first."""
+        return {name: max(each, key=self) for name, each in candidates.items()}
 
 
-class Harm:
-    """What configurations do to the model: its loss, or how far its output is from that in float.
+class ErrorMeasure:
+    """The error of a configuration: its loss, or how far its output is from that of the original model.
 
-    The second needs no labels: it is the energy of the difference over that of the output.
+    The second is the energy of the difference divided by the energy of the original output.
     """
 
-    def __init__(self, problem: Problem, by: HarmBy, num_rows: int | None = None) -> None:
-        self._problem, self._by = problem, by
-        self._evaluator = problem.evaluator if num_rows is None else problem.evaluator.on_fewer(num_rows)
-        self._plain = self._evaluator.outputs({}) if by == "output" else []
-        self._energy = sum(output.double().square().sum().item() for output in self._plain)
+    def __init__(self, problem: UnitwiseProblem, kind: ErrorKind, num_rows: int | None = None) -> None:
+        """Measure on the first `num_rows` rows; None: on all."""
+        self._problem, self._kind = problem, kind
+        self._evaluator = problem.evaluator if num_rows is None else problem.evaluator.on_first_rows(num_rows)
+        self._original = self._evaluator.outputs({}) if kind == "output" else []
+        self._energy = sum(output.double().square().sum().item() for output in self._original)
 
     def __call__(self, configs: Configs) -> float:
-        """Infinite where the model gives no numbers any more."""
-        replaced = self._problem.replaced(configs)
-        if self._by == "loss":
-            found = self._evaluator.evaluate(replaced).loss
+        """Return the error; infinity if the model's output is not finite."""
+        replacements = self._problem.replacements(configs)
+        if self._kind == "loss":
+            error = self._evaluator.evaluate(replacements).loss
         else:
-            found = self._difference(self._evaluator.outputs(replaced))
-        return found if math.isfinite(found) else math.inf
+            error = self._relative_difference(self._evaluator.outputs(replacements))
+        return error if math.isfinite(error) else math.inf
 
-    def _difference(self, outputs: Iterable[torch.Tensor]) -> float:
-        pairs = zip(outputs, self._plain, strict=True)
-        noise = sum((ours.double() - plain.double()).square().sum().item() for ours, plain in pairs)
+    def _relative_difference(self, outputs: Iterable[torch.Tensor]) -> float:
+        pairs = zip(outputs, self._original, strict=True)
+        noise = sum((output.double() - original.double()).square().sum().item() for output, original in pairs)
         return noise / self._energy if self._energy else noise
 
 
 @dataclass(frozen=True)
-class Rated:
-    """A choice, what it adds to the cost of the model as it is, and to the harm."""
+class RatedCandidate:
+    """A candidate, and what it adds to the cost and to the error of the model."""
 
-    choice: Choice
+    candidate: Candidate
     cost: float
-    harm: float
+    error: float
 
 
-def unbeaten(rated: Iterable[Rated]) -> list[Rated]:
-    """Those that no other equals at lower cost or beats at the same, the cheapest first."""
-    kept: list[Rated] = []
-    for each in sorted(rated, key=lambda each: (each.cost, each.harm)):
-        if not kept or each.harm < kept[-1].harm:
+def pareto_optimal(rated: Iterable[RatedCandidate]) -> list[RatedCandidate]:
+    """Return the candidates that are Pareto-optimal in cost and error, the cheapest first."""
+    kept: list[RatedCandidate] = []
+    for each in sorted(rated, key=lambda each: (each.cost, each.error)):
+        if not kept or each.error < kept[-1].error:
             kept.append(each)
     return kept
 
 
-def distinct(points: Iterable[Params]) -> list[Params]:
-    """Each point once, in the order in which they came."""
-    return [dict(items) for items in dict.fromkeys(tuple(point.items()) for point in points)]
+def without_duplicates(params: Iterable[Params]) -> list[Params]:
+    """Return each of the params once, in the order of their first occurrence."""
+    return [dict(items) for items in dict.fromkeys(tuple(each.items()) for each in params)]
 
 
-def thinned(items: Sequence[T], most: int) -> list[T]:
-    """At most so many of them, evenly from the first to the last."""
-    if len(items) <= most:
+def evenly_spaced(items: Sequence[T], max_items: int) -> list[T]:
+    """Return at most `max_items` of the items, evenly spaced from the first to the last."""
+    if len(items) <= max_items:
         return list(items)
-    return [items[round(place * (len(items) - 1) / max(1, most - 1))] for place in range(most)]
+    return [items[round(index * (len(items) - 1) / max(1, max_items - 1))] for index in range(max_items)]

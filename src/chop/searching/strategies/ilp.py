@@ -1,4 +1,4 @@
-"""Configurations allotted by integer linear programming."""
+"""Strategy `ilp`: configurations chosen by integer linear programming."""
 
 from __future__ import annotations
 
@@ -10,112 +10,128 @@ from dataclasses import dataclass
 import numpy as np
 
 from chop.searching.evaluation.objectives import Objectives
-from chop.searching.evaluation.problem import Measurable
-from chop.searching.space import Params
-from chop.searching.space.space import Configs
+from chop.searching.evaluation.problem import Problem
+from chop.searching.space import Configs, Params
 from chop.searching.strategies.base import register_strategy
 from chop.searching.strategies.error_tables import (
-    Choice,
-    Chosen,
-    Harm,
-    HarmStrategy,
-    Price,
-    Rated,
-    choices_of,
+    Assignment,
+    Candidate,
+    CandidateCosts,
+    ErrorMeasure,
+    MeasuringStrategy,
+    RatedCandidate,
     configs_of,
-    cost_metrics,
-    distinct,
-    point_of,
-    unbeaten,
-    untrained,
+    cost_objectives,
+    find_candidates,
+    params_of,
+    pareto_optimal,
+    without_duplicates,
 )
-from chop.tools.stdout import quiet
+from chop.tools.stdout import silenced_stdout
 
 logger = logging.getLogger(__name__)
 
 NAME = "ilp"
-FEW = 64
-"""Configurations of a unit that are all measured; of more, those that do badly on `GLANCE` rows are not."""
-GLANCE = 512
-SCALE = 1e3
-"""The largest number of a programme, or nearly so: the solver's tolerances are absolute, most of them 1e-6."""
-Choices = Mapping[str, Sequence[Choice]]
-"""What each unit may be."""
+MAX_UNSCREENED = 64
+"""If a unit has more candidates, they are first measured on few rows, and only the Pareto-optimal ones on all."""
+SCREENING_ROWS = 512
+COEFFICIENT_SCALE = 1e3
+"""About the largest coefficient of a programme: the tolerances of the solver are absolute, most of them 1e-6."""
+Candidates = Mapping[str, Sequence[Candidate]]
+"""The candidates of each unit, by its name."""
+Table = Sequence[Sequence[RatedCandidate]]
+"""The Pareto-optimal candidates of each unit, the cheapest first."""
 
 
 @register_strategy(NAME)
 @dataclass(frozen=True)
-class Ilp(HarmStrategy):
-    """For each of `n_trials` budgets, the configurations that together harm the model least within it.
+class Ilp(MeasuringStrategy):
+    """For each of `n_trials` cost budgets, the configuration within it that has the smallest sum of errors.
 
-    Budgets are a geometric ladder down from the cost of least harm. The harm of each configuration of a unit is
-    measured by itself, and the programme takes it to add up; as that holds near what was measured only, it is
-    measured anew every few budgets, with all other units as they were allotted last.
+    The budgets are a geometric sequence from the cost of the smallest error down to the lowest cost. The error of
+    each candidate is measured with all other units unchanged, and the programme assumes that these errors add up.
+    That holds only near the configuration they were measured in, so they are measured again every few budgets,
+    with all other units as the last programme assigned them.
     """
 
     remeasure: int = 8
-    """Budgets after which all configurations are measured anew."""
+    """Budgets after which all candidates are measured again."""
 
-    def plan(self, problem: Measurable, objectives: Objectives, seed: int) -> Sequence[Params]:
-        problem = untrained(problem, NAME)
-        metrics = cost_metrics(objectives, NAME)
-        choices = choices_of(problem, NAME)
-        harm, glance = Harm(problem, self.harm), Harm(problem, "output", GLANCE)
+    def plan(self, problem: Problem, objectives: Objectives, seed: int) -> Sequence[Params]:
+        by_unit = problem.by_unit()
+        metrics = cost_objectives(objectives, NAME)
+        candidates = find_candidates(by_unit, NAME)
+        error = ErrorMeasure(by_unit, self.harm)
+        screening_error = ErrorMeasure(by_unit, "output", SCREENING_ROWS)
         found: list[Params] = []
         for metric in metrics:
-            price = Price(problem, metric)
-            promising = _promising(choices, price, glance)
-            found += [point_of(chosen) for chosen in self._ladder(promising, price, harm, len(metrics))]
-        return distinct(found)
+            costs = CandidateCosts(by_unit, metric)
+            promising = _screened(candidates, costs, screening_error)
+            assignments = self._assignments(promising, costs, error, max(1, self.n_trials // len(metrics)))
+            found += [params_of(assignment) for assignment in assignments]
+        return without_duplicates(found)
 
-    def _ladder(self, choices: Choices, price: Price, harm: Harm, share: int) -> Iterator[dict[str, Choice]]:
-        chosen = price.widest(choices)
-        table = rated(choices, chosen, price, harm)
-        for number, budget in enumerate(budgets(table, price.plain, max(1, self.n_trials // share))):
+    def _assignments(
+        self, candidates: Candidates, costs: CandidateCosts, error: ErrorMeasure, num_budgets: int
+    ) -> Iterator[dict[str, Candidate]]:
+        """Yield the best assignment within each budget."""
+        current = costs.most_expensive(candidates)
+        table = rate(candidates, current, costs, error)
+        for number, budget in enumerate(budgets(table, costs.original, num_budgets)):
             if number and number % self.remeasure == 0:
-                table = rated(choices, chosen, price, harm)
-            chosen = {each.choice.unit: each.choice for each in allot(table, budget - price.plain)}
-            yield chosen
+                table = rate(candidates, current, costs, error)
+            current = {each.candidate.unit: each.candidate for each in assign(table, budget - costs.original)}
+            yield current
 
 
-def _promising(choices: Choices, price: Price, glance: Harm) -> dict[str, list[Choice]]:
-    """Of units with many choices, only those that none beats on a few rows."""
-    widest = price.widest(choices)
+def _screened(candidates: Candidates, costs: CandidateCosts, error: ErrorMeasure) -> dict[str, list[Candidate]]:
+    """Return the candidates without those of large units that are not Pareto-optimal on a few rows."""
+    widest = configs_of(costs.most_expensive(candidates))
     found = {}
-    for name, some in choices.items():
-        found[name] = list(some)
-        if len(some) > FEW:
-            found[name] = [each.choice for each in _rated_unit(some, configs_of(widest), price, glance)]
-        logger.info("%s: '%s' has %d configurations, %d are measured", NAME, name, len(some), len(found[name]))
+    for name, of_unit in candidates.items():
+        found[name] = list(of_unit)
+        if len(of_unit) > MAX_UNSCREENED:
+            found[name] = [each.candidate for each in _rate_unit(of_unit, widest, costs, error)]
+        logger.info("%s: measuring %d of %d candidates of '%s'", NAME, len(found[name]), len(of_unit), name)
     return found
 
 
-def rated(choices: Choices, around: Chosen, price: Price, harm: Harm) -> list[list[Rated]]:
-    """For each unit the choices that none of its others beats, with the rest of the model as it is in `around`."""
-    return [_rated_unit(some, configs_of(around), price, harm) for some in choices.values()]
+def rate(
+    candidates: Candidates, current: Assignment, costs: CandidateCosts, error: ErrorMeasure
+) -> list[list[RatedCandidate]]:
+    """Return the Pareto-optimal candidates of each unit, with all other units as in `current`."""
+    return [_rate_unit(of_unit, configs_of(current), costs, error) for of_unit in candidates.values()]
 
 
-def _rated_unit(some: Sequence[Choice], around: Configs, price: Price, harm: Harm) -> list[Rated]:
-    before = harm(around)
-    found = [Rated(each, price(each), harm({**around, each.unit: each.config}) - before) for each in some]
-    best = unbeaten(each for each in found if math.isfinite(each.harm))
+def _rate_unit(
+    candidates: Sequence[Candidate], current: Configs, costs: CandidateCosts, error: ErrorMeasure
+) -> list[RatedCandidate]:
+    before = error(current)
+    rated = [
+        RatedCandidate(each, costs(each), error({**current, each.unit: each.config}) - before)
+        for each in candidates
+    ]
+    best = pareto_optimal(each for each in rated if math.isfinite(each.error))
     if not best:
-        raise ValueError(f"the model gives no numbers, whichever configuration '{some[0].unit}' has")
+        raise ValueError(f"the model's output is not finite in any config of '{candidates[0].unit}'")
     return best
 
 
-def budgets(table: Sequence[Sequence[Rated]], plain: float, count: int) -> list[float]:
-    """Costs of the whole model, from that of least harm down to the least, each the same factor below the last."""
-    least = plain + sum(row[0].cost for row in table)
-    most = plain + sum(row[-1].cost for row in table)
-    if most <= least:
-        return [least]
-    ladder = np.geomspace(most, least, count) if least > 0 else np.linspace(most, least, count)
+def budgets(table: Table, original: float, count: int) -> list[float]:
+    """Return costs of the model, from that of the smallest error down to the lowest, in equal ratios.
+
+    For example 3 budgets from 400 down to 100 are 400, 200 and 100. `original` is the cost of the original model.
+    """
+    lowest = original + sum(row[0].cost for row in table)
+    highest = original + sum(row[-1].cost for row in table)
+    if highest <= lowest:
+        return [lowest]
+    ladder = np.geomspace(highest, lowest, count) if lowest > 0 else np.linspace(highest, lowest, count)
     return [float(budget) for budget in ladder]
 
 
-def allot(table: Sequence[Sequence[Rated]], budget: float) -> list[Rated]:
-    """One of each row, together within the budget and of the least harm; rows as `unbeaten` gives them."""
+def assign(table: Table, budget: float) -> list[RatedCandidate]:
+    """Return one candidate per unit, with the smallest sum of errors whose sum of costs is within the budget."""
     try:
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import block_diag, csr_array
@@ -123,22 +139,22 @@ def allot(table: Sequence[Sequence[Rated]], budget: float) -> list[Rated]:
         raise ValueError(f"strategy '{NAME}' needs scipy: pip install 'chop[search]'") from error
 
     flat = [each for row in table for each in row]
-    least = sum(row[0].cost for row in table)
-    span = sum(row[-1].cost for row in table) - least
-    ranges = [row[0].harm - row[-1].harm for row in table if len(row) > 1]
-    if not ranges or budget - least <= 1e-9 * abs(least):
+    lowest = sum(row[0].cost for row in table)
+    span = sum(row[-1].cost for row in table) - lowest
+    error_ranges = [row[0].error - row[-1].error for row in table if len(row) > 1]
+    if not error_ranges or budget - lowest <= 1e-9 * abs(lowest):
         return [row[0] for row in table]
-    costs = [SCALE * (each.cost - row[0].cost) / span for row in table for each in row]
-    harms = [SCALE * (each.harm - row[-1].harm) / max(ranges) for row in table for each in row]
-    one_each = block_diag([np.ones((1, len(row))) for row in table], format="csr")
-    within = LinearConstraint(csr_array([costs]), -np.inf, SCALE * (budget - least) / span)
-    with quiet():  # HiGHS has left a line in that it prints when it mends a solution
+    costs = [COEFFICIENT_SCALE * (each.cost - row[0].cost) / span for row in table for each in row]
+    errors = [COEFFICIENT_SCALE * (each.error - row[-1].error) / max(error_ranges) for row in table for each in row]
+    one_per_unit = block_diag([np.ones((1, len(row))) for row in table], format="csr")
+    within_budget = LinearConstraint(csr_array([costs]), -np.inf, COEFFICIENT_SCALE * (budget - lowest) / span)
+    with silenced_stdout():  # HiGHS prints a line when it repairs a solution
         found = milp(
-            harms,
+            errors,
             integrality=np.ones(len(flat)),
             bounds=Bounds(0, 1),
-            constraints=[LinearConstraint(one_each, 1, 1), within],
+            constraints=[LinearConstraint(one_per_unit, 1, 1), within_budget],
             options={"mip_rel_gap": 0.0},
         )
-    assert found.success, f"one of each row always fits: {found.message}"
+    assert found.success, f"the cheapest candidates are always within the budget: {found.message}"
     return [each for each, taken in zip(flat, found.x, strict=True) if taken > 0.5]

@@ -1,4 +1,4 @@
-"""Bit widths learned by gradient."""
+"""Strategy `learned`: bit widths learned by gradient descent."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from chop.dataset import Rows
 from chop.ir import MaseGraph
 from chop.ir.graph.interpreter import Runner, bind_inputs
 from chop.searching.evaluation.objectives import Objectives
-from chop.searching.evaluation.problem import Measurable
-from chop.searching.evaluation.ptq import Problem
+from chop.searching.evaluation.problem import Problem, UnitwiseProblem
 from chop.searching.space import Params
 from chop.searching.strategies.base import Strategy, register_strategy
-from chop.searching.strategies.error_tables import cost_metrics, distinct, thinned, untrained
-from chop.searching.strategies.learned_widths import LearnedUnit, Widths, whole
+from chop.searching.strategies.error_tables import cost_objectives, evenly_spaced, without_duplicates
+from chop.searching.strategies.learned_widths import LearnedUnit, Widths, round_widths
 
 logger = logging.getLogger(__name__)
 
@@ -30,20 +29,20 @@ NAME = "learned"
 @register_strategy(NAME)
 @dataclass(frozen=True)
 class Learned(Strategy):
-    """Widths of integers that follow the gradient of loss + beta x cost on training rows, as HGQ's do.
+    """Widths of integer formats that follow the gradient of loss + beta x cost on training rows, as in HGQ.
 
-    One run traces a front: beta rises all the while, by the same factor at every step, and each set of widths that
-    is passed is a point, rounded to what the space offers; of many, `n_trials` are tried. The weights of the model
-    are not trained.
+    One run traces a front: beta rises by the same factor at every step, and each configuration on the way, rounded
+    to widths that the space offers, is recorded. If there are more than `n_trials`, evenly spaced ones become
+    trials. The weights of the model are not trained.
     """
 
     steps: int = 2000
     batch_size: int = 512
     learning_rate: float = 0.02
-    """Bits that a width moves by in a step, at most about."""
+    """About the largest change of a width per step, in bits."""
     beta_from: float = 1e-3
     beta_to: float = 100.0
-    """Weight of the cost, as a share of that of the widest configuration, against the loss."""
+    """Weight of the cost, relative to the cost of the widest configuration, against the loss."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -57,102 +56,106 @@ class Learned(Strategy):
                 f"'beta_from' must be above 0 and at most 'beta_to', got {self.beta_from} and {self.beta_to}"
             )
 
-    def plan(self, problem: Measurable, objectives: Objectives, seed: int) -> Sequence[Params]:
-        problem = untrained(problem, NAME)
-        units = [LearnedUnit(problem, unit) for unit in problem.space.units]
+    def plan(self, problem: Problem, objectives: Objectives, seed: int) -> Sequence[Params]:
+        by_unit = problem.by_unit()
+        units = [LearnedUnit(by_unit, unit) for unit in by_unit.space.units]
         if not any(unit.dimensions for unit in units):
-            raise ValueError(f"strategy '{NAME}' learns widths, and the space offers none to choose from")
-        if problem.training_rows is None:
+            raise ValueError(f"strategy '{NAME}' learns widths, but the space offers no choice of widths")
+        if by_unit.training_rows is None:
             raise ValueError(f"strategy '{NAME}' needs training rows")
-        model = _Model(problem, units, _Costs(problem, units, cost_metrics(objectives, NAME)))
+        costs = _RelativeCost(by_unit, units, cost_objectives(objectives, NAME))
+        model = _ModelWithLearnedWidths(by_unit, units, costs)
         found: list[Params] = []
-        for widths in self._learn(model, problem.training_rows, seed):
+        for widths in self._learn(model, by_unit.training_rows, seed):
             pairs = zip(units, widths, strict=True)
-            point = problem.space.params({unit.unit.name: unit.config(each) for unit, each in pairs})
-            assert point is not None, "widths were rounded to what the space offers"
-            found.append(point)
-        points = distinct(found)
-        logger.info("%s: %d configurations passed in %d steps", NAME, len(points), self.steps)
-        return thinned(points, self.n_trials)
+            params = by_unit.space.params({unit.unit.name: unit.config(each) for unit, each in pairs})
+            assert params is not None, "widths were rounded to those that the space offers"
+            found.append(params)
+        distinct = without_duplicates(found)
+        logger.info("%s: %d different configurations in %d steps", NAME, len(distinct), self.steps)
+        return evenly_spaced(distinct, self.n_trials)
 
-    def _learn(self, model: _Model, rows: Rows, seed: int) -> Iterator[list[Widths]]:
-        """The widths after each step, as the space offers them."""
+    def _learn(self, model: _ModelWithLearnedWidths, rows: Rows, seed: int) -> Iterator[list[Widths]]:
+        """Yield the widths of all units after each step, rounded to those that the space offers."""
         random = torch.Generator().manual_seed(seed)
-        widths, low, high = model.start()
-        optimiser = torch.optim.Adam([widths], lr=self.learning_rate)
+        widths, lowest, highest = model.initial_widths()
+        optimizer = torch.optim.Adam([widths], lr=self.learning_rate)
         growth = (self.beta_to / self.beta_from) ** (1 / max(1, self.steps - 1))
         for step in range(self.steps):
             chosen = torch.randint(len(rows.labels), (self.batch_size,), generator=random)
             batch = Rows(rows.features[chosen], rows.labels[chosen])
             widths.grad = model.gradient(widths, batch, self.beta_from * growth**step)
-            optimiser.step()
+            optimizer.step()
             with torch.no_grad():
-                widths.clamp_(low, high)
-            yield model.allowed(widths)
+                widths.clamp_(lowest, highest)
+            yield model.nearest_offered(widths)
 
 
-class _Model:
-    """A graph whose widths can be given as one row of numbers."""
+class _ModelWithLearnedWidths:
+    """A graph whose widths are one vector."""
 
-    def __init__(self, problem: Problem, units: Sequence[LearnedUnit], costs: _Costs) -> None:
+    def __init__(self, problem: UnitwiseProblem, units: Sequence[LearnedUnit], costs: _RelativeCost) -> None:
         self._graph, self._input = problem.evaluator.graph, problem.evaluator.input_name
         self._units, self._costs = units, costs
         self._sizes = [len(unit.dimensions) for unit in units]
-        replaced = {node: new for unit in units for node, new in unit.replaced.items()}
-        self._runner = _Replacing(self._graph, replaced)
+        replacements = {node: new for unit in units for node, new in unit.replacements.items()}
+        self._runner = _ReplacingRunner(self._graph, replacements)
 
-    def start(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The largest widths, to be learned, and the least and the largest."""
-        low = torch.tensor([width for unit in self._units for width in unit.narrowest], dtype=torch.float32)
-        high = torch.tensor([width for unit in self._units for width in unit.widest], dtype=torch.float32)
-        return high.clone().requires_grad_(), low, high
+    def initial_widths(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the widths to learn, which start at their largest values, and their lower and upper limits."""
+        lowest = torch.tensor([width for unit in self._units for width in unit.narrowest], dtype=torch.float32)
+        highest = torch.tensor([width for unit in self._units for width in unit.widest], dtype=torch.float32)
+        return highest.clone().requires_grad_(), lowest, highest
 
     def gradient(self, widths: Tensor, rows: Rows, beta: float) -> Tensor:
-        for unit, own in zip(self._units, widths.split(self._sizes), strict=True):
-            unit.set(own)
+        """Return the gradient of loss + beta x cost with respect to the widths."""
+        for unit, of_unit in zip(self._units, widths.split(self._sizes), strict=True):
+            unit.set_widths(of_unit)
         with torch.enable_grad():
             logits = self._runner.run(*bind_inputs(self._graph, {self._input: rows.features}))
-            (slope,) = torch.autograd.grad(F.cross_entropy(logits, rows.labels), widths)
-        return slope.nan_to_num_() + beta * self._costs.gradient(self._whole(widths))
+            (gradient,) = torch.autograd.grad(F.cross_entropy(logits, rows.labels), widths)
+        return gradient.nan_to_num_() + beta * self._costs.gradient(self._rounded(widths))
 
-    def allowed(self, widths: Tensor) -> list[Widths]:
-        return [unit.allowed(own) for unit, own in zip(self._units, self._whole(widths), strict=True)]
+    def nearest_offered(self, widths: Tensor) -> list[Widths]:
+        """Return the widths of each unit, rounded to those that the space offers."""
+        pairs = zip(self._units, self._rounded(widths), strict=True)
+        return [unit.nearest_offered(of_unit) for unit, of_unit in pairs]
 
-    def _whole(self, widths: Tensor) -> list[Widths]:
-        return [whole(own) for own in widths.split(self._sizes)]
+    def _rounded(self, widths: Tensor) -> list[Widths]:
+        return [round_widths(of_unit) for of_unit in widths.split(self._sizes)]
 
 
-class _Costs:
-    """The mean of some costs, each as a share of that of the widest configuration."""
+class _RelativeCost:
+    """The mean of some costs, each relative to that of the widest configuration."""
 
-    def __init__(self, problem: Problem, units: Sequence[LearnedUnit], metrics: Sequence[str]) -> None:
+    def __init__(self, problem: UnitwiseProblem, units: Sequence[LearnedUnit], metrics: Sequence[str]) -> None:
         self._units, self._metrics = units, metrics
-        self._whole = problem.costs({unit.unit.name: unit.config(unit.widest) for unit in units})
+        self._widest = problem.costs({unit.unit.name: unit.config(unit.widest) for unit in units})
 
     def gradient(self, widths: Sequence[Widths]) -> Tensor:
-        """What a bit more of each width adds."""
+        """Return what one more bit of each width adds."""
         found = []
-        for unit, own in zip(self._units, widths, strict=True):
-            for place in range(len(own)):
-                below, above = unit.around(own, place)
-                more = self._share(unit.costs(above)) - self._share(unit.costs(below))
-                found.append(more / (above[place] - below[place]))
+        for unit, of_unit in zip(self._units, widths, strict=True):
+            for index in range(len(of_unit)):
+                below, above = unit.neighbours(of_unit, index)
+                added = self._relative(unit.costs(above)) - self._relative(unit.costs(below))
+                found.append(added / (above[index] - below[index]))
         return torch.tensor(found)
 
-    def _share(self, costs: Mapping[str, float]) -> float:
-        shares = [costs[metric] / self._whole[metric] if self._whole[metric] else 0.0 for metric in self._metrics]
+    def _relative(self, costs: Mapping[str, float]) -> float:
+        shares = [costs[name] / self._widest[name] if self._widest[name] else 0.0 for name in self._metrics]
         return sum(shares) / len(shares)
 
 
-class _Replacing(Runner):
-    """Runs a graph, with gradients, and with other things in the place of some nodes."""
+class _ReplacingRunner(Runner):
+    """Runs a graph with gradients, and with some nodes replaced."""
 
-    def __init__(self, graph: MaseGraph, replaced: Mapping[fx.Node, Callable[..., Any]]) -> None:
+    def __init__(self, graph: MaseGraph, replacements: Mapping[fx.Node, Callable[..., Any]]) -> None:
         super().__init__(graph.model)
-        self._replaced = replaced
+        self._replacements = replacements
 
     def run_node(self, n: fx.Node) -> Any:
-        if n not in self._replaced:
+        if n not in self._replacements:
             return super().run_node(n)
         args, kwargs = self.fetch_args_kwargs_from_env(n)
-        return self._replaced[n](*args, **kwargs)
+        return self._replacements[n](*args, **kwargs)

@@ -1,4 +1,4 @@
-"""The samplers of Optuna."""
+"""Strategy `optuna`: the samplers of Optuna."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import itertools
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from chop.registry import closest
 from chop.searching.evaluation.objectives import Objectives
-from chop.searching.evaluation.problem import Measurable
-from chop.searching.space import Dimension, Params, Space
-from chop.searching.space.dimension import Label
+from chop.searching.evaluation.problem import Problem
+from chop.searching.space import Dimension, Label, Params, Space
 from chop.searching.strategies.base import Strategy, register_strategy
 
 if TYPE_CHECKING:
@@ -20,17 +19,18 @@ if TYPE_CHECKING:
 
 SAMPLERS = ("tpe", "random", "nsga2", "nsga3", "qmc", "brute_force")
 ALIASES = {"nsgaii": "nsga2", "nsgaiii": "nsga3", "bruteforce": "brute_force"}
-MANY = 100_000
-"""More points than anyone waits for."""
+MAX_BRUTE_FORCE_TRIALS = 100_000
 
 
 @register_strategy("optuna")
 @dataclass(frozen=True)
 class OptunaStrategy(Strategy):
-    """Points drawn by one of Optuna's samplers; those that need not look at earlier results are drawn at once."""
+    """Configurations drawn by a sampler of Optuna; samplers that ignore earlier results draw all at the start."""
+
+    supports_training: ClassVar[bool] = True
 
     sampler: str = "tpe"
-    """One of tpe, random, nsga2, nsga3, qmc and brute_force; NSGAII, NSGAIII and BruteForce mean the same."""
+    """tpe, random, nsga2, nsga3, qmc or brute_force; NSGAII, NSGAIII and BruteForce are accepted too."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -39,52 +39,53 @@ class OptunaStrategy(Strategy):
 
     @property
     def kind(self) -> str:
-        plain = self.sampler.lower().replace("-", "").replace("_", "").removesuffix("sampler")
-        return ALIASES.get(plain, plain)
+        """The sampler by its name in `SAMPLERS`."""
+        name = self.sampler.lower().replace("-", "").replace("_", "").removesuffix("sampler")
+        return ALIASES.get(name, name)
 
-    def plan(self, problem: Measurable, objectives: Objectives, seed: int) -> Sequence[Params]:
+    def plan(self, problem: Problem, objectives: Objectives, seed: int) -> Sequence[Params]:
         if self.kind == "brute_force":
-            if problem.space.num_points > MANY:
+            if problem.space.num_configs > MAX_BRUTE_FORCE_TRIALS:
                 raise ValueError(
-                    f"brute_force would try all {problem.space.num_points} points of the space; at most {MANY} are "
-                    "sensible: offer fewer choices, or take another sampler"
+                    f"brute_force would try all {problem.space.num_configs} configurations; the limit is "
+                    f"{MAX_BRUTE_FORCE_TRIALS}: offer fewer choices, or use another sampler"
                 )
-            return list(problem.space.points())
+            return list(problem.space.all_params())
         if self.kind == "random":
-            return list(itertools.islice(random_points(problem.space, seed), self.n_trials))
+            return list(itertools.islice(random_params(problem.space, seed), self.n_trials))
         return [{}] * self.n_trials
 
     def make_sampler(self, seed: int, number: int = 0, *, num_workers: int = 1) -> BaseSampler | None:
         from optuna import samplers
 
-        own = (seed * 1_000_003 + number) % 2**32  # a sequence that is nobody else's
+        trial_seed = (seed * 1_000_003 + number) % 2**32  # each trial has its own random numbers
         match self.kind:
             case "tpe":
-                return samplers.TPESampler(seed=own, constant_liar=num_workers > 1)
+                return samplers.TPESampler(seed=trial_seed, constant_liar=num_workers > 1)
             case "nsga2":
-                return samplers.NSGAIISampler(seed=own)
+                return samplers.NSGAIISampler(seed=trial_seed)
             case "nsga3":
-                return samplers.NSGAIIISampler(seed=own)
+                return samplers.NSGAIIISampler(seed=trial_seed)
             case "qmc":
-                return samplers.QMCSampler(seed=seed, scramble=True)  # one sequence for all; the study counts
+                return samplers.QMCSampler(seed=seed, scramble=True)  # one sequence; the study counts its points
             case _:
                 return None
 
 
-def random_points(space: Space, seed: int) -> Iterator[dict[str, Label]]:
-    """Points drawn at random, each once, until there are no new ones."""
-    draw = random.Random(seed)
+def random_params(space: Space, seed: int) -> Iterator[dict[str, Label]]:
+    """Yield params drawn at random without repetition, until the space is exhausted."""
+    generator = random.Random(seed)
     seen: set[object] = set()
-    while len(seen) < space.num_points:
-        point: dict[str, Label] = {}
+    while len(seen) < space.num_configs:
+        params: dict[str, Label] = {}
 
-        def take(dimension: Dimension, point: dict[str, Label] = point) -> object:
-            place = draw.randrange(len(dimension.choices))
-            point[dimension.name] = dimension.labels[place]
-            return dimension.choices[place]
+        def take(dimension: Dimension, params: dict[str, Label] = params) -> object:
+            index = generator.randrange(len(dimension.choices))
+            params[dimension.name] = dimension.labels[index]
+            return dimension.choices[index]
 
         space.draw(take)
-        key = tuple(point.items())
+        key = tuple(params.items())
         if key not in seen:
             seen.add(key)
-            yield point
+            yield params

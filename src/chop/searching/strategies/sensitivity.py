@@ -1,4 +1,4 @@
-"""Widths lowered one after the other, always where it costs the least."""
+"""Strategy `sensitivity`: costs are reduced step by step, each time where it adds the least error."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from chop.searching.evaluation.objectives import Objectives
-from chop.searching.evaluation.problem import Measurable
+from chop.searching.evaluation.problem import Problem
 from chop.searching.space import Params
 from chop.searching.strategies.base import register_strategy
 from chop.searching.strategies.error_tables import (
-    Choice,
-    Harm,
-    HarmStrategy,
-    Price,
-    choices_of,
+    Candidate,
+    CandidateCosts,
+    ErrorMeasure,
+    MeasuringStrategy,
     configs_of,
-    cost_metrics,
-    distinct,
-    point_of,
-    thinned,
-    untrained,
+    cost_objectives,
+    evenly_spaced,
+    find_candidates,
+    params_of,
+    without_duplicates,
 )
 
 logger = logging.getLogger(__name__)
@@ -31,84 +30,93 @@ NAME = "sensitivity"
 
 @register_strategy(NAME)
 @dataclass(frozen=True)
-class Sensitivity(HarmStrategy):
-    """A chain of points from the dearest configuration to the cheapest.
+class SensitivityStrategy(MeasuringStrategy):
+    """A greedy chain of configurations from the most expensive to the cheapest.
 
-    Each step changes one choice of one unit to the next cheaper one: that which raises the loss least for what it
-    saves. Of longer chains, `n_trials` points are tried.
+    Each step changes one key of one unit to its next cheaper value: the step that adds the least error per cost
+    saved. If the chain is longer than `n_trials`, evenly spaced configurations of it become trials.
     """
 
     remeasure: int = 4
-    """Steps after which all choices are measured anew; between, only those of the units that changed are."""
+    """Steps after which all candidates are measured again; in between, only those of the unit that changed."""
 
-    def plan(self, problem: Measurable, objectives: Objectives, seed: int) -> Sequence[Params]:
-        problem = untrained(problem, NAME)
-        metrics = cost_metrics(objectives, NAME)
-        choices = choices_of(problem, NAME)
-        harm = Harm(problem, self.harm)
+    def plan(self, problem: Problem, objectives: Objectives, seed: int) -> Sequence[Params]:
+        by_unit = problem.by_unit()
+        metrics = cost_objectives(objectives, NAME)
+        candidates = find_candidates(by_unit, NAME)
+        error = ErrorMeasure(by_unit, self.harm)
         found: list[Params] = []
         for metric in metrics:
-            chain = _Chain(choices, Price(problem, metric), harm, self.remeasure)
-            points = [point_of(chosen) for chosen in chain]
-            logger.info("%s: %d steps from the largest to the smallest %s", NAME, len(points) - 1, metric)
-            found += thinned(points, max(2, self.n_trials // len(metrics)))
-        return distinct(found)
+            chain = _GreedyChain(candidates, CandidateCosts(by_unit, metric), error, self.remeasure)
+            params = [params_of(assignment) for assignment in chain]
+            logger.info("%s: %d steps from the highest to the lowest %s", NAME, len(params) - 1, metric)
+            found += evenly_spaced(params, max(2, self.n_trials // len(metrics)))
+        return without_duplicates(found)
 
 
-class _Chain:
-    """Choices for all units, made cheaper step by step."""
+class _GreedyChain:
+    """Assignments of candidates to all units, each cheaper than the one before."""
 
-    def __init__(self, choices: Mapping[str, Sequence[Choice]], price: Price, harm: Harm, remeasure: int) -> None:
-        self._choices, self._price, self._harm, self._remeasure = choices, price, harm, remeasure
-        self._now = price.widest(choices)
-        self._rise: dict[str, list[tuple[Choice, float]]] = {}
-        """The steps that each unit can take, and what each adds to the harm."""
+    def __init__(
+        self,
+        candidates: Mapping[str, Sequence[Candidate]],
+        costs: CandidateCosts,
+        error: ErrorMeasure,
+        remeasure: int,
+    ) -> None:
+        self._candidates, self._costs, self._error, self._remeasure = candidates, costs, error, remeasure
+        self._current = costs.most_expensive(candidates)
+        self._added_errors: dict[str, list[tuple[Candidate, float]]] = {}
+        """The next candidates of each unit, and the error that each adds."""
 
-    def __iter__(self) -> Iterator[dict[str, Choice]]:
-        yield dict(self._now)
-        steps = 0
-        while (step := self._best()) is not None:
-            self._now[step.unit] = step
-            yield dict(self._now)
-            steps += 1
-            if steps % self._remeasure == 0:
-                self._rise.clear()
+    def __iter__(self) -> Iterator[dict[str, Candidate]]:
+        yield dict(self._current)
+        num_steps = 0
+        while (step := self._best_step()) is not None:
+            self._current[step.unit] = step
+            yield dict(self._current)
+            num_steps += 1
+            if num_steps % self._remeasure == 0:
+                self._added_errors.clear()
             else:
-                del self._rise[step.unit]
+                del self._added_errors[step.unit]
 
-    def _best(self) -> Choice | None:
+    def _best_step(self) -> Candidate | None:
         before: float | None = None
-        for name in self._now:
-            if name not in self._rise:
+        for name in self._current:
+            if name not in self._added_errors:
                 if before is None:
-                    before = self._harm(configs_of(self._now))
-                self._rise[name] = [(step, self._after(step) - before) for step in self._steps(name)]
-        steps = [each for of_unit in self._rise.values() for each in of_unit]
-        return min(steps, key=self._rate)[0] if steps else None
+                    before = self._error(configs_of(self._current))
+                self._added_errors[name] = [(step, self._error_after(step) - before) for step in self._steps(name)]
+        steps = [each for of_unit in self._added_errors.values() for each in of_unit]
+        return min(steps, key=self._error_per_cost)[0] if steps else None
 
-    def _rate(self, step: tuple[Choice, float]) -> tuple[float, float]:
-        """Harm for each unit of cost that is saved; of steps that do none, that which saves most."""
-        choice, rise = step
-        saved = self._price(self._now[choice.unit]) - self._price(choice)
-        return max(rise, 0.0) / saved, -saved
+    def _error_per_cost(self, step: tuple[Candidate, float]) -> tuple[float, float]:
+        """Return a sort key: the error added per cost saved; for steps without error, larger savings first."""
+        candidate, added_error = step
+        saved = self._costs(self._current[candidate.unit]) - self._costs(candidate)
+        return max(added_error, 0.0) / saved, -saved
 
-    def _after(self, step: Choice) -> float:
-        return self._harm(configs_of({**self._now, step.unit: step}))
+    def _error_after(self, step: Candidate) -> float:
+        return self._error(configs_of({**self._current, step.unit: step}))
 
-    def _steps(self, name: str) -> list[Choice]:
-        """For each choice that a unit's configuration makes, the dearest change of it which makes it cheaper."""
-        now = self._now[name]
-        cheaper = [choice for choice in self._choices[name] if self._price(choice) < self._price(now)]
+    def _steps(self, name: str) -> list[Candidate]:
+        """Return, for each dimension of a unit, the change of it alone that saves the least."""
+        current = self._current[name]
+        cheaper = [each for each in self._candidates[name] if self._costs(each) < self._costs(current)]
         found = []
-        for dimension in now.point:
-            others = [choice for choice in cheaper if _differs_in(dimension, now.point, choice.point)]
-            if others:
-                found.append(max(others, key=self._price))
+        for dimension in current.params:
+            changed = [each for each in cheaper if _differs_only_in(dimension, current.params, each.params)]
+            if changed:
+                found.append(max(changed, key=self._costs))
         return found
 
 
-def _differs_in(dimension: str, one: Params, other: Params) -> bool:
-    """Whether this is the only choice that two points make differently; a format may bring choices of its own."""
+def _differs_only_in(dimension: str, one: Params, other: Params) -> bool:
+    """Return whether two params differ in this dimension, and in no other that both have.
+
+    A change of the format may add dimensions and remove others.
+    """
     return one[dimension] != other.get(dimension, one[dimension]) and all(
         one[key] == other[key] for key in one.keys() & other.keys() - {dimension}
     )

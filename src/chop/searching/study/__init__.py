@@ -1,1 +1,1 @@
-"""A study: its storage, its workers, and which trials are done."""
+"""Studies: the trials of a search, their storage, and the workers that run them."""

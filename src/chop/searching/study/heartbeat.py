@@ -1,4 +1,4 @@
-"""Who works on a study: trials of the dead are to be told from those of the living."""
+"""Heartbeats of workers, which detect trials whose worker has crashed."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ from optuna.trial import TrialState
 logger = logging.getLogger(__name__)
 
 
-class Presence:
-    """Within it, others can tell that this process lives. This one is for a study that no one else can see."""
+class Heartbeat:
+    """Shows other workers that this process is alive while the context is open.
 
-    patience: float = 0.0
-    """Seconds of silence after which a process that is not known to live is taken for dead."""
+    This class is for a study in memory, which has one worker. Subclasses serve studies that processes share.
+    """
+
+    grace_seconds: float = 0.0
+    """Seconds without a sign of life after which a process counts as crashed."""
 
     def __enter__(self) -> Self:
         return self
@@ -31,28 +34,28 @@ class Presence:
     ) -> None:
         return None
 
-    def tell(self, trial_id: int) -> None:
-        """This process works on a trial. Said before it claims the trial, so that none is lost in between."""
+    def start_trial(self, trial_id: int) -> None:
+        """Announce the trial that this process is about to claim; before the claim, so that it cannot get lost."""
 
-    def rest(self) -> None:
-        """This process works on no trial."""
+    def end_trial(self) -> None:
+        """Announce that this process runs no trial."""
 
-    def lost(self, study: optuna.Study) -> list[int]:
-        """The ids of running trials whose worker is dead."""
+    def lost_trials(self, study: optuna.Study) -> list[int]:
+        """Return the ids of running trials whose worker has crashed."""
         return []
 
-    def is_alone(self) -> bool:
-        """Whether it is certain that no other process works on the study."""
+    def is_only_worker(self) -> bool:
+        """Return whether it is certain that no other process works on the study."""
         return True
 
 
-class PresenceByFile(Presence):
-    """A lock that every worker on a journal file shares, and that the kernel takes from it when it dies.
+class LockFileHeartbeat(Heartbeat):
+    """A shared lock on a file that every worker on a journal holds; the kernel releases it when a worker dies.
 
-    It is one of POSIX, not one of `flock`: trying in vain to have it alone must not lose it.
+    It is a POSIX lock and not one of `flock`: a failed attempt to make it exclusive must not release it.
     """
 
-    patience = 5.0
+    grace_seconds = 5.0
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -66,32 +69,32 @@ class PresenceByFile(Presence):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._file is not None, "only what was entered is left"
+        assert self._file is not None, "the context was entered"
         os.close(self._file)
         self._file = None
 
-    def is_alone(self) -> bool:
-        assert self._file is not None, "asked from within"
+    def is_only_worker(self) -> bool:
+        assert self._file is not None, "called inside the context"
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # BlockingIOError or PermissionError, as the system likes
+        except OSError:  # BlockingIOError or PermissionError, depending on the system
             return False
         fcntl.lockf(self._file, fcntl.LOCK_SH)
         return True
 
-    def lost(self, study: optuna.Study) -> list[int]:
+    def lost_trials(self, study: optuna.Study) -> list[int]:
         running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
-        return [trial._trial_id for trial in running] if running and self.is_alone() else []
+        return [trial._trial_id for trial in running] if running and self.is_only_worker() else []
 
 
-class PresenceByHeartbeat(Presence):
-    """A database is told every while which trial is being worked on; silence means death."""
+class DatabaseHeartbeat(Heartbeat):
+    """A timestamp in the database for the trial that this process runs, updated at regular intervals."""
 
     def __init__(self, storage: RDBStorage) -> None:
         assert storage.heartbeat_interval is not None, "set when the storage is opened"
         assert storage.grace_period is not None, "set when the storage is opened"
         self._storage = storage
-        self._interval, self.patience = storage.heartbeat_interval, storage.grace_period
+        self._interval, self.grace_seconds = storage.heartbeat_interval, storage.grace_period
         self._trial_id: int | None = None
         self._end = threading.Event()
         self._thread: threading.Thread | None = None
@@ -104,22 +107,22 @@ class PresenceByHeartbeat(Presence):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._thread is not None, "only what was entered is left"
+        assert self._thread is not None, "the context was entered"
         self._end.set()
         self._thread.join()
         self._storage.engine.dispose()
 
-    def tell(self, trial_id: int) -> None:
+    def start_trial(self, trial_id: int) -> None:
         self._trial_id = trial_id
         self._storage.record_heartbeat(trial_id)
 
-    def rest(self) -> None:
+    def end_trial(self) -> None:
         self._trial_id = None
 
-    def is_alone(self) -> bool:
+    def is_only_worker(self) -> bool:
         return False
 
-    def lost(self, study: optuna.Study) -> list[int]:
+    def lost_trials(self, study: optuna.Study) -> list[int]:
         return self._storage._get_stale_trial_ids(study._study_id)
 
     def _beat(self) -> None:
@@ -128,4 +131,4 @@ class PresenceByHeartbeat(Presence):
                 try:
                     self._storage.record_heartbeat(trial_id)
                 except optuna.exceptions.StorageInternalError as error:
-                    logger.debug("the database did not hear that a trial goes on: %s", error)
+                    logger.debug("the heartbeat could not be written to the database: %s", error)

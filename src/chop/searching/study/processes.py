@@ -1,4 +1,4 @@
-"""Several processes on this machine that work on the same study."""
+"""Worker processes on this machine."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ import torch
 from chop.config import SearchConfig
 from chop.plugins import load_plugin
 from chop.runs import RunFolder
-from chop.searching.plan import Plan
-from chop.searching.study.storage import explaining, open_database, open_journal
-from chop.searching.study.study import POLL, Study
+from chop.searching.spec import SearchSpec
+from chop.searching.study.storage import database_errors_explained, open_database, open_journal
+from chop.searching.study.study import POLL_SECONDS, Study
 from chop.searching.study.worker import Worker
 from chop.tools.allocator import keep_freed_memory
 from chop.tools.logger import set_logging_verbosity
@@ -32,67 +32,67 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Job:
-    """What a process needs to know."""
+class WorkerJob:
+    """What a worker process is given."""
 
     config: SearchConfig
     folder: RunFolder
-    """Holds the journal, if the study is in one."""
+    """The run folder, which holds the journal if the study is not in a database."""
     study: str
     num_workers: int
     seconds: float
-    """How long new trials may be begun."""
+    """Time during which new trials may be started."""
 
 
-def work_in_processes(job: Job, stop: Callable[[], bool], tick: Callable[[], None]) -> None:
-    """Start the workers, and return when all of them have ended; `stop` makes them end after their trials.
+def run_workers(job: WorkerJob, stop: Callable[[], bool], tick: Callable[[], None]) -> None:
+    """Start worker processes and return when all have ended; if `stop` is True they end after their trials.
 
-    A worker that dies leaves a trial behind, for the others to find.
+    A worker that crashes leaves a running trial behind, which other workers find and repeat.
     """
     context = multiprocessing.get_context("spawn")
     workers: list[BaseProcess] = []
-    wires: list[Connection] = []
+    pipes: list[Connection] = []
     try:
-        with _no_interrupts():
+        with _interrupts_ignored():
             for _ in range(job.num_workers):
-                listen, tell = context.Pipe(duplex=False)
-                worker = context.Process(target=_work, args=(job, listen), daemon=True)
+                receiver, sender = context.Pipe(duplex=False)
+                worker = context.Process(target=_work, args=(job, receiver), daemon=True)
                 worker.start()
-                listen.close()
+                receiver.close()
                 workers.append(worker)
-                wires.append(tell)
-        _watch(workers, wires, stop, tick)
+                pipes.append(sender)
+        _watch(workers, pipes, stop, tick)
     except BaseException:
-        for each in workers:
-            each.kill()
+        for process in workers:
+            process.kill()
         raise
     finally:
-        for each in workers:
-            each.join()
-        for tell in wires:
-            tell.close()
+        for process in workers:
+            process.join()
+        for pipe in pipes:
+            pipe.close()
 
 
 def _watch(
-    workers: list[BaseProcess], wires: list[Connection], stop: Callable[[], bool], tick: Callable[[], None]
+    workers: list[BaseProcess], pipes: list[Connection], stop: Callable[[], bool], tick: Callable[[], None]
 ) -> None:
-    living = {process.sentinel: process for process in workers}
-    while living:
-        for sentinel in wait(list(living), timeout=POLL):
+    running = {process.sentinel: process for process in workers}
+    while running:
+        for sentinel in wait(list(running), timeout=POLL_SECONDS):
             assert isinstance(sentinel, int)
-            process = living.pop(sentinel)
+            process = running.pop(sentinel)
             process.join()
             if process.exitcode:
-                logger.warning("a worker died (exit code %s); its trial is tried again", process.exitcode)
+                logger.warning("a worker crashed (exit code %s); its trial will be repeated", process.exitcode)
         if stop():
-            for tell in wires:
-                tell.close()  # which is how they know
+            for pipe in pipes:
+                pipe.close()  # a worker stops when its pipe is closed
         tick()
 
 
 @contextmanager
-def _no_interrupts() -> Iterator[None]:
-    """What is started within does not hear Ctrl-C, which a terminal sends to all: this process tells it to stop."""
+def _interrupts_ignored() -> Iterator[None]:
+    """Let processes started inside ignore Ctrl-C, which a terminal sends to all: this process stops them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -103,9 +103,9 @@ def _no_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _work(job: Job, wire: Connection) -> None:
-    """The whole life of a worker. The wire is cut to end it, or by the death of the process that started it."""
-    set_logging_verbosity("error")  # the first process speaks for all
+def _work(job: WorkerJob, pipe: Connection) -> None:
+    """Run a worker process. It ends when the other end of the pipe is closed, also by a crash of its parent."""
+    set_logging_verbosity("error")  # the parent process logs for all
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     torch.set_num_threads(1)
     keep_freed_memory()
@@ -113,27 +113,27 @@ def _work(job: Job, wire: Connection) -> None:
     try:
         for plugin in job.config.plugins:
             load_plugin(plugin)
-        with explaining(job.config.storage):
-            _run(job, end, wire)
+        with database_errors_explained(job.config.storage):
+            _run(job, end, pipe)
     except (ValueError, OSError) as error:
         logger.error("%s", error)
         sys.exit(1)
 
 
-def _run(job: Job, end: float, wire: Connection) -> None:
-    plan = Plan.read(job.config)
-    problem = plan.problem()
-    place = open_journal(job.folder) if job.config.storage is None else open_database(job.config.storage)
-    with place.presence:
-        study = Study.load(place, job.study)
-        assert study is not None, "it was made before the workers were started"
-        study.use(partial(plan.strategy.make_sampler, plan.config.seed, num_workers=job.num_workers))
+def _run(job: WorkerJob, end: float, pipe: Connection) -> None:
+    spec = SearchSpec.read(job.config)
+    problem = spec.problem()
+    storage = open_journal(job.folder) if job.config.storage is None else open_database(job.config.storage)
+    with storage.heartbeat:
+        study = Study.load(storage, job.study)
+        assert study is not None, "it was created before the workers were started"
+        study.use_samplers(partial(spec.strategy.make_sampler, spec.config.seed, num_workers=job.num_workers))
         Worker(
             study,
             problem,
-            plan.objectives,
-            halving=plan.strategy.halving,
+            spec.objectives,
+            halving=spec.strategy.halving,
             end=end,
-            stop=wire.poll,
-            stays=False,
+            stop=pipe.poll,
+            waits_for_others=False,
         ).run()

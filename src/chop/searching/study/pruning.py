@@ -1,4 +1,4 @@
-"""Giving up trials that cannot win any more."""
+"""Pruning: stopping trials early that cannot become Pareto-optimal."""
 
 from __future__ import annotations
 
@@ -6,36 +6,40 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from chop.searching.evaluation.objectives import QUALITY, Objectives
+from chop.searching.evaluation.objectives import Objectives, is_cost
 
 
 @dataclass(frozen=True)
-class Rival:
-    """A trial that ran to the end, and its accuracy at each step on the way."""
+class CompletedTrial:
+    """A trial that ran to its end: its costs, and its accuracy at each rung."""
 
     costs: Mapping[str, float]
     accuracies: Mapping[int, float]
 
 
-class TrialJudge:
-    """Gives a trial up if one that costs no more was better by two standard errors at the same step."""
+class TrialPruner:
+    """Prunes a trial if a completed one with the same or lower costs was two standard errors better at a rung."""
 
-    def __init__(self, rivals: Sequence[Rival], objectives: Objectives, rungs: Mapping[int, int]) -> None:
-        """`rungs` are the steps at which it decides, with the number of rows that accuracy is measured on there."""
-        self._rivals, self._rungs = rivals, rungs
-        self._costs = [each for each in objectives.each if each.name not in QUALITY]
+    def __init__(
+        self, completed: Sequence[CompletedTrial], objectives: Objectives, rungs: Mapping[int, int]
+    ) -> None:
+        """`rungs` are the steps at which it decides, each with the number of rows that accuracy is measured on."""
+        self._completed, self._rungs = completed, rungs
+        self._costs = [each for each in objectives.each if is_cost(each.name)]
         self.accuracies: dict[int, float] = {}
-        self.gave_up = False
+        """The accuracy of the trial at each rung it has reached."""
+        self.is_pruned = False
 
     def __call__(self, costs: Mapping[str, float], step: int, accuracy: float) -> bool:
-        """Whether to go on."""
+        """Return whether the trial should continue."""
         if step not in self._rungs:
             return True
         self.accuracies[step] = accuracy
-        margin = 2 * math.sqrt(0.5 / self._rungs[step])  # of a difference of two shares, at most
-        self.gave_up = any(
-            rival.accuracies.get(step, 0.0) > accuracy + margin
-            and all(each.gain(rival.costs) >= each.gain(costs) for each in self._costs)
-            for rival in self._rivals
+        # An accuracy on n rows has a variance of at most 1/(4n), the difference of two of them 1/(2n).
+        margin = 2 * math.sqrt(0.5 / self._rungs[step])
+        self.is_pruned = any(
+            other.accuracies.get(step, 0.0) > accuracy + margin
+            and all(each.gain(other.costs) >= each.gain(costs) for each in self._costs)
+            for other in self._completed
         )
-        return not self.gave_up
+        return not self.is_pruned

@@ -1,4 +1,4 @@
-"""Where a study lives: a journal file, or a database that several machines reach."""
+"""Where a study is stored: in memory, in a journal file, or in a database that several machines can reach."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 
 from chop.registry import closest
 from chop.runs import RunFolder
-from chop.searching.study.heartbeat import Presence, PresenceByFile, PresenceByHeartbeat
+from chop.searching.study.heartbeat import DatabaseHeartbeat, Heartbeat, LockFileHeartbeat
 
 MEMORY = "memory"
 DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql"}
-HEARTBEAT = 5
-"""Seconds between two signs of life; a worker that is silent for four times as long is taken for dead."""
-PATIENCE = 60  # seconds that a writer of an SQLite file waits for the others
-CONNECT = 15  # seconds until a server that says nothing is given up
-TRIES = 10  # of several machines that make the tables of a new database at once, all but one must try again
+HEARTBEAT_SECONDS = 5
+"""Interval of heartbeats; a worker without a heartbeat for four intervals counts as crashed."""
+SQLITE_LOCK_SECONDS = 60  # how long a writer waits for other writers of the file
+CONNECT_SECONDS = 15  # how long to wait for a server that does not answer
+MAX_CONNECT_TRIES = 10  # if several machines create the tables of a database at once, all but one must try again
 
 
 @dataclass(frozen=True)
-class Place:
-    """A storage, and the way in which its workers know of each other."""
+class StudyStorage:
+    """A storage of Optuna, and the heartbeat of this process for it."""
 
     storage: BaseStorage
-    presence: Presence
+    heartbeat: Heartbeat
 
 
 def is_database(url: str | None) -> bool:
-    """Whether a study lives outside the folder of its run; what is neither file nor database is refused."""
+    """Return whether `--storage` names a database; raise ValueError if it is neither that nor "memory"."""
     if url is None or url == MEMORY:
         return False
     kind = url.partition(":")[0].partition("+")[0]
@@ -52,43 +52,43 @@ def is_database(url: str | None) -> bool:
     return True
 
 
-def open_memory() -> Place:
-    """A study that ends with this process."""
-    return Place(InMemoryStorage(), Presence())
+def open_memory() -> StudyStorage:
+    """Return a storage that ends with this process."""
+    return StudyStorage(InMemoryStorage(), Heartbeat())
 
 
-def open_journal(folder: RunFolder) -> Place:
-    """The study in the folder of a run; a file that ends in the middle of a line is mended."""
+def open_journal(folder: RunFolder) -> StudyStorage:
+    """Open the journal in a run folder, creating it if needed; an incomplete last line is removed."""
     path = folder.journal
     path.parent.mkdir(parents=True, exist_ok=True)
     backend = Journal(path)
     try:
-        backend.mend()
+        backend.repair()
         storage = JournalStorage(backend)
     except PermissionError as error:
-        raise OSError(f"cannot write in {folder.search}: {error.strerror}") from error
+        raise OSError(f"cannot write to {folder.search}: {error.strerror}") from error
     except (ValueError, KeyError) as error:
-        raise ValueError(f"{path} is damaged ({error}); begin a new search without --resume") from error
-    return Place(storage, PresenceByFile(folder.worker_lock))
+        raise ValueError(f"{path} is corrupt ({error}); start a new search without --resume") from error
+    return StudyStorage(storage, LockFileHeartbeat(folder.worker_lock))
 
 
-def open_database(url: str) -> Place:
-    """The database at a URL."""
+def open_database(url: str) -> StudyStorage:
+    """Open the database at a URL, creating its tables if needed."""
     scheme, _, rest = url.partition("://")
     kind = scheme.partition("+")[0]
-    with explaining(url):
+    with database_errors_explained(url):
         try:
             storage = _connect(f"{DRIVERS.get(scheme, scheme)}://{rest}", kind)
         except ImportError as error:
             raise ValueError(f"--storage {kind} needs a driver: pip install 'chop[{kind}]'") from error
-        except ValueError as error:  # such as a port that is no number
+        except ValueError as error:  # such as a port that is not a number
             raise ValueError(f"--storage {hide_password(url)}: {error}") from error
-    return Place(storage, PresenceByHeartbeat(storage))
+    return StudyStorage(storage, DatabaseHeartbeat(storage))
 
 
 @contextmanager
-def explaining(url: str | None) -> Iterator[None]:
-    """Errors of a database in one sentence, without the password."""
+def database_errors_explained(url: str | None) -> Iterator[None]:
+    """Raise errors of the database as an OSError of one line, without the password."""
     if url is None or url == MEMORY:
         yield
         return
@@ -106,14 +106,14 @@ def explaining(url: str | None) -> Iterator[None]:
 
 
 def hide_password(url: str) -> str:
-    """A URL as it may be shown and kept."""
+    """Return a URL without its password."""
     scheme, sign, rest = url.partition("://")
     user, at, host = rest.rpartition("@")
     return f"{scheme}{sign}{user.partition(':')[0]}{at}{host}"
 
 
-def lasting(url: str) -> str:
-    """A URL as it is kept in the folder of a run: usable from any folder, without the password."""
+def portable_url(url: str) -> str:
+    """Return a URL as a run folder keeps it: valid in every working directory, and without the password."""
     scheme, sign, rest = url.partition("://")
     if scheme == "sqlite" and rest.startswith("/") and not rest.startswith("//") and rest not in ("/", "/:memory:"):
         return f"{scheme}{sign}/{Path(rest[1:]).absolute()}"
@@ -121,64 +121,69 @@ def lasting(url: str) -> str:
 
 
 def _connect(url: str, kind: str) -> RDBStorage:
-    """The storage, which also makes its tables where they are missing."""
-    beat = int(os.environ.get("CHOP_SEARCH_HEARTBEAT", HEARTBEAT))
-    for left in reversed(range(TRIES)):
+    """Open a database and create its tables if they are missing."""
+    interval = int(os.environ.get("CHOP_SEARCH_HEARTBEAT", HEARTBEAT_SECONDS))
+    for tries_left in reversed(range(MAX_CONNECT_TRIES)):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-                storage = RDBStorage(url, _engine(kind), heartbeat_interval=beat, grace_period=4 * beat)
+                storage = RDBStorage(
+                    url, _engine_options(kind), heartbeat_interval=interval, grace_period=4 * interval
+                )
         except ImportError:
             raise
         except Exception as error:
-            if not left or not _is_collision(error):
+            if not tries_left or not _is_collision(error):
                 raise
             time.sleep(random.uniform(0.05, 0.3))
             continue
         if kind == "sqlite":
-            _lock_early(storage)
+            _lock_when_reading(storage)
         return storage
     raise AssertionError("the last try returns or raises")
 
 
-def _engine(kind: str) -> dict[str, Any]:
+def _engine_options(kind: str) -> dict[str, Any]:
     if kind == "sqlite":
-        return {"connect_args": {"timeout": PATIENCE}}
-    return {"connect_args": {"connect_timeout": CONNECT}, "pool_pre_ping": True}
+        return {"connect_args": {"timeout": SQLITE_LOCK_SECONDS}}
+    return {"connect_args": {"connect_timeout": CONNECT_SECONDS}, "pool_pre_ping": True}
 
 
 def _is_collision(error: Exception) -> bool:
-    """Whether others are making the same tables at this moment."""
+    """Return whether an error says that other processes are creating the same tables."""
     text = str(error).lower()
     return isinstance(error, AssertionError) or any(
         sign in text for sign in ("already exists", "duplicate", "unique constraint", "locked", "alembic_version")
     )
 
 
-def _lock_early(storage: RDBStorage) -> None:
-    """SQLite has no `SELECT ... FOR UPDATE`: for a trial to be claimed once, who reads it must lock it."""
+def _lock_when_reading(storage: RDBStorage) -> None:
+    """Lock an SQLite file from the start of a transaction, so that a trial cannot be claimed twice.
+
+    SQLite has no `SELECT ... FOR UPDATE`: by default it locks the file only when a transaction writes.
+    """
     from sqlalchemy import event
 
-    def connected(connection: Any, _: object) -> None:
-        connection.isolation_level = None  # the driver would begin by itself, and too late
-        connection.execute("PRAGMA journal_mode = WAL")  # survives a kill without waiting for the disk each time
+    def on_connect(connection: Any, _: object) -> None:
+        connection.isolation_level = None  # otherwise the driver begins the transaction itself, and too late
+        connection.execute("PRAGMA journal_mode = WAL")  # survives a kill without a disk sync per transaction
         connection.execute("PRAGMA synchronous = NORMAL")
 
-    def began(connection: Any) -> None:
+    def on_begin(connection: Any) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
-    storage.engine.dispose()  # connections from before
-    event.listen(storage.engine, "connect", connected)
-    event.listen(storage.engine, "begin", began)
+    storage.engine.dispose()  # existing connections lack these settings
+    event.listen(storage.engine, "connect", on_connect)
+    event.listen(storage.engine, "begin", on_begin)
 
 
 class Journal(JournalFileBackend):
-    """The journal of a study. What was written survives the death of the process at once, and a power cut soon.
+    """The journal of a study. Written lines survive a crash of the process; after a power cut the last may be lost.
 
-    To bring each line to the disk by itself would take longer than a trial.
+    Syncing each line to the disk would take longer than a trial.
     """
 
-    SYNC = 1.0  # seconds between two times that it is brought to the disk
+    SYNC_SECONDS = 1.0  # time between two syncs to the disk
 
     def __init__(self, path: Path) -> None:
         super().__init__(str(path), lock_obj=_KernelLock(path.with_suffix(".lock")))
@@ -186,23 +191,23 @@ class Journal(JournalFileBackend):
         self._synced = time.monotonic()
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        """Whole lines, or nothing."""
+        """Append all lines, or none if writing fails."""
         text = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in logs)
         with self._locked() as file:
-            size = _drop_half_line(file)
+            size = _remove_incomplete_line(file)
             try:
                 _write_all(file, text.encode())
-            except OSError:  # a full disk
+            except OSError:  # such as a full disk
                 os.ftruncate(file, size)
                 raise
-            if (now := time.monotonic()) - self._synced > self.SYNC:
+            if (now := time.monotonic()) - self._synced > self.SYNC_SECONDS:
                 os.fsync(file)
                 self._synced = now
 
-    def mend(self) -> None:
-        """Drop what a power cut left half written at the end."""
+    def repair(self) -> None:
+        """Remove an incomplete last line, which a power cut can leave."""
         with self._locked() as file:
-            _drop_half_line(file)
+            _remove_incomplete_line(file)
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
@@ -217,8 +222,8 @@ class Journal(JournalFileBackend):
             self._lock.release()
 
 
-def _drop_half_line(file: int) -> int:
-    """The size of the file after it."""
+def _remove_incomplete_line(file: int) -> int:
+    """Remove a last line without a line break; return the size of the file after that."""
     size = os.fstat(file).st_size
     if size and os.pread(file, 1, size - 1) != b"\n":
         size = os.pread(file, size, 0).rfind(b"\n") + 1
@@ -232,7 +237,7 @@ def _write_all(file: int, content: bytes) -> None:
 
 
 class _KernelLock(JournalFileOpenLock):
-    """A lock that ends with the process which holds it, however that ends."""
+    """A lock that the kernel releases when the process that holds it ends in any way."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(str(path))
@@ -245,6 +250,6 @@ class _KernelLock(JournalFileOpenLock):
         return True
 
     def release(self) -> None:
-        assert self._file is not None, "only a lock that is held is released"
+        assert self._file is not None, "the lock was acquired"
         os.close(self._file)
         self._file = None

@@ -1,4 +1,4 @@
-"""A study that any number of processes and machines work on: which trials there are, and what became of them."""
+"""A study that any number of processes and machines work on: its trials and their results."""
 
 from __future__ import annotations
 
@@ -22,19 +22,26 @@ from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
 from chop.config.search import Direction
 from chop.searching.space import Label, Params, Space
-from chop.searching.study.heartbeat import Presence
-from chop.searching.study.storage import Place
+from chop.searching.study.heartbeat import Heartbeat
+from chop.searching.study.storage import StudyStorage
 
 logger = logging.getLogger(__name__)
 
-PLANNED, METRICS, REASON, LOST, PLANNER = "planned", "metrics", "reason", "lost", "planner"
-ON_THE_WAY = "on the way"
-POLL = 0.2  # seconds between two looks at what others do
-SETTLE = 1.0  # seconds in which all who want to plan have said so
-MOST_LOST = 3
-"""Workers that may die of a trial, until it is taken for the cause."""
-PIECE = 30_000
-"""Characters of a note that are stored as one: MySQL takes 65,535 bytes."""
+# Notes of a study, beside its trials
+BASELINES, ORIGINAL = "baselines", "plain"
+"""The uniform baselines with their metrics, and the metrics of the original model."""
+NUM_PLANNED, PLANNER = "planned", "planner"
+# User attributes of a trial
+METRICS, REASON, NUM_LOST, RUNG_ACCURACIES = "metrics", "reason", "lost", "on the way"
+
+POLL_SECONDS = 0.2
+"""Time between two looks at what other processes have done."""
+ELECTION_SECONDS = 1.0
+"""Time in which all processes that want to plan a study enter their names."""
+MAX_WORKERS_LOST = 3
+"""A trial during which this many workers crashed has failed: it is probably the cause."""
+MAX_NOTE_CHARACTERS = 30_000
+"""Length of a note that is stored as one text: MySQL allows 65,535 bytes."""
 State = Literal["waiting", "running", "complete", "pruned", "failed"]
 _STATES: dict[TrialState, State] = {
     TrialState.WAITING: "waiting",
@@ -46,8 +53,8 @@ _STATES: dict[TrialState, State] = {
 
 
 @dataclass(frozen=True)
-class Record:
-    """What is known of a trial."""
+class TrialRecord:
+    """A trial as it is stored."""
 
     number: int
     state: State
@@ -56,40 +63,40 @@ class Record:
     reason: str | None
     """Why it failed."""
     seconds: float | None
-    on_the_way: Mapping[int, float] = field(default_factory=dict)
-    """Accuracy at the steps at which it could have been given up."""
+    rung_accuracies: Mapping[int, float] = field(default_factory=dict)
+    """Accuracy at the rungs, where it could have been pruned."""
 
 
 class Study:
-    """All trials are planned first, and wait; whoever claims one runs it.
+    """All trials are planned before the first one runs; a worker claims a waiting trial and runs it.
 
-    A trial whose worker died waits again, under the same number: there are always as many as were planned.
+    A trial whose worker crashed waits again, under the same number: the number of trials never changes.
     """
 
-    def __init__(self, study: optuna.Study, presence: Presence, *, is_mine: bool = False) -> None:
-        """`is_mine` says that this process has made it, and plans it."""
-        self.presence, self.is_mine = presence, is_mine
+    def __init__(self, study: optuna.Study, heartbeat: Heartbeat, *, is_creator: bool = False) -> None:
+        """`is_creator` says that this process created the study and therefore plans it."""
+        self.heartbeat, self.is_creator = heartbeat, is_creator
         self._study = study
-        self._storage = study._storage  # of a database it keeps what is finished
+        self._storage = study._storage  # for a database, it caches finished trials
         self._id = study._study_id
         self._queue: deque[FrozenTrial] = deque()
         self._make_sampler: Callable[[int], BaseSampler | None] = lambda number: None
-        self._draws = False
+        self._has_sampler = False
 
     @classmethod
-    def create(cls, place: Place, name: str, directions: Sequence[Direction]) -> Study | None:
-        """A new study; None if there is one of this name: of several that come at once, one makes it."""
+    def create(cls, storage: StudyStorage, name: str, directions: Sequence[Direction]) -> Study | None:
+        """Create a study; return None if the name is taken, also by a process that does it at the same time."""
         try:
-            made = optuna.create_study(storage=place.storage, study_name=name, directions=list(directions))
+            made = optuna.create_study(storage=storage.storage, study_name=name, directions=list(directions))
         except optuna.exceptions.DuplicatedStudyError:
             return None
-        return cls(made, place.presence, is_mine=True)
+        return cls(made, storage.heartbeat, is_creator=True)
 
     @classmethod
-    def load(cls, place: Place, name: str) -> Study | None:
-        """The study of this name; None if there is none."""
+    def load(cls, storage: StudyStorage, name: str) -> Study | None:
+        """Return the study of this name; None if there is none."""
         try:
-            return cls(optuna.load_study(study_name=name, storage=place.storage), place.presence)
+            return cls(optuna.load_study(study_name=name, storage=storage.storage), storage.heartbeat)
         except KeyError:
             return None
 
@@ -97,18 +104,18 @@ class Study:
     def name(self) -> str:
         return self._study.study_name
 
-    # What is known of all trials together
+    # Notes on the study
 
-    def write(self, key: str, note: object) -> None:
-        """Keep something beside the trials; it must be what JSON can hold."""
+    def write_note(self, key: str, note: object) -> None:
+        """Store a JSON value beside the trials."""
         text = json.dumps(note)
-        pieces = [text[start : start + PIECE] for start in range(0, len(text), PIECE)]
-        for number, piece in enumerate(pieces):
-            self._study.set_user_attr(f"{key} {number}", piece)
-        self._study.set_user_attr(key, len(pieces))
+        chunks = [text[start : start + MAX_NOTE_CHARACTERS] for start in range(0, len(text), MAX_NOTE_CHARACTERS)]
+        for number, chunk in enumerate(chunks):
+            self._study.set_user_attr(f"{key} {number}", chunk)
+        self._study.set_user_attr(key, len(chunks))
 
-    def note(self, key: str) -> Any:
-        """What was kept; None if nothing was."""
+    def read_note(self, key: str) -> Any:
+        """Return the note; None if there is none."""
         notes = self._storage.get_study_user_attrs(self._id)
         if key not in notes:
             return None
@@ -116,80 +123,81 @@ class Study:
 
     # The plan
 
-    def plan(self, points: Sequence[Params], space: Space) -> None:
-        """Let trials wait at these points, beside those that an earlier plan has left, until there are so many.
+    def plan(self, params: Sequence[Params], space: Space) -> None:
+        """Add waiting trials, beside those that an earlier plan has left, until there are as many as params.
 
-        A whole point is stored with its trial, in one operation; an empty one is drawn when the trial begins.
+        The params of a trial are stored together with it; if they are empty, they are drawn when the trial starts.
         """
-        there = self._trials()
-        for point in _added(points, there):
-            if point:
-                self._study.add_trial(_waiting(point, space))
+        present = self._trials()
+        for each in _missing(params, present):
+            if each:
+                self._study.add_trial(_waiting_trial(each, space))
             else:
                 self._study.enqueue_trial({})
-        self.write(PLANNED, max(len(there), len(points)))
+        self.write_note(NUM_PLANNED, max(len(present), len(params)))
 
     @property
-    def planned(self) -> int | None:
-        """How many trials there are to be; None while they are being planned."""
-        found: int | None = self.note(PLANNED)
+    def num_planned(self) -> int | None:
+        """The number of trials; None while they are being planned."""
+        found: int | None = self.read_note(NUM_PLANNED)
         return found
 
     def wait_for_plan(self) -> bool:
-        """Until another process has made the plan; False if that process is dead."""
-        there, since = -1, time.monotonic()
-        while self.planned is None:
-            if self.presence.is_alone():
+        """Wait until another process has planned the trials; return False if that process has crashed."""
+        num_seen, since = -1, time.monotonic()
+        while self.num_planned is None:
+            if self.heartbeat.is_only_worker():
                 return False
-            if (now_there := len(self._trials())) != there:
-                there, since = now_there, time.monotonic()
-            elif time.monotonic() - since > self.presence.patience:
+            if (num_present := len(self._trials())) != num_seen:
+                num_seen, since = num_present, time.monotonic()
+            elif time.monotonic() - since > self.heartbeat.grace_seconds:
                 return False
-            time.sleep(POLL)
+            time.sleep(POLL_SECONDS)
         return True
 
-    def elect(self) -> bool:
-        """Whether it is this process, of all who ask at about the same time, that shall plan."""
-        me = uuid.uuid4().hex
-        self.write(PLANNER, me)
-        if not self.presence.is_alone():
-            time.sleep(SETTLE)
-        return bool(self.note(PLANNER) == me)
+    def elect_planner(self) -> bool:
+        """Return whether this process, of all that call this at about the same time, shall plan the trials."""
+        name = uuid.uuid4().hex
+        self.write_note(PLANNER, name)
+        if not self.heartbeat.is_only_worker():
+            time.sleep(ELECTION_SECONDS)
+        return bool(self.read_note(PLANNER) == name)
 
     # Trials
 
-    def use(self, make_sampler: Callable[[int], BaseSampler | None]) -> None:
-        """What draws the parts of points that the plan left open, from the number of the trial.
+    def use_samplers(self, make_sampler: Callable[[int], BaseSampler | None]) -> None:
+        """Set what draws the params that the plan left open, given the number of the trial.
 
-        One for each trial: what is drawn does not depend on who draws, nor on how often a search was stopped.
+        There is one sampler per trial, so that what is drawn does not depend on which process draws it, nor on how
+        often a search was stopped.
         """
         self._make_sampler = make_sampler
 
     def claim(self) -> Trial | None:
-        """The first waiting trial, which no one else will get; None if none waits."""
-        for _ in range(2):  # the second time after a fresh look
+        """Claim the first waiting trial for this process; return None if none is waiting."""
+        for _ in range(2):  # the second time with a new queue
             while self._queue:
                 trial = self._queue.popleft()
                 if self._claim(trial):
-                    return self._begin(trial)
+                    return self._start(trial)
             self._queue.extend(self._trials(TrialState.WAITING))
         return None
 
     def _claim(self, trial: FrozenTrial) -> bool:
-        self.presence.tell(trial._trial_id)
+        self.heartbeat.start_trial(trial._trial_id)
         try:
             if self._storage.set_trial_state_values(trial._trial_id, state=TrialState.RUNNING):
                 return True
         except UpdateFinishedTrialError:
-            logger.debug("trial %d was done by another worker", trial.number)
-        self.presence.rest()
+            logger.debug("trial %d was finished by another worker", trial.number)
+        self.heartbeat.end_trial()
         return False
 
-    def _begin(self, trial: FrozenTrial) -> Trial:
+    def _start(self, trial: FrozenTrial) -> Trial:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             sampler = self._make_sampler(trial.number)
-        self._draws = sampler is not None
+        self._has_sampler = sampler is not None
         if sampler is not None:
             self._study.sampler = sampler
         return Trial(self._study, trial._trial_id)
@@ -199,102 +207,105 @@ class Study:
         trial: Trial,
         values: Sequence[float],
         metrics: Mapping[str, float],
-        on_the_way: Mapping[int, float] | None = None,
+        rung_accuracies: Mapping[int, float] | None = None,
     ) -> None:
-        """The trial is done; one with a value that is no number has failed."""
+        """Store the results of a trial; it has failed if a value is not a number."""
         if any(math.isnan(value) for value in values):
             self.fail(trial, "a metric is not a number")
             return
-        steps = {ON_THE_WAY: list(on_the_way.items())} if on_the_way else {}
-        self._finish(trial, {METRICS: dict(metrics), **steps}, TrialState.COMPLETE, list(values))
+        rungs = {RUNG_ACCURACIES: list(rung_accuracies.items())} if rung_accuracies else {}
+        self._finish(trial, {METRICS: dict(metrics), **rungs}, TrialState.COMPLETE, list(values))
 
     def prune(self, trial: Trial, metrics: Mapping[str, float]) -> None:
-        """The trial was given up half-way."""
+        """Store that a trial was stopped early."""
         self._finish(trial, {METRICS: dict(metrics)}, TrialState.PRUNED)
 
     def fail(self, trial: Trial, reason: str) -> None:
-        """The trial cannot be done."""
+        """Store that a trial failed."""
         self._finish(trial, {REASON: reason}, TrialState.FAIL)
 
     def _finish(
-        self, trial: Trial, notes: Mapping[str, object], state: TrialState, values: list[float] | None = None
+        self, trial: Trial, attributes: Mapping[str, object], state: TrialState, values: list[float] | None = None
     ) -> None:
         try:
-            for key, note in notes.items():
-                trial.set_user_attr(key, note)
-            if self._draws:
+            for key, value in attributes.items():
+                trial.set_user_attr(key, value)
+            if self._has_sampler:
                 self._study.tell(trial, values, state)
-            else:  # no sampler wants to hear of it, and to be told takes a copy of all
+            else:  # `tell` informs the sampler, for which it copies all trials
                 self._storage.set_trial_state_values(trial._trial_id, state, values)
         except (UpdateFinishedTrialError, ValueError):
             if self._storage.get_trial(trial._trial_id).state is TrialState.RUNNING:
                 raise
-            logger.warning("trial %d took so long without a sign that another worker has taken it", trial.number)
-        self.presence.rest()
+            logger.warning("trial %d had no heartbeat for so long that another worker took it", trial.number)
+        self.heartbeat.end_trial()
 
     def give_back(self, trial: Trial) -> None:
-        """A claimed trial that was interrupted waits again."""
+        """Let a claimed trial that was interrupted wait again."""
         self._storage.set_trial_state_values(trial._trial_id, state=TrialState.WAITING)
-        self.presence.rest()
+        self.heartbeat.end_trial()
 
-    def retry_lost(self) -> int:
-        """Let trials wait again whose workers are dead; how many there were."""
+    def retry_lost_trials(self) -> int:
+        """Let trials wait again whose workers have crashed; return how many there were."""
         count = 0
-        for trial_id in self.presence.lost(self._study):
+        for trial_id in self.heartbeat.lost_trials(self._study):
             trial = self._storage.get_trial(trial_id)
-            if trial.state is not TrialState.RUNNING:  # another worker has seen to it
+            if trial.state is not TrialState.RUNNING:  # another worker has already handled it
                 continue
-            times = trial.user_attrs.get(LOST, 0) + 1
+            num_lost = trial.user_attrs.get(NUM_LOST, 0) + 1
             try:
-                self._storage.set_trial_user_attr(trial_id, LOST, times)
-                if times < MOST_LOST:
+                self._storage.set_trial_user_attr(trial_id, NUM_LOST, num_lost)
+                if num_lost < MAX_WORKERS_LOST:
                     self._storage.set_trial_state_values(trial_id, state=TrialState.WAITING)
                 else:
-                    self._storage.set_trial_user_attr(trial_id, REASON, f"{times} workers died while they ran it")
+                    reason = f"{num_lost} workers crashed while they ran it"
+                    self._storage.set_trial_user_attr(trial_id, REASON, reason)
                     self._storage.set_trial_state_values(trial_id, state=TrialState.FAIL)
-            except UpdateFinishedTrialError:  # its worker was slow, not dead
+            except UpdateFinishedTrialError:  # its worker was slow and has finished it
                 continue
             count += 1
         if count:
-            self._queue.clear()  # they are to come before those that are in it
+            self._queue.clear()  # these trials come before those in the queue
         return count
 
-    # What became of them
+    # Results
 
-    def records(self) -> list[Record]:
-        """All trials, in the order of the plan."""
+    def records(self) -> list[TrialRecord]:
+        """Return all trials, in the order of the plan."""
         return [_record(trial) for trial in self._trials()]
 
     def count(self, *states: State) -> int:
-        """How many trials are in one of these states."""
+        """Return how many trials are in one of these states."""
         return sum(_STATES[trial.state] in states for trial in self._trials())
 
     def _trials(self, *states: TrialState) -> list[FrozenTrial]:
         return self._storage.get_all_trials(self._id, deepcopy=False, states=states or None)
 
 
-def _waiting(point: Params, space: Space) -> FrozenTrial:
-    dimensions = space.dimensions(point)
-    distributions = {name: _distribution(dimensions[name].labels) for name in point}
-    return create_trial(state=TrialState.WAITING, params=dict(point), distributions=distributions)
+def _waiting_trial(params: Params, space: Space) -> FrozenTrial:
+    dimensions = space.dimensions(params)
+    distributions = {name: _distribution(dimensions[name].labels) for name in params}
+    return create_trial(state=TrialState.WAITING, params=dict(params), distributions=distributions)
 
 
-def _added(points: Sequence[Params], there: Sequence[FrozenTrial]) -> Sequence[Params]:
-    """What is to be added to some trials so that there are as many as points.
+def _missing(params: Sequence[Params], present: Sequence[FrozenTrial]) -> Sequence[Params]:
+    """Return the params to add to the trials that are present, so that there are as many as params.
 
-    A larger plan may begin in another way: of its points that were not tried yet, as many as are wanted from all
-    over it. What is left open, a sampler draws, and only the number counts.
+    A larger plan may begin with other trials: a strategy that is asked for 60 trials instead of 20 does not
+    repeat the first 20. Then evenly spaced params that were not tried yet are added. If params are left to a
+    sampler, only their number counts.
     """
-    room = len(points) - len(there)
-    if room <= 0 or not there or not all(points):
-        return points[len(there) :]
-    tried = {_key(_params(trial)) for trial in there}
-    fresh = [point for point in points if _key(point) not in tried]
-    return [fresh[place * len(fresh) // room] for place in range(room)]
+    num_missing = len(params) - len(present)
+    if num_missing <= 0 or not present or not all(params):
+        return params[len(present) :]
+    tried = {params_key(_params(trial)) for trial in present}
+    untried = [each for each in params if params_key(each) not in tried]
+    return [untried[index * len(untried) // num_missing] for index in range(num_missing)]
 
 
-def _key(point: Params) -> str:
-    return json.dumps(dict(point), sort_keys=True)
+def params_key(params: Params) -> str:
+    """Return a text that is equal for equal params."""
+    return json.dumps(dict(params), sort_keys=True)
 
 
 @cache
@@ -302,12 +313,16 @@ def _distribution(labels: tuple[Label, ...]) -> BaseDistribution:
     return CategoricalDistribution(labels)
 
 
-def _record(trial: FrozenTrial) -> Record:
-    seconds = None if trial.duration is None else trial.duration.total_seconds()
-    metrics = trial.user_attrs.get(METRICS, {})
-    reason = trial.user_attrs.get(REASON)
-    on_the_way = dict(trial.user_attrs.get(ON_THE_WAY, ()))
-    return Record(trial.number, _STATES[trial.state], _params(trial), metrics, reason, seconds, on_the_way)
+def _record(trial: FrozenTrial) -> TrialRecord:
+    return TrialRecord(
+        number=trial.number,
+        state=_STATES[trial.state],
+        params=_params(trial),
+        metrics=trial.user_attrs.get(METRICS, {}),
+        reason=trial.user_attrs.get(REASON),
+        seconds=None if trial.duration is None else trial.duration.total_seconds(),
+        rung_accuracies=dict(trial.user_attrs.get(RUNG_ACCURACIES, ())),
+    )
 
 
 def _params(trial: FrozenTrial) -> Params:

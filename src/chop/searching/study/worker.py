@@ -1,4 +1,4 @@
-"""One process that works on a study."""
+"""A worker: claims trials of a study and runs them."""
 
 from __future__ import annotations
 
@@ -14,87 +14,89 @@ from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import Trial
 
 from chop.searching.evaluation.objectives import Objectives
-from chop.searching.evaluation.problem import Measurable
+from chop.searching.evaluation.problem import Problem
 from chop.searching.space import Dimension, Params
-from chop.searching.study.pruning import Rival, TrialJudge
-from chop.searching.study.study import POLL, Study
+from chop.searching.study.pruning import CompletedTrial, TrialPruner
+from chop.searching.study.study import POLL_SECONDS, Study
 
 logger = logging.getLogger(__name__)
 
-LOOK = 2.0  # seconds between two looks for trials whose workers are dead
+LOST_CHECK_SECONDS = 2.0
+"""Time between two checks for trials whose worker has crashed."""
 
 
 @dataclass
 class Worker:
-    """Claims trials and runs them, until all are done or it is told to stop."""
+    """Claims trials and runs them until all are finished or it is stopped."""
 
     study: Study
-    problem: Measurable
+    problem: Problem
     objectives: Objectives
     halving: bool = False
+    """Whether trials are pruned."""
     end: float = math.inf
-    """When no new trial is begun, on the monotonic clock."""
+    """The time of the monotonic clock after which no new trial is started."""
     stop: Callable[[], bool] = lambda: False
-    """Asked before each trial, and while it waits."""
-    stays: bool = True
-    """Whether it waits for trials that others run, in case that those die."""
+    """Called before each trial, and while waiting; True stops the worker."""
+    waits_for_others: bool = True
+    """Whether it waits for trials that others run, to run them again if their workers crash."""
     tick: Callable[[], None] = lambda: None
-    """Called after each trial, and while it waits."""
-    _rivals: list[Rival] = field(default_factory=list)
-    _looked: float = -math.inf
+    """Called after each trial, and while waiting."""
+    _completed: list[CompletedTrial] = field(default_factory=list)
+    _last_check: float = -math.inf
 
     def run(self) -> int:
-        """The number of trials that were run here."""
+        """Run trials and return how many were run."""
         count = 0
         if self.halving:
-            done = (record for record in self.study.records() if record.state == "complete")
-            self._rivals = [Rival(record.metrics, record.on_the_way) for record in done]
+            completed = (record for record in self.study.records() if record.state == "complete")
+            self._completed = [CompletedTrial(record.metrics, record.rung_accuracies) for record in completed]
         while not self._is_over():
-            self._retry_lost()
+            self._retry_lost_trials()
             trial = self.study.claim()
             if trial is not None:
                 self._run(trial)
                 count += 1
-            elif not self.stays or not self.study.count("waiting", "running"):
+            elif not self.waits_for_others or not self.study.count("waiting", "running"):
                 break
             else:
-                time.sleep(POLL)
+                time.sleep(POLL_SECONDS)
             self.tick()
         return count
 
     def _is_over(self) -> bool:
         return time.monotonic() >= self.end or self.stop()
 
-    def _retry_lost(self) -> None:
-        if (now := time.monotonic()) - self._looked > LOOK:
-            self._looked = now
-            if lost := self.study.retry_lost():
-                logger.info("%d trials wait again, as their workers are gone", lost)
+    def _retry_lost_trials(self) -> None:
+        if (now := time.monotonic()) - self._last_check > LOST_CHECK_SECONDS:
+            self._last_check = now
+            if num_lost := self.study.retry_lost_trials():
+                logger.info("%d trials are waiting again because their workers crashed", num_lost)
 
     def _run(self, trial: Trial) -> None:
-        judge = TrialJudge(self._rivals, self.objectives, self.problem.rungs) if self.halving else None
+        pruner = TrialPruner(self._completed, self.objectives, self.problem.rungs) if self.halving else None
         try:
             configs = self.problem.space.draw(partial(_suggest, trial, trial.params))
-            metrics = self.problem.measure(configs, judge)
+            metrics = self.problem.measure(configs, pruner)
         except ValueError as error:  # a combination that a format does not allow
             self.study.fail(trial, str(error))
             return
         except UpdateFinishedTrialError:
-            logger.info("trial %d was done by another worker in the meantime", trial.number)
+            logger.info("trial %d was finished by another worker in the meantime", trial.number)
             return
         except KeyboardInterrupt:
             self.study.give_back(trial)
             raise
-        except Exception as error:  # the search ends; when it goes on, it goes on behind this trial
+        except Exception as error:  # the search ends; if it is resumed, it continues after this trial
             self.study.fail(trial, f"{type(error).__name__}: {error}")
             raise
-        if judge is not None and judge.gave_up:
+        if pruner is None:
+            self.study.complete(trial, self.objectives.values(metrics), metrics)
+        elif pruner.is_pruned:
             self.study.prune(trial, metrics)
-            return
-        if judge is not None:
-            self._rivals.append(Rival(metrics, judge.accuracies))
-        on_the_way = None if judge is None else judge.accuracies
-        self.study.complete(trial, self.objectives.values(metrics), metrics, on_the_way)
+        else:
+            self._completed.append(CompletedTrial(metrics, pruner.accuracies))
+            self.study.complete(trial, self.objectives.values(metrics), metrics, pruner.accuracies)
 
 
 def _suggest(trial: Trial, planned: Params, dimension: Dimension) -> Any:

@@ -1,4 +1,4 @@
-"""Average bits of whole networks."""
+"""Average bits of complete networks."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def jsc_tiny() -> MaseGraph:
     return annotated(nn.Sequential(*layers), torch.randn(8, 16))
 
 
-def test_what_is_not_quantised_has_32_bits() -> None:
+def test_tensors_that_are_not_quantised_have_32_bits() -> None:
     assert calculate_avg_bits_mg_analysis_pass(jsc_tiny())[1] == {"w_avg_bit": 32.0, "data_avg_bit": 32.0}
 
 
-def test_fraction_bits_are_no_further_bits() -> None:
+def test_fraction_bits_are_part_of_the_width() -> None:
     graph = quantized(jsc_tiny(), "linear", name="integer", data_in_width=8, data_in_frac_width=4)
     info = calculate_avg_bits_mg_analysis_pass(graph)[1]
     # Weights and biases: 85 of the linear layer, 32 of the batch norm.
@@ -46,7 +46,7 @@ def test_fraction_bits_are_no_further_bits() -> None:
     assert info["data_avg_bit"] == pytest.approx((128 * 8 + 296 * 32) / 424)
 
 
-def test_only_quantised_nodes_give_their_own_bits() -> None:
+def test_only_quantised_nodes_have_fewer_bits() -> None:
     graph = annotated(nn.Sequential(nn.Linear(16, 5)), torch.randn(8, 16))
     graph = quantized(graph, "linear", name="integer", data_in_width=6, weight_width=4, bias_width=16)
     info = calculate_avg_bits_mg_analysis_pass(graph)[1]
@@ -74,13 +74,13 @@ class Twice(nn.Module):
         return x
 
 
-def test_what_is_used_twice_is_kept_once() -> None:
+def test_a_weight_that_is_used_twice_counts_once() -> None:
     graph = quantized(annotated(Twice(), torch.randn(8, 4)), "linear", name="integer", data_in_width=8)
     info = calculate_avg_bits_mg_analysis_pass(graph)[1]
     assert info["w_avg_bit"] == pytest.approx((32 * 8 + 8 * 32) / 40)
     assert info["data_avg_bit"] == pytest.approx((4 * 32 * 8 + 32 * 32) / 160)
 
 
-def test_an_average_over_nothing_is_zero() -> None:
+def test_the_average_without_elements_is_zero() -> None:
     info = calculate_avg_bits_mg_analysis_pass(annotated(nn.Sequential(nn.Flatten()), torch.ones(2, 2)))[1]
     assert info == {"w_avg_bit": 0.0, "data_avg_bit": 0.0}

@@ -1,10 +1,11 @@
-"""Error along the network, against numpy on what hooks see."""
+"""The error along the network, compared with numpy on values that hooks collect."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from chop import cli
 from chop.ir import MaseGraph
 from chop.passes import PASSES
 from chop.passes.graph import compare_graphs_analysis_pass, quantize_transform_pass
@@ -26,7 +28,7 @@ def quantised(graph: MaseGraph, pass_args: Mapping[str, Any] = ALL) -> MaseGraph
 
 
 def seen(graph: MaseGraph, x: Tensor) -> dict[str, np.ndarray[Any, np.dtype[np.float64]]]:
-    """What comes out of each layer, before the next writes into it."""
+    """Return the output of each layer, before the next one overwrites it."""
     found: dict[str, np.ndarray[Any, np.dtype[np.float64]]] = {}
     copied = deepcopy_mase_graph(graph)
     copied.model.eval()
@@ -61,7 +63,7 @@ def test_every_layer_agrees_with_numpy() -> None:
     assert info["threshold_db"] == 20
 
 
-def test_the_first_node_under_the_threshold_is_named() -> None:
+def test_the_first_node_below_the_threshold_is_reported() -> None:
     model = nn.Sequential(*(nn.Linear(1, 1, bias=False) for _ in range(3)))
     with torch.no_grad():
         for layer, weight in zip(model, (1.0, 0.55, 2.0), strict=True):
@@ -71,7 +73,7 @@ def test_the_first_node_under_the_threshold_is_named() -> None:
     new = quantised(graph, {"by": "type", "default": {"config": config | {"bias_name": "float"}}})
     batch = {"input": torch.ones(1, 1)}
     _, info = compare_graphs_analysis_pass(graph, new, batch, threshold_db=25)
-    expected = 10 * math.log10(0.55**2 / 0.05**2)  # 20.8 dB, also behind the last one, which is exact
+    expected = 10 * math.log10(0.55**2 / 0.05**2)  # 20.8 dB, also after the last layer, which is exact
     assert [each["sqnr_db"] for each in info["by_node"].values()] == pytest.approx([math.inf, expected, expected])
     assert (info["first_below"], info["threshold_db"]) == ("_1", 25)
     assert compare_graphs_analysis_pass(graph, new, batch)[1]["first_below"] is None
@@ -87,16 +89,16 @@ def test_functions_methods_and_operators_are_compared_too() -> None:
     assert all(each == {"sqnr_db": math.inf, "max_error": 0, "cosine": 1} for each in same["by_node"].values())
 
 
-def test_many_batches_are_as_one() -> None:
+def test_several_batches_equal_one() -> None:
     graph, x = tiny_graph(), torch.randn(32, 16)
     new = quantised(graph)
-    whole = compare_graphs_analysis_pass(graph, new, {"x": x})[1]["by_node"]
+    at_once = compare_graphs_analysis_pass(graph, new, {"x": x})[1]["by_node"]
     parts = compare_graphs_analysis_pass(graph, new, [{"x": part} for part in x.split(7)])[1]["by_node"]
-    for name, numbers in whole.items():
+    for name, numbers in at_once.items():
         assert parts[name] == pytest.approx(numbers, rel=1e-4)
 
 
-def test_batches_without_end_are_stopped() -> None:
+def test_endless_batches_are_stopped() -> None:
     graph, x = tiny_graph(), torch.randn(32, 16)
     new = quantised(graph)
     forever = itertools.repeat({"x": x})
@@ -105,7 +107,7 @@ def test_batches_without_end_are_stopped() -> None:
 
 
 class Sizes(nn.Module):
-    """Nodes that give other things than tensors, and two tensors."""
+    """Nodes that return sizes, and nodes that return two tensors."""
 
     def __init__(self, kept: int, name: str) -> None:
         super().__init__()
@@ -120,7 +122,7 @@ class Sizes(nn.Module):
         return y
 
 
-def test_nodes_that_the_other_graph_does_not_have_are_named() -> None:
+def test_nodes_without_a_match_are_listed() -> None:
     x = torch.randn(4, 6)
     torch.manual_seed(0)
     ori = annotated(Sizes(2, "old"), x=x)
@@ -143,13 +145,13 @@ def test_nodes_that_the_other_graph_does_not_have_are_named() -> None:
         ({"y": torch.zeros(2, 16)}, "the model has no input 'y'"),
     ],
 )
-def test_mistakes_are_named(inputs: Iterable[Any], message: str) -> None:
+def test_mistakes_are_reported(inputs: Iterable[Any], message: str) -> None:
     graph = tiny_graph()
     with pytest.raises(ValueError, match=message):
         compare_graphs_analysis_pass(graph, quantised(graph), inputs)
 
 
-def test_the_graphs_are_left_as_they_were_and_the_pass_needs_two(capsys: pytest.CaptureFixture[str]) -> None:
+def test_both_graphs_stay_unchanged_and_nothing_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     graph = tiny_graph()
     new = quantised(graph)
     new.model.train()
@@ -158,11 +160,55 @@ def test_the_graphs_are_left_as_they_were_and_the_pass_needs_two(capsys: pytest.
     assert new.model.training
     assert all(value.equal(buffers[key]) for key, value in new.model.state_dict().items())
     assert capsys.readouterr().out == ""
-    assert "compare_graphs" not in PASSES
 
 
-def test_a_model_that_is_no_graph_is_told() -> None:
+@pytest.mark.parametrize("key", ["input_generator", "inputs"])
+def test_the_registered_pass_takes_the_original_as_an_argument(key: str) -> None:
+    graph, x = tiny_graph(), torch.randn(8, 16)
+    new = quantised(graph)
+    run_pass, args = PASSES["compare_graphs"], {"original": graph, key: [{"x": x}], "num_samples": 5}
+    assert run_pass is compare_graphs_analysis_pass
+    returned, info = run_pass(new, args)
+    assert returned is new
+    assert info == compare_graphs_analysis_pass(graph, new, {"x": x[:5]})[1]
+
+
+def test_the_original_is_required() -> None:
+    with pytest.raises(ValueError, match="'original' is required, the graph to compare with"):
+        PASSES["compare_graphs"](tiny_graph(), {"input_generator": []})
+
+
+def test_unknown_and_surplus_arguments_are_refused() -> None:
+    graph = tiny_graph()
+    with pytest.raises(ValueError, match="unknown key 'treshold_db', did you mean 'threshold_db'"):
+        compare_graphs_analysis_pass(graph, graph, [], treshold_db=3)
+    with pytest.raises(TypeError, match="takes at most 5 arguments, got 6"):
+        compare_graphs_analysis_pass(graph, graph, [], 20.0, 8, 9)
+
+
+def test_a_model_that_is_not_a_graph_is_refused() -> None:
     graph = annotated(nn.Linear(2, 2), input=torch.randn(1, 2))
     model: Any = nn.Linear(2, 2)
     with pytest.raises(ValueError, match="works on a MaseGraph, got a Linear; make one with MaseGraph"):
         compare_graphs_analysis_pass(graph, model, {"input": torch.randn(1, 2)})
+    with pytest.raises(ValueError, match="works on a MaseGraph, got a Linear; make one with MaseGraph"):
+        compare_graphs_analysis_pass(model, graph, {"input": torch.randn(1, 2)})
+
+
+@pytest.mark.slow
+def test_passes_over_two_graphs_run_from_a_toml_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "compare.toml"
+    config.write_text(
+        'model = "jsc-tiny"\ndataset = "jsc"\nbatch_size = 8\n'
+        '[passes.quantize]\nby = "type"\n[passes.quantize.linear.config]\nname = "integer"\n'
+        "data_in_width = 8\nweight_width = 8\nbias_width = 8\n"
+        "[passes.compare_graphs]\nnum_samples = 16\n"
+        f'[passes.summarize_quantization]\nsave_dir = "{tmp_path / "summary"}"\n'
+        "[transform]\nevaluate = false\n"
+    )
+    assert cli.main(["transform", "--config", str(config), "--project-dir", str(tmp_path / "out")]) == 0
+    assert "LinearInteger" in capsys.readouterr().out
+    assert (
+        "seq_blocks_2,seq_blocks_2,module_related_func,linear,Linear,LinearInteger,True"
+        in (tmp_path / "summary" / "quantize_table.csv").read_text()
+    )

@@ -1,4 +1,4 @@
-"""Bit operations of whole networks."""
+"""Bit operations of complete networks."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_jsc_tiny_in_eight_bits() -> None:
 
 
 def test_jsc_toy() -> None:
-    # 1184 x 1024 + 296 x 32 = 1221888 outside of the linear layers; 1856 MACs of 1056 or of 72 inside.
+    # 1184 x 1024 + 296 x 32 = 1221888 outside the linear layers; 1856 MACs with 1056 or 72 bit operations inside.
     graph = jsc_toy()
     assert count_bitops_analysis_pass(graph)[1]["total_bitops"] == 3181824
     graph, _ = quantize_transform_pass(graph, EIGHT_BITS)
@@ -81,10 +81,10 @@ def test_bops_count_macs_only() -> None:
     assert count_bitops_analysis_pass(graph, {"convention": "bops"})[1]["total_bitops"] == 640 * 64
 
 
-def test_mistakes_are_named() -> None:
+def test_mistakes_are_reported() -> None:
     with pytest.raises(LookupError, match="unknown convention 'bopps', did you mean 'bops'"):
         count_bitops_analysis_pass(jsc_tiny(), {"convention": "bopps"})
-    with pytest.raises(ValueError, match="convention 'macs' counts no bit operations"):
+    with pytest.raises(ValueError, match="convention 'macs' does not count bit operations"):
         count_bitops_analysis_pass(jsc_tiny(), {"convention": "macs"})
 
 
@@ -123,9 +123,9 @@ def bit_operations(graph: MaseGraph) -> int:
     return total
 
 
-@pytest.mark.parametrize(("make", "whole", "left"), [(jsc_tiny, 1205504, 575744), (jsc_toy, 3181824, 1355520)])
-def test_a_users_own_pass_finds_the_same(make: Any, whole: int, left: int) -> None:
+@pytest.mark.parametrize(("make", "total", "left"), [(jsc_tiny, 1205504, 575744), (jsc_toy, 3181824, 1355520)])
+def test_a_users_pass_counts_the_same(make: Any, total: int, left: int) -> None:
     graph = make()
-    assert bit_operations(graph) == whole
+    assert bit_operations(graph) == total
     graph, _ = quantize_transform_pass(graph, EIGHT_BITS)
     assert bit_operations(graph) == left

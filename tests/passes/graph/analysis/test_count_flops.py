@@ -1,4 +1,4 @@
-"""Operations of whole networks."""
+"""Operations of complete networks."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_jsc_tiny() -> None:
         assert node.meta["mase"].parameters["common"]["flop"] == info["by_node"][node.name]
 
 
-def test_operations_in_integers_are_no_flops() -> None:
+def test_integer_operations_are_not_flops() -> None:
     graph, _ = quantize_transform_pass(jsc_tiny(), EIGHT_BITS)
     info = count_flops_analysis_pass(graph)[1]
     assert (info["total_flops"], info["total_operations"]) == (680, 1320)
@@ -93,7 +93,7 @@ def test_conventions(convention: str, total: int) -> None:
     assert count_flops_analysis_pass(jsc_tiny(), {"convention": convention})[1]["total_flops"] == total
 
 
-def test_mistakes_are_named() -> None:
+def test_mistakes_are_reported() -> None:
     with pytest.raises(LookupError, match="unknown convention 'maze', did you mean 'mase'"):
         count_flops_analysis_pass(jsc_tiny(), {"convention": "maze"})
     with pytest.raises(ValueError, match="unknown key 'conventoin', did you mean 'convention'"):
@@ -125,7 +125,7 @@ class Functional(nn.Module):
         return torch.matmul(y, x.t()) + 1
 
 
-def test_quantised_functions_and_methods_are_no_flops() -> None:
+def test_quantised_functions_and_methods_are_not_flops() -> None:
     graph = annotated(Functional())
     # relu and sigmoid 128 each, 8 x 8 results of 16 MACs, 64 additions; moving data is free.
     assert count_flops_analysis_pass(graph)[1]["total_flops"] == 128 + 128 + 1024 + 64
@@ -152,10 +152,10 @@ def floating_point_operations(graph: MaseGraph) -> int:
     return total
 
 
-@pytest.mark.parametrize(("make", "whole", "left"), [(jsc_tiny, 1320, 680), (jsc_toy, 3336, 1480)])
-def test_a_users_own_pass_finds_the_same(make: Any, whole: int, left: int) -> None:
+@pytest.mark.parametrize(("make", "total", "left"), [(jsc_tiny, 1320, 680), (jsc_toy, 3336, 1480)])
+def test_a_users_pass_counts_the_same(make: Any, total: int, left: int) -> None:
     graph = make()
-    assert floating_point_operations(graph) == whole
+    assert floating_point_operations(graph) == total
     graph, _ = quantize_transform_pass(graph, EIGHT_BITS)
     assert floating_point_operations(graph) == left
     by_hand = {n.name: n.meta["mase"].parameters["common"].get("flop", 0) for n in graph.fx_graph.nodes}

@@ -1,4 +1,4 @@
-"""The cost of whole graphs, against the other passes and worked out by hand."""
+"""The cost of graphs, compared with the other passes and with hand-computed numbers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_each_node_has_every_number() -> None:
         "time_s": 1.2,
         "bound": "compute",
     }
-    # 15 operations; 120 bytes: 0.15 s against 0.12.
+    # 15 operations take 0.15 s, 120 bytes take 0.12 s.
     relu = info["by_node"]["_1"]
     assert (relu["macs"], relu["operations"], relu["time_s"], relu["bound"]) == (0, 15, 0.15, "compute")
     assert info["total"] == {
@@ -64,7 +64,7 @@ def test_each_node_has_every_number() -> None:
     assert info["unknown"] == []
 
 
-def test_it_agrees_with_the_other_passes_and_with_itself() -> None:
+def test_numbers_agree_with_the_other_passes_and_with_each_other() -> None:
     graph, _ = quantize_transform_pass(tiny_graph(), LAB_PASS_ARGS)
     for convention in ("mase", "bops", "uniq", "ebops"):
         _, info = estimate_cost_analysis_pass(graph, {"convention": convention})
@@ -75,12 +75,12 @@ def test_it_agrees_with_the_other_passes_and_with_itself() -> None:
     assert info["total"]["average_activation_bits"] == averages["data_avg_bit"]
     for key in ("macs", "flops", "operations", "bitops", "activation_bits", "moved_bits", "weight_bits"):
         assert info["total"][key] == sum(node[key] for node in info["by_node"].values())
-    # 640 MACs in integers; 512 and 128 and 40 other operations in floats.
+    # 640 integer MACs; 512, 128 and 40 other operations in float.
     assert (info["total"]["operations"], info["total"]["flops"]) == (2 * 640 + 680, 680)
     assert info["total"]["weight_bits"] == 32 * 32 + 85 * 8
 
 
-def test_the_graph_and_the_arguments_stay_as_they_are() -> None:
+def test_the_graph_and_the_arguments_stay_unchanged() -> None:
     graph = tiny_graph()
     before = {meta.node.name: str(meta.parameters) for meta in graph.metas()}
     arguments: dict[str, Any] = {"device": {"name": "npu", "peak": {"32": 1}, "bandwidth": 1}}
@@ -89,7 +89,7 @@ def test_the_graph_and_the_arguments_stay_as_they_are() -> None:
     assert arguments == {"device": {"name": "npu", "peak": {"32": 1}, "bandwidth": 1}}
 
 
-def test_it_can_be_written_as_json() -> None:
+def test_info_can_be_written_as_json() -> None:
     graph, _ = quantize_transform_pass(tiny_graph(), LAB_PASS_ARGS)
     _, info = estimate_cost_analysis_pass(graph, {"convention": "uniq", "device": DEVICE})
     assert json.loads(json.dumps(info)) == info
@@ -101,7 +101,7 @@ def test_without_a_device_there_is_no_time() -> None:
     assert {(node["time_s"], node["bound"]) for node in info["by_node"].values()} == {(None, None)}
 
 
-def test_unknown_ops_are_told_and_never_zero(caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_ops_are_listed_and_never_zero(caplog: pytest.LogCaptureFixture) -> None:
     class WithUnknown(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -121,7 +121,7 @@ def test_unknown_ops_are_told_and_never_zero(caplog: pytest.LogCaptureFixture) -
     assert "unknown operations, not counted: recurrent" in caplog.text
 
 
-def test_a_users_table_of_energy() -> None:
+def test_energy_can_be_given_by_the_user() -> None:
     graph = annotated(nn.Sequential(nn.Linear(4, 5)), input=torch.randn(3, 4))
     table = {"float_add": {"32": 1}, "float_multiply": {"32": 2}, "memory": {"sram": 0}}
     arguments = {"energy": {**table, "weights": "sram", "activations": "sram"}}
@@ -132,13 +132,13 @@ def test_a_users_table_of_energy() -> None:
     ("arguments", "said"),
     [
         ({"convention": "ebop"}, "unknown convention 'ebop', did you mean 'ebops'"),
-        ({"convention": "macs"}, "convention 'macs' counts no bit operations"),
-        ({"device": {"name": "a"}}, "device: needs 'peak'"),
-        ({"device": {"name": "a", "peak": {"8": 1}, "bandwidth": 1}}, "device 'a' has a peak up to 8 bits only"),
+        ({"convention": "macs"}, "convention 'macs' does not count bit operations"),
+        ({"device": {"name": "a"}}, "device: 'peak' is required"),
+        ({"device": {"name": "a", "peak": {"8": 1}, "bandwidth": 1}}, "device 'a' lists peaks up to 8 bits only"),
         ({"energy": {"weights": "disk"}}, "there is no memory 'disk'"),
     ],
 )
-def test_mistakes_are_named(arguments: dict[str, Any], said: str) -> None:
+def test_mistakes_are_reported(arguments: dict[str, Any], said: str) -> None:
     with pytest.raises((ValueError, LookupError), match=said):
         estimate_cost_analysis_pass(tiny_graph(), arguments)
 
@@ -157,10 +157,10 @@ def test_through_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[
     )
     assert cli.main(["transform", "--config", str(config), "--project-dir", str(tmp_path / "out")]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("estimate_cost")]
-    told = {what: (before, after) for _, what, before, after in rows}
-    assert told["bitops"] == (str(640 * 32 * 32), str(640 * 8 * 8))
-    assert told["weight_bits"] == (str(117 * 32), str(32 * 32 + 85 * 8))
-    assert {"macs", "energy_pj", "time_s", "peak_activation_bits", "average_weight_bits"} <= told.keys()
+    found = {what: (before, after) for _, what, before, after in rows}
+    assert found["bitops"] == (str(640 * 32 * 32), str(640 * 8 * 8))
+    assert found["weight_bits"] == (str(117 * 32), str(32 * 32 + 85 * 8))
+    assert {"macs", "energy_pj", "time_s", "peak_activation_bits", "average_weight_bits"} <= found.keys()
 
 
 # Two sequences of 10: four projections of 32 x 32 for each of 20 rows; 2 x 4 heads x 10 x 10 = 800 scores, each of
@@ -172,20 +172,20 @@ ATTENTION = 4 * 20 * 32 * 32 + 800 * (8 + 8)
     ("model", "shape", "macs"),
     [
         (Mlp(), (7, 16), 7 * (16 * 64 + 64 * 64 + 64 * 10)),
-        # 2 x 8 results a position of 9 x 9, 9 products each; 2 x 12 of 5 x 5, two channels of 9 each.
+        # 2 x 8 results at 9 x 9 positions, 9 products each; 2 x 12 results at 5 x 5 positions, 2 x 9 products each.
         (GroupedConvolutions(), (2, 8, 9, 9), 2 * 8 * 81 * 9 + 2 * 12 * 25 * 18),
         (FunctionalAttention(), (2, 10, 32), ATTENTION),
         (LayerAttention(), (2, 10, 32), ATTENTION),
     ],
 )
-def test_macs_are_those_counted_by_hand(model: nn.Module, shape: tuple[int, ...], macs: int) -> None:
+def test_macs_agree_with_hand_computed_numbers(model: nn.Module, shape: tuple[int, ...], macs: int) -> None:
     _, info = estimate_cost_analysis_pass(annotated(model, x=torch.randn(shape)))
     assert info["unknown"] == []
     assert info["total"]["macs"] == macs
     assert info["total"]["parameters"] == sum(parameter.numel() for parameter in model.parameters())
 
 
-def test_results_are_kept_as_the_next_layer_reads_them() -> None:
+def test_results_are_stored_in_the_format_of_their_reader() -> None:
     graph = annotated(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), input=torch.randn(2, 4))
     config = {"by": "name", "_1": {"config": {"name": "integer", "data_in_width": 8, "data_in_frac_width": 4}}}
     graph, _ = quantize_transform_pass(graph, config)

@@ -1,4 +1,4 @@
-"""What is told of a node: shares, spare bits and noise worked by hand or by numpy, and formats that would do."""
+"""Explanations of nodes: shares, unused bits and noise, compared with hand-computed numbers and numpy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from chop.passes.graph import (
 )
 from chop.passes.graph.analysis.explain.suggest import best_of_width, narrowest
 from chop.registry import UnknownNameError
-from chop.statistics.range_meter import SAMPLE, Meter, has_even_steps
+from chop.statistics.range_meter import MAX_SAMPLE_SIZE, RangeMeter, has_even_steps
 from samples import LAB_CONFIG, Mixed, annotated
 
 LAB = Integer(8, 4)
@@ -62,7 +62,7 @@ def weight_of(layer: nn.Module, **options: Any) -> dict[str, Any]:
     return found
 
 
-def test_a_weight_against_its_format_by_hand() -> None:
+def test_the_fit_of_a_weight_agrees_with_hand_computed_numbers() -> None:
     """9 is beyond 7.9375, 0.02 is less than half of a sixteenth, 0.3 becomes 5/16, and -0.5 is kept."""
     found = weight_of(lab_linear(0.3, 9.0, 0.02, -0.5))
     assert (found["min"], found["max"], found["holds"]) == (-0.5, 9.0, (-8.0, 7.9375))
@@ -75,18 +75,18 @@ def test_a_weight_against_its_format_by_hand() -> None:
 @pytest.mark.parametrize(
     ("largest", "spare"), [(7.9375, 0), (3.97, 0), (3.96, 1), (0.4, 4), (-8.0, 0), (-4.0, 1), (0.0, None)]
 )
-def test_spare_bits_are_the_doublings_that_still_fit(largest: float, spare: int | None) -> None:
+def test_unused_bits_are_the_doublings_that_still_fit(largest: float, spare: int | None) -> None:
     assert weight_of(lab_linear(largest, 0.0))["unused_bits"] == spare
 
 
-def test_without_an_input_only_what_the_layer_holds_is_told() -> None:
+def test_without_an_input_only_parameters_are_explained() -> None:
     found = explain(quantize_layer(linear(0.3, bias=0.25), {"weight": LAB, "bias": LAB}, "Integer")).as_dict()
     assert list(found["operands"]) == ["weight", "bias"]
     assert (found["results"], found["cost"], found["num_samples"]) == ({}, None, 0)
     assert found["operands"]["bias"]["sqnr_db"] == math.inf
 
 
-def test_a_layer_with_an_input_by_hand() -> None:
+def test_a_layer_with_an_input_agrees_with_hand_computed_numbers() -> None:
     """0.3 becomes 0.3125 and 0.5 is kept, so that the result is off by 0.0125 / 0.3 in each row."""
     found = explain(lab_linear(0.3), torch.tensor([[0.5], [-1.0], [2.0]])).as_dict()
     assert found["result_sqnr_db"] == pytest.approx(20 * math.log10(0.3 / 0.0125), abs=1e-4)
@@ -103,7 +103,7 @@ def test_a_layer_with_an_input_by_hand() -> None:
     }
 
 
-def test_the_best_fraction_bits_by_hand() -> None:
+def test_the_best_fraction_bits_agree_with_hand_computed_numbers() -> None:
     """Halves from -1 to 1 need no more than 3 bits: of 2 bits, -2 ... 1 and -1 ... 0.5 both miss one by 0.5."""
     values = torch.tensor([1.0, -1.0, 0.5], dtype=torch.float64)
     of_two = best_of_width(values, 2)
@@ -116,7 +116,7 @@ def test_the_best_fraction_bits_by_hand() -> None:
 
 @pytest.mark.parametrize("width", [2, 3, 5, 8, 12, 16])
 @pytest.mark.parametrize("outlier", [1.0, 40.0, 3000.0])
-def test_the_best_fraction_bits_are_those_that_numpy_finds_among_all(width: int, outlier: float) -> None:
+def test_the_best_fraction_bits_agree_with_an_exhaustive_search_in_numpy(width: int, outlier: float) -> None:
     values = np.random.default_rng(0).normal(0, 0.2, 4000)
     values[7] = outlier
     wanted = max(numpy_sqnr(values, numpy_fixed_point(values, width, f)) for f in range(-16, 32))
@@ -128,7 +128,7 @@ def test_the_best_fraction_bits_are_those_that_numpy_finds_among_all(width: int,
     assert found.sqnr_db == pytest.approx(numpy_sqnr(values, rounded), abs=1e-6)
 
 
-def test_the_narrowest_format_reaches_what_is_asked_for_and_one_bit_less_does_not() -> None:
+def test_the_narrowest_format_reaches_the_target_and_one_bit_less_does_not() -> None:
     values = torch.from_numpy(np.random.default_rng(1).normal(0, 1, 5000))
     for wanted in (10.0, 30.0, 60.0):
         found = narrowest(values, wanted)
@@ -138,30 +138,30 @@ def test_the_narrowest_format_reaches_what_is_asked_for_and_one_bit_less_does_no
         assert found.sqnr_db >= wanted > below.sqnr_db
 
 
-def test_values_that_no_integer_does_for_are_told() -> None:
+def test_a_target_that_no_integer_format_reaches_is_reported() -> None:
     """Over seven decades, 16 bits leave most values without any precision, but those carry next to no power."""
     tiny = torch.full((10_000,), 1e-6, dtype=torch.float64)
     values = torch.cat([tiny, torch.tensor([1e-4], dtype=torch.float64)])
     assert narrowest(values, 200.0) is None
     assert narrowest(torch.zeros(4, dtype=torch.float64), 30.0) is None
     words = explain(linear(1 / 3, 1 / 7), sqnr_db=200.0).words()
-    assert words == ["weight: no integer of up to 16 bits reaches 200 dB."]
+    assert words == ["weight: no integer format of up to 16 bits reaches 200 dB."]
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_can_be_explained(name: str) -> None:
-    number_format = FORMATS[name]().placed(reduce_dim=-1, channel_dim=0)
+    number_format = FORMATS[name]().for_operand(reduce_dim=-1, channel_dim=0)
     layer = nn.Linear(32, 4)
     formats = {"data_in_0": number_format, "weight": number_format}
     quantized = quantize_layer(layer, formats, type(number_format).__name__)
     found = explain(quantized, 3 * torch.randn(16, 32))
     weight, rounded = layer.weight.detach(), number_format.quantize(layer.weight.detach())
-    told = found.as_dict()["operands"]["weight"]
+    shown = found.as_dict()["operands"]["weight"]
     expected = numpy_sqnr(weight.double().numpy(), rounded.double().numpy())
-    assert told["sqnr_db"] == pytest.approx(expected, abs=1e-6)
-    assert told["to_zero"] == ((rounded == 0) & (weight != 0)).double().mean().item()
-    assert told["bits"] == number_format.bits
-    for entry in (told, found.as_dict()["operands"]["data_in_0"]):
+    assert shown["sqnr_db"] == pytest.approx(expected, abs=1e-6)
+    assert shown["to_zero"] == ((rounded == 0) & (weight != 0)).double().mean().item()
+    assert shown["bits"] == number_format.bits
+    for entry in (shown, found.as_dict()["operands"]["data_in_0"]):
         assert 0 <= entry["saturated"] <= 1
         if entry["holds"] is not None:
             low, high = entry["holds"]
@@ -171,16 +171,16 @@ def test_every_format_can_be_explained(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_huge_value_saturates_unless_the_format_adapts_or_reaches_that_far(name: str) -> None:
-    number_format = FORMATS[name]().placed(reduce_dim=-1, channel_dim=0)
-    meter = Meter(number_format)
+def test_a_huge_value_saturates_unless_the_format_adapts_or_includes_it(name: str) -> None:
+    number_format = FORMATS[name]().for_operand(reduce_dim=-1, channel_dim=0)
+    meter = RangeMeter(number_format)
     meter.add(torch.full((2, 32), 2.0**126))
     adapts = {"binary", "ternary", "nvfp4", "mxfp", "mxint", "block_fp", "block_log", "block_minifloat"}
     assert (meter.read().holds is None) == (name in adapts)
     assert meter.read().saturated == (0 if name in {*adapts, "float", "bfloat16"} else 1)
 
 
-def test_a_scale_of_its_own_decides_what_an_operand_can_hold() -> None:
+def test_a_learned_scale_decides_the_range_of_an_operand() -> None:
     """A learned step of 0.125 and 8 bits: from -16 to 15.875."""
     layer = quantize_layer(linear(20.0, 0.3), {"weight": Integer(8, scale="learned")}, "Integer")
     with torch.no_grad():
@@ -202,7 +202,7 @@ def test_a_calibrated_scale_is_used() -> None:
 
 
 def test_without_a_sign_negative_values_saturate() -> None:
-    meter = Meter(Integer(8, 4, is_signed=False))
+    meter = RangeMeter(Integer(8, 4, is_signed=False))
     meter.add(torch.tensor([-1.0, -0.01, 3.0, 20.0]))
     found = meter.read()
     assert found.holds == (0.0, 15.9375)
@@ -215,10 +215,10 @@ def test_one_bit_holds_no_positive_value() -> None:
     assert (found["holds"], found["saturated"], found["unused_bits"]) == ((-1.0, 0.0), 0.5, 0)
 
 
-def test_blocks_saturate_by_themselves() -> None:
+def test_blocks_saturate_independently() -> None:
     """In mxint, -2 is left out: of 1.999 and 0.1 in blocks of 2, the first is cut to 127 / 64."""
     number_format = MXInt(block_size=2, block_dim=-1)
-    meter = Meter(number_format)
+    meter = RangeMeter(number_format)
     meter.add(torch.tensor([[1.999, 0.1, 0.01, 0.005]]))
     assert meter.read().saturated == 0.25
     assert meter.read().holds is None
@@ -234,29 +234,29 @@ class Thirds(Format):
         return (x * 3).round().clamp(-3, 3) / 3
 
 
-def test_a_format_without_codes_is_asked_for_its_ends() -> None:
-    meter = Meter(Thirds())
+def test_the_range_of_a_format_without_codes_is_found_by_rounding() -> None:
+    meter = RangeMeter(Thirds())
     meter.add(torch.tensor([0.1, 0.4, 1.5, -2.0]))
     found = meter.read()
     assert found.holds == (-1.0, 1.0)
     assert (found.saturated, found.to_zero, found.unused_bits) == (0.5, 0.25, None)
 
 
-def test_spare_bits_are_told_of_even_steps_only() -> None:
+def test_unused_bits_need_evenly_spaced_values() -> None:
     even = {name for name, each in FORMATS.items() if has_even_steps(each())}
     assert even == {"integer", "block_fp", "mxint", "binary", "ternary"}
     assert has_even_steps(Integer(24, 12))
     assert weight_of(quantize_layer(linear(1.0), {"weight": Integer(24, 12)}, "Integer"))["unused_bits"] == 10
 
 
-def test_nan_and_infinity_are_counted_apart() -> None:
+def test_nan_and_infinity_are_counted_separately() -> None:
     found = weight_of(lab_linear(float("nan"), float("inf"), 0.5, 9.0))
     assert (found["num_not_finite"], found["num_values"], found["saturated"]) == (2, 2, 0.5)
     assert (found["min"], found["max"]) == (0.5, 9.0)
     assert "2 values are NaN or infinite" in str(explain(lab_linear(float("nan"), float("inf"), 0.5)))
 
 
-def test_nothing_but_nan_has_no_range() -> None:
+def test_a_tensor_of_nans_has_no_range() -> None:
     found = weight_of(lab_linear(float("nan")))
     assert (found["min"], found["sqnr_db"], found["saturated"], found["narrowest"]) == (None, None, None, None)
 
@@ -276,7 +276,7 @@ def test_batches_add_up_to_all_their_rows() -> None:
     assert some["num_samples"] == 40
 
 
-def test_endless_batches_end() -> None:
+def test_endless_batches_are_stopped() -> None:
     def forever() -> Any:
         while True:
             yield {"input": torch.randn(64, 2)}
@@ -285,22 +285,22 @@ def test_endless_batches_end() -> None:
     assert explain_analysis_pass(graph, {"node": "_0", "input_generator": forever()})[1]["num_samples"] == 256
 
 
-def test_of_many_values_a_fair_sample_is_kept() -> None:
+def test_a_fair_sample_of_many_values_is_kept() -> None:
     """A tenth of the values is 1, whichever batch they come in."""
-    meter = Meter(None)
+    meter = RangeMeter(None)
     for batch in range(5):
-        values = torch.zeros(SAMPLE // 2)
+        values = torch.zeros(MAX_SAMPLE_SIZE // 2)
         values[: len(values) // 10] = 1
         meter.add(values + 10 * batch)
-    assert len(meter.sample) == SAMPLE
+    assert len(meter.sample) == MAX_SAMPLE_SIZE
     ones = (meter.sample % 10 == 1).double().mean().item()
     assert ones == pytest.approx(0.1, abs=0.005)
-    shares = torch.bincount((meter.sample / 10).floor().long()) / SAMPLE
+    shares = torch.bincount((meter.sample / 10).floor().long()) / MAX_SAMPLE_SIZE
     assert shares.tolist() == pytest.approx([0.2] * 5, abs=0.01)
 
 
 class Functions(nn.Module):
-    """A product of two activations, and one with a weight of the model's own."""
+    """A product of two activations, and a product with a parameter of the model."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -330,31 +330,36 @@ def test_functions_and_methods_are_explained(functions: MaseGraph) -> None:
     assert explain_analysis_pass(functions, {"node": "mul"})[1]["calls"] == "mul_integer"
 
 
-def test_a_function_that_writes_in_place_is_seen_before_it_does(functions: MaseGraph) -> None:
+def test_the_input_of_an_in_place_function_is_observed_before_it_is_overwritten(functions: MaseGraph) -> None:
     found = explain_analysis_pass(functions, {"node": "relu"})[1]
     assert found["operands"]["data_in_0"]["min"] == -2.5
     assert found["results"]["data_out_0"]["min"] == 0
 
 
-def test_a_result_that_is_rounded_is_measured_before_that() -> None:
+def test_a_rounded_result_is_measured_before_rounding() -> None:
     """0.5 * 20 = 10 is beyond 7.9375."""
     layer = lab_linear(0.5, data_out_0=LAB)
     found = explain(layer, torch.tensor([[7.0], [0.25]]))
     assert found.as_dict()["results"]["data_out_0"]["saturated"] == 0
     wide = quantize_layer(linear(0.5), {"data_out_0": LAB}, "Integer")
-    told = explain(wide, torch.tensor([[20.0], [0.25]])).as_dict()
-    assert told["results"]["data_out_0"]["max"] == 10
-    assert (told["results"]["data_out_0"]["saturated"], told["results"]["data_out_0"]["format"]) == (0.5, str(LAB))
-    assert told["result_sqnr_db"] == pytest.approx(10 * math.log10((100 + 0.125**2) / (10 - 7.9375) ** 2), abs=1e-4)
+    shown = explain(wide, torch.tensor([[20.0], [0.25]])).as_dict()
+    assert shown["results"]["data_out_0"]["max"] == 10
+    assert (shown["results"]["data_out_0"]["saturated"], shown["results"]["data_out_0"]["format"]) == (
+        0.5,
+        str(LAB),
+    )
+    assert shown["result_sqnr_db"] == pytest.approx(
+        10 * math.log10((100 + 0.125**2) / (10 - 7.9375) ** 2), abs=1e-4
+    )
     assert wide.formats == {"data_out_0": LAB}
 
 
-def test_what_is_not_quantised_gets_a_format_suggested() -> None:
+def test_a_format_is_suggested_for_operands_that_are_not_quantised() -> None:
     found = explain(linear(1.0, -1.0, 0.5))
     assert found.words() == ["weight: not quantised; integer(3, 1) would be exact."]
-    told = found.as_dict()["operands"]["weight"]
-    assert (told["format"], told["saturated"], told["sqnr_db"], told["same_width"]) == (None, None, None, None)
-    assert told["narrowest"] == {"width": 3, "frac_width": 1, "sqnr_db": math.inf}
+    shown = found.as_dict()["operands"]["weight"]
+    assert (shown["format"], shown["saturated"], shown["sqnr_db"], shown["same_width"]) == (None, None, None, None)
+    assert shown["narrowest"] == {"width": 3, "frac_width": 1, "sqnr_db": math.inf}
 
 
 @pytest.mark.parametrize("name", [node.name for node in MaseGraph(Mixed()).fx_graph.nodes])
@@ -366,12 +371,12 @@ def test_every_node_of_a_graph_can_be_explained(name: str) -> None:
     json.dumps(explain_analysis_pass(graph, {"node": name})[1])
 
 
-def test_indices_have_a_shape_only() -> None:
+def test_indices_only_have_a_shape() -> None:
     found = explain(nn.Embedding(5, 3), torch.tensor([[1, 2]])).as_dict()
     assert list(found["operands"]["data_in_0"]) == ["role", "shape", "format", "bits", "same_width", "narrowest"]
 
 
-def test_the_graph_and_the_layer_are_left_as_they_were() -> None:
+def test_the_graph_and_the_layer_stay_unchanged() -> None:
     layer = nn.BatchNorm1d(2).train()
     before = {key: value.clone() for key, value in layer.state_dict().items()}
     explain(layer, torch.randn(8, 2))
@@ -380,8 +385,8 @@ def test_the_graph_and_the_layer_are_left_as_they_were() -> None:
 
 
 @pytest.mark.parametrize("rounded", ["data_in_0", "data_out_0"])
-def test_a_layer_in_training_mode_is_compared_in_evaluation(rounded: str) -> None:
-    """Fresh running statistics leave 5 + 3 x as it is; those of the batch would make it x."""
+def test_a_layer_in_training_mode_is_compared_in_evaluation_mode(rounded: str) -> None:
+    """Initial running statistics leave 5 + 3 x unchanged; those of the batch would give x."""
     torch.manual_seed(0)
     layer = quantize_layer(nn.BatchNorm1d(4), {rounded: Integer(16, 8)}, "Integer")
     assert layer.training
@@ -395,20 +400,20 @@ def test_a_layer_in_training_mode_is_compared_in_evaluation(rounded: str) -> Non
     assert layer.running_mean.equal(torch.zeros(4))  # type: ignore[operator]
 
 
-def test_large_tensors_are_looked_at_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_tensors_are_processed_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     values = torch.from_numpy(np.random.default_rng(3).normal(0, 4, (40, 10))).float()
     values[3, 4] = math.nan
     for number_format in (LAB, MXInt(block_size=5, block_dim=-1)):
-        whole, parts = Meter(number_format), Meter(number_format)
-        whole.add(values)
+        at_once, parts = RangeMeter(number_format), RangeMeter(number_format)
+        at_once.add(values)
         with monkeypatch.context() as patch:
-            patch.setattr("chop.statistics.range_meter.CHUNK", 7)
+            patch.setattr("chop.statistics.range_meter.CHUNK_SIZE", 7)
             parts.add(values)
-        assert vars(parts.read()) == vars(whole.read()) | {"sqnr_db": pytest.approx(whole.read().sqnr_db)}
-        assert parts.sample.equal(whole.sample)
+        assert vars(parts.read()) == vars(at_once.read()) | {"sqnr_db": pytest.approx(at_once.read().sqnr_db)}
+        assert parts.sample.equal(at_once.sample)
 
 
-def test_an_unknown_node_names_the_nearest() -> None:
+def test_an_unknown_node_is_reported_with_the_nearest_name() -> None:
     graph = annotated(Mixed(), x=torch.randn(3, 6))
     with pytest.raises(UnknownNameError, match=r"^there is no node 'frist' in the graph, did you mean 'first'\?$"):
         explain_node(graph, "frist")
@@ -419,21 +424,21 @@ def test_a_layer_is_found_by_its_path() -> None:
     assert explain_node(graph, "0.0").name == "_0_0"
 
 
-def test_a_module_that_is_no_layer_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^Mixed is no layer of the op table"):
+def test_a_module_that_is_not_a_layer_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^Mixed is not a layer of the op table"):
         explain(Mixed())
 
 
-def test_without_values_a_batch_is_asked_for() -> None:
+def test_a_batch_is_required_if_the_graph_keeps_no_values() -> None:
     graph, _ = init_metadata_analysis_pass(MaseGraph(nn.Sequential(nn.ReLU())))
     x = {"input": torch.randn(2, 4)}
     graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": x, "add_value": False})
-    with pytest.raises(ValueError, match="needs 'dummy_in'"):
+    with pytest.raises(ValueError, match="give a batch of them as 'dummy_in'"):
         explain_analysis_pass(graph, {"node": "_0"})
     assert explain_analysis_pass(graph, {"node": "_0", "dummy_in": x})[1]["num_samples"] == 2
 
 
-def test_the_number_of_samples_is_one_or_more() -> None:
+def test_the_number_of_samples_must_be_at_least_one() -> None:
     graph = annotated(Mixed(), x=torch.randn(3, 6))
     with pytest.raises(ValueError, match="'num_samples' must be at least 1, got 0"):
         explain_analysis_pass(graph, {"node": "first", "num_samples": 0})
@@ -441,16 +446,14 @@ def test_the_number_of_samples_is_one_or_more() -> None:
         explain_node(graph, "first", [{"x": torch.randn(3, 6)}], num_samples=0)
 
 
-def test_the_words_say_what_to_do() -> None:
+def test_the_sentences_name_better_formats() -> None:
     """0.3 is 5/16; no weight is negative; a quarter of the range is not used."""
     words = explain(lab_linear(0.3, 1.5)).words()
     assert len(words) == 1
-    assert words[0].startswith("weight: 2 top bits are never used; no value is negative, which is_signed = false")
-    assert "integer(8, 6) is as wide" in words[0]
+    assert words[0].startswith("weight: 2 top bits are never used; no value is negative: is_signed = false")
+    assert "integer(8, 6) has the same width" in words[0]
     exact = quantize_layer(linear(1.0, -1.0, 0.5), {"weight": Integer(3, 1)}, "Integer")
-    assert explain(exact).words() == [
-        "Nothing saturates, no bit is wasted, and nothing reaches 30 dB in fewer bits."
-    ]
+    assert explain(exact).words() == ["No value saturates, no bit is unused, and no narrower format reaches 30 dB."]
 
 
 def test_the_text_fits_a_terminal() -> None:

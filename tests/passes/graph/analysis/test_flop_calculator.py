@@ -1,4 +1,4 @@
-"""Operations of a single layer, under the import path of the course notes."""
+"""Operations of a single layer, with the import path of the course notes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_parameters_and_computations(
     }
 
 
-def test_a_quantised_layer_counts_as_the_layer_it_was() -> None:
+def test_a_quantised_layer_counts_as_its_original() -> None:
     layer = quantize_layer(nn.Linear(16, 5), {"data_in_0": Integer(8, 4)}, "Integer")
     x = torch.randn(8, 16)
     found = calculate_modules(layer, (x,), (layer(x),))
@@ -50,9 +50,9 @@ def test_a_quantised_layer_counts_as_the_layer_it_was() -> None:
 
 def test_an_unknown_layer_is_an_error() -> None:
     x = torch.randn(8, 16)
-    with pytest.raises(ValueError, match="the operations of a Bilinear are not known"):
+    with pytest.raises(ValueError, match="the operations of a Bilinear are unknown"):
         calculate_modules(nn.Bilinear(2, 2, 2), [x], [x])
-    with pytest.raises(ValueError, match="the operations of a Sequential are not known"):
+    with pytest.raises(ValueError, match="the operations of a Sequential are unknown"):
         calculate_modules(nn.Sequential(nn.ReLU()), [x], [x])
 
 

@@ -1,4 +1,4 @@
-"""The passes that put metadata on nodes, and the one that checks it."""
+"""The passes that add metadata to nodes, and the one that checks it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Joins(nn.Module):
         return torch.cat(x.chunk(2, 1))
 
 
-def test_a_list_that_another_node_makes_is_no_problem() -> None:
+def test_a_list_returned_by_another_node_is_accepted() -> None:
     graph = annotated(Joins(), x=torch.randn(2, 4))
     assert verify_common_metadata_analysis_pass(graph)[1] == {"num_nodes": 4}
     graph, _ = quantize_transform_pass(graph, {"by": "type", "cat": {"config": LAB_CONFIG}})
@@ -40,12 +40,12 @@ def test_all_spellings_of_arithmetic_are_known() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in PASSES if name != "load_mase_graph"])
-def test_every_pass_says_that_it_wants_a_graph(name: str) -> None:
+def test_every_pass_refuses_a_model_that_is_not_a_graph(name: str) -> None:
     with pytest.raises(ValueError, match=r"works on a MaseGraph, got a Joins; make one with MaseGraph\(model\)"):
         PASSES[name](Joins(), None)
 
 
-def test_arguments_that_are_no_dict_are_named() -> None:
+def test_arguments_that_are_not_a_dict_are_refused() -> None:
     graph = MaseGraph(Joins())
     with pytest.raises(ValueError, match=r"init_metadata_analysis_pass: must be a dict of options, got 'x'"):
         init_metadata_analysis_pass(graph, "x")

@@ -64,7 +64,7 @@ def recorded(graph: MaseGraph, name: str, entry: str = "data_in_0", kind: str = 
 RECORD: dict[str, Any] = {"activation_statistics": {"record": {}}}
 
 
-def test_the_lab() -> None:
+def test_the_example_of_the_lab() -> None:
     model = Tiny()
     graph, info = profile_statistics_analysis_pass(annotated(model, x=torch.randn(8, 16)), lab_args())
     assert info["num_samples"] == 32
@@ -89,7 +89,7 @@ def test_the_lab() -> None:
         )
 
 
-def test_what_is_no_target_holds_an_empty_stat() -> None:
+def test_nodes_that_are_not_targets_have_an_empty_stat() -> None:
     graph, _ = profile_statistics_analysis_pass(tiny_graph(), lab_args())
     empty: dict[str, Any] = {"stat": {}}
     assert software(graph, "seq_blocks_0") == {
@@ -110,13 +110,13 @@ def test_with_the_input_generator_of_a_data_module() -> None:
 
 
 @pytest.mark.parametrize("num_samples", [1, 8, 9, 30, 32])
-def test_as_many_rows_run_as_asked_for(num_samples: int) -> None:
+def test_the_requested_number_of_rows_is_run(num_samples: int) -> None:
     graph, info = profile_statistics_analysis_pass(tiny_graph(), lab_args(num_samples=num_samples, **RECORD))
     assert info["num_samples"] == num_samples
     assert recorded(graph, "seq_blocks_1").shape == (num_samples, 16)
 
 
-def test_no_more_batches_are_taken_than_needed() -> None:
+def test_no_more_batches_are_drawn_than_needed() -> None:
     taken = []
 
     def endless() -> Iterator[dict[str, Tensor]]:
@@ -132,7 +132,7 @@ def test_too_few_batches_are_reported(caplog: pytest.LogCaptureFixture) -> None:
     _, info = profile_statistics_analysis_pass(tiny_graph(), lab_args(num_samples=100))
     assert info["num_samples"] == 32
     assert "ended after 32 of 100 samples" in caplog.text
-    with pytest.raises(ValueError, match="input_generator gives no batches"):
+    with pytest.raises(ValueError, match="input_generator yields no batches"):
         profile_statistics_analysis_pass(tiny_graph(), lab_args(input_generator=[]))
 
 
@@ -157,7 +157,7 @@ def test_in_place_layers_do_not_change_what_is_recorded() -> None:
     )
     graph, _ = profile_statistics_analysis_pass(annotated(model, input=torch.randn(8, 16)), args)
     x = torch.cat([batch["x"] for batch in batches()])
-    assert torch.equal(torch.cat([batch["x"] for batch in given]), x)  # nor the batches themselves
+    assert torch.equal(torch.cat([batch["x"] for batch in given]), x)  # the batches are not changed either
     first, linear, last = (node.name for node in graph.fx_graph.nodes if node.op == "call_module")
     assert torch.equal(recorded(graph, "input_1", "data_out_0", "results"), x)
     assert torch.equal(recorded(graph, first), x)
@@ -184,7 +184,7 @@ def test_functions_methods_and_unknown_ops() -> None:
         hidden = model.first(x)
     assert torch.allclose(recorded(graph, "relu"), hidden)
     assert torch.allclose(recorded(graph, "cat", "data_in_0"), hidden.relu())
-    assert torch.allclose(recorded(graph, "mul", "data_in_0"), model.scale.detach().repeat(4))  # once a batch
+    assert torch.allclose(recorded(graph, "mul", "data_in_0"), model.scale.detach().repeat(4))  # once per batch
     assert torch.allclose(recorded(graph, "mul", "data_in_1"), hidden.relu())
     assert recorded(graph, "exp").shape == (32, 8)
     assert recorded(graph, "view", "data_out_0", "results").shape == (32, 2, 4)
@@ -223,7 +223,7 @@ def test_a_quantised_graph_can_be_profiled() -> None:
     assert mean == pytest.approx(layer.get_parameter("weight").detach().double().mean().item())
 
 
-def test_the_model_is_left_as_it_was() -> None:
+def test_the_model_stays_unchanged() -> None:
     model = nn.Sequential(nn.BatchNorm1d(16, track_running_stats=True), nn.Dropout(0.5), nn.ReLU())
     graph = annotated(model, input=torch.randn(8, 16))
     graph.model.train()
@@ -232,7 +232,7 @@ def test_the_model_is_left_as_it_was() -> None:
 
     def shuffled() -> Iterator[dict[str, Tensor]]:
         while True:
-            yield {"input": torch.randn(8, 16)}  # from the global random numbers
+            yield {"input": torch.randn(8, 16)}  # uses the global random generator
 
     profile_statistics_analysis_pass(graph, lab_args(input_generator=shuffled()))
     assert torch.equal(torch.get_rng_state(), random_state)
@@ -270,7 +270,7 @@ def test_weights_alone_need_no_inputs() -> None:
 
 
 class Plain(fx.Interpreter):
-    """torch's own run of a graph, which keeps what every node gives."""
+    """The interpreter of torch.fx, which keeps the output of every node."""
 
     def __init__(self, model: fx.GraphModule) -> None:
         super().__init__(model)
@@ -282,7 +282,7 @@ class Plain(fx.Interpreter):
 
 
 @pytest.mark.parametrize("by", ["type", "name"])
-def test_all_nodes_can_be_asked_for_at_once(by: str) -> None:
+def test_all_nodes_can_be_targets(by: str) -> None:
     model = Mixed()
     args = lab_args(
         by=by,
@@ -302,7 +302,7 @@ def test_all_nodes_can_be_asked_for_at_once(by: str) -> None:
             assert torch.allclose(recorded(graph, node.name, "data_out_0", "results"), plain.found[node.name])
     assert torch.allclose(recorded(graph, "output"), plain.found["output"])
     assert torch.allclose(recorded(graph, "bmm", "data_in_1"), plain.found["transpose"])
-    assert software(graph, "scale")["results"] == {"data_out_0": {"stat": {}}}  # a weight is no activation
+    assert software(graph, "scale")["results"] == {"data_out_0": {"stat": {}}}  # a weight is not an activation
     assert stat(graph, "first", "bias")["variance_precise"]["count"] == 4
 
 
@@ -332,7 +332,7 @@ def test_integers_booleans_and_complex_numbers(caplog: pytest.LogCaptureFixture)
     assert caplog.text.count("'data_out_0' of node 'fft_fft' is complex and not profiled") == 1
 
 
-def test_channels_are_kept_apart() -> None:
+def test_channels_have_separate_results() -> None:
     class Images(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             return torch.relu(x)
@@ -378,7 +378,7 @@ def test_several_inputs_are_cut_alike() -> None:
         ({"by": "types"}, "'by' must be 'type' or 'name', got 'types'"),
         ({"num_sample": 3}, "unknown key 'num_sample', did you mean 'num_samples'"),
         ({"num_samples": 0}, "'num_samples' must be at least 1, got 0"),
-        ({"input_generator": None}, "needs 'input_generator'"),
+        ({"input_generator": None}, "'input_generator' is required"),
         ({"input_generator": [torch.zeros(8, 16)]}, "must be dicts such as {'x': tensor}, got a Tensor"),
         ({"input_generator": [{"y": torch.zeros(8, 16)}]}, "the model has no input 'y'"),
         ({"input_generator": [{"x": torch.zeros(8, 15)}]}, "node 'seq_blocks_0' does not run"),
@@ -392,17 +392,17 @@ def test_several_inputs_are_cut_alike() -> None:
         ),
         (
             {"activation_statistics": {"abs_mean": {"dims": None}}, "num_samples": 12},
-            "at node 'seq_blocks_1': dimensions that are not reduced changed from [8, 16] to [4, 16]",
+            "at node 'seq_blocks_1': the dimensions that are not reduced changed from [8, 16] to [4, 16]",
         ),
     ],
 )
-def test_mistakes_are_named(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError) as raised:  # noqa: PT011 - the message is compared below, as it is
+def test_mistakes_are_reported(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError) as raised:  # noqa: PT011 - the message is checked below
         profile_statistics_analysis_pass(tiny_graph(), lab_args(**changes))
     assert message in str(raised.value)
 
 
-def test_unknown_statistics_are_named_before_the_model_runs() -> None:
+def test_unknown_statistics_are_reported_before_the_model_runs() -> None:
     def never() -> Iterator[dict[str, Tensor]]:
         raise AssertionError("the model ran")
         yield {}
@@ -412,7 +412,7 @@ def test_unknown_statistics_are_named_before_the_model_runs() -> None:
         profile_statistics_analysis_pass(tiny_graph(), lab_args(**wrong))
 
 
-def test_an_op_that_is_not_in_the_graph_is_no_mistake(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_op_that_is_not_in_the_graph_is_accepted(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     profile_statistics_analysis_pass(tiny_graph(), lab_args(target_weight_nodes=["conv2d", "relu"]))
     assert "the graph has no 'conv2d'" in caplog.text

@@ -99,7 +99,7 @@ def test_report_node_shape(capsys: pytest.CaptureFixture[str]) -> None:
     assert "bias: [5]" in printed
 
 
-def test_report_node_meta_param_shows_what_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_node_meta_param_shows_the_requested_parts(capsys: pytest.CaptureFixture[str]) -> None:
     graph = tiny_graph()
     report_node_meta_param_analysis_pass(graph)
     table = cells(capsys.readouterr().out)
@@ -127,7 +127,7 @@ def test_report_node_meta_param_writes_the_table_too(tmp_path: Path, capsys: pyt
     assert (tmp_path / "new" / "table.txt").read_text() == capsys.readouterr().out
 
 
-def test_report_node_meta_param_names_mistakes() -> None:
+def test_report_node_meta_param_reports_mistakes() -> None:
     with pytest.raises(ValueError, match=r"got 'sofware'.*did you mean 'software'"):
         report_node_meta_param_analysis_pass(tiny_graph(), {"which": ("sofware",)})
     with pytest.raises(ValueError, match="unknown key 'save_pth', did you mean 'save_path'"):

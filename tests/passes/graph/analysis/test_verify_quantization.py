@@ -1,4 +1,4 @@
-"""What verification looks at: all that is rounded, as it is computed with."""
+"""What verification checks: everything that is rounded, when the layer computes with it."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ def quantized(graph: MaseGraph, **extra: Any) -> MaseGraph:
 
 
 class Sums(nn.Module):
-    """Inputs of other kinds than one tensor each."""
+    """Inputs that are lists, keyword arguments or numbers."""
 
     def forward(self, tensors: list[Tensor], factor: int, *rest: Tensor) -> Tensor:
         return (tensors[0] + tensors[1]) * factor + rest[0]
 
 
-def test_nan_stays_nan_and_is_no_error() -> None:
+def test_nan_is_accepted() -> None:
     x = torch.tensor([[1.0, float("nan"), 0.5]])
     _, info = verify_quantization_analysis_pass(quantized(annotated(nn.Sequential(nn.ReLU()), input=x)))
     assert info["_0"]["data_in_0"]["max_error"] == 0
     assert math.isinf(info["_0"]["data_in_0"]["sqnr_db"])
 
 
-def test_inputs_of_any_kind_are_remembered_whole() -> None:
+def test_the_annotating_inputs_may_be_of_any_kind() -> None:
     x = torch.randn(2, 4)
     graph = quantized(annotated(Sums(), tensors=[x, x + 1], factor=2, rest=[x]))
     _, info = verify_quantization_analysis_pass(graph)
@@ -50,16 +50,16 @@ def test_inputs_of_any_kind_are_remembered_whole() -> None:
     assert again == info
 
 
-def test_without_values_a_batch_is_asked_for() -> None:
+def test_a_batch_is_required_if_the_graph_keeps_no_values() -> None:
     graph, _ = init_metadata_analysis_pass(MaseGraph(nn.Sequential(nn.ReLU())))
     x = {"input": torch.randn(2, 4)}
     graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": x, "add_value": False})
-    with pytest.raises(ValueError, match="needs 'dummy_in'"):
+    with pytest.raises(ValueError, match="give a batch of them as 'dummy_in'"):
         verify_quantization_analysis_pass(quantized(graph))
     assert list(verify_quantization_analysis_pass(graph, {"dummy_in": x})[1]) == ["_0"]
 
 
-def test_results_are_looked_at_too() -> None:
+def test_rounded_results_are_checked_too() -> None:
     class Both(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -86,7 +86,7 @@ def test_a_layer_that_does_not_round_is_found() -> None:
         verify_quantization_analysis_pass(graph)
 
 
-def test_the_layer_is_left_as_it_was() -> None:
+def test_the_layer_stays_unchanged() -> None:
     graph, _ = quantize_transform_pass(tiny_graph(), LAB_PASS_ARGS)
     layer: Any = graph.modules["seq_blocks.2"]
     formats = layer.formats
@@ -94,8 +94,8 @@ def test_the_layer_is_left_as_it_was() -> None:
     assert layer.formats is formats
 
 
-def test_a_large_input_is_looked_at_as_a_whole() -> None:
-    """Of 2**19 numbers and more, a layer rounds its input in slices."""
+def test_a_large_input_is_checked_in_one_piece() -> None:
+    """A layer rounds an input of 2**19 or more numbers in slices."""
     x = torch.full((512, 1024), 0.3)
     _, info = verify_quantization_analysis_pass(quantized(annotated(nn.Sequential(nn.Linear(1024, 1)), input=x)))
     assert info["_0"]["data_in_0"]["max_error"] == pytest.approx(0.3125 - 0.3, abs=1e-6)

@@ -1,6 +1,6 @@
-"""Names in a file that end up in code: fx writes the forward of a graph as source, and runs that.
+"""Checks of names in a file: torch.fx generates Python source from them, and runs it.
 
-A name from a stranger must therefore be nothing but a name, and lead to nothing but what modules hold by it.
+A name from an untrusted file must therefore be a plain name, and refer to a module, parameter or buffer only.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from torch import Tensor, nn
 from chop.ir.graph.graph_module import NodeRecord
 
 _RESERVED = ("self", "torch")
-"""What fx's code calls things by, whatever else has that name."""
+"""Names that the generated code uses itself."""
 
 _HOLDERS = {"call_module": ("_modules",), "get_attr": ("_parameters", "_buffers")}
 
 
 def identifier(name: Any) -> str:
-    """The name of a node, an input or a keyword. (To Python some letters are the same as the ASCII ones.)"""
+    """Return `name` if it can name a node, an input or a keyword. (ASCII only: Python normalises other letters.)"""
     is_name = isinstance(name, str) and name.isascii() and name.isidentifier()
     if not is_name or keyword.iskeyword(name) or name in _RESERVED:
         raise ValueError(f"'{name}' cannot be the name of a node or of an argument")
@@ -28,7 +28,7 @@ def identifier(name: Any) -> str:
 
 
 def segment(name: Any) -> str:
-    """The name of a module, parameter or buffer. fx puts one that is no identifier between double quotes."""
+    """Return `name` if it can name a module, parameter or buffer; torch.fx quotes it if it is not an identifier."""
     is_text = isinstance(name, str) and name.isascii() and name.isprintable() and name != ""
     if not is_text or any(character in name for character in "\"'\\."):
         raise ValueError(f"'{name}' cannot be the name of a module; ASCII letters, digits and '-' are safe")
@@ -36,7 +36,7 @@ def segment(name: Any) -> str:
 
 
 def check_targets(model: nn.Module, nodes: Iterable[NodeRecord]) -> None:
-    """Let nodes call modules and read parameters and buffers, and nothing else that Python finds on their path."""
+    """Raise an error if a node refers to anything but a module, parameter or buffer of `model`."""
     for node in nodes:
         if node.op in _HOLDERS:
             *path, last = node.target.split(".")
@@ -47,9 +47,9 @@ def check_targets(model: nn.Module, nodes: Iterable[NodeRecord]) -> None:
 
 
 def _held(owner: nn.Module, name: str, holders: tuple[str, ...], node: NodeRecord) -> nn.Module | Tensor:
-    """What a module holds under a name, if that is also what its attribute of that name is."""
+    """Return the module, parameter or buffer called `name`, if the attribute of that name is the same object."""
     for holder in holders:
         found: nn.Module | Tensor | None = vars(owner)[holder].get(segment(name))
         if found is not None and getattr(owner, name) is found:
             return found
-    raise ValueError(f"node '{node.name}' uses '{node.target}', but the model holds nothing there")
+    raise ValueError(f"node '{node.name}' uses '{node.target}', which the model does not have")

@@ -1,4 +1,4 @@
-"""Modules as JSON and tensors, and back."""
+"""Conversion of modules to JSON and tensors, and back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INTERNAL = frozenset(vars(nn.Module()))
 
 
 class TensorStore:
-    """Tensors by path. One that several modules share is stored once, and is one again when it is read."""
+    """Tensors by path. A tensor that several modules share is stored once, and shared again when it is read."""
 
     def __init__(self, tensors: dict[str, Tensor] | None = None) -> None:
         self.tensors = {} if tensors is None else tensors
@@ -26,12 +26,14 @@ class TensorStore:
         self._parameters: dict[str, nn.Parameter] = {}
 
     def put(self, path: str, tensor: Tensor) -> dict[str, Any]:
+        """Store a tensor and return its JSON record."""
         path = self._paths.setdefault(id(tensor), path)
         self.tensors[path] = tensor.detach()
         is_parameter = isinstance(tensor, nn.Parameter)
         return {"tensor": path, "requires_grad": tensor.requires_grad} if is_parameter else {"tensor": path}
 
     def get(self, record: Mapping[str, Any]) -> Tensor:
+        """Return the tensor of a JSON record."""
         path = record["tensor"]
         if path not in self.tensors:
             raise ValueError(f"the weights lack '{path}'")
@@ -44,9 +46,10 @@ class TensorStore:
 def encode_module(
     module: nn.Module, path: str, store: TensorStore, called: frozenset[str], runs: bool = False
 ) -> dict[str, Any]:
-    """A module and all below it; `called` are the paths of those that nodes call, and so run with all they hold.
+    """Return the JSON record of a module and its submodules; `called` are the paths of modules that nodes call.
 
-    One that runs and that only its own code can build is marked `foreign`. Of what does not run, state is enough.
+    A called module, or one inside it, that only the user's code can build is marked `foreign`. Modules that are
+    not called need no more than their state.
     """
     runs = runs or path in called
     record: dict[str, Any] = {"training": module.training}
@@ -82,9 +85,9 @@ def _encode_kind(module: nn.Module) -> dict[str, Any]:
 
 
 def decode_module(record: Mapping[str, Any], path: str, store: TensorStore) -> nn.Module:
-    """The module that `encode_module` was given, built without running any constructor."""
+    """Return the module of a record, built without running any constructor."""
     module = _empty(record, f"module '{path}'" if path else "the model")
-    # torch itself refuses names that the class has already, such as `forward`.
+    # torch itself rejects names that the class already has, such as `forward`.
     for name, parameter in record["parameters"].items():
         module.register_parameter(segment(name), None if parameter is None else _parameter(parameter, store))
     for name, buffer in record["buffers"].items():
@@ -101,12 +104,12 @@ def decode_module(record: Mapping[str, Any], path: str, store: TensorStore) -> n
 def _parameter(record: Mapping[str, Any], store: TensorStore) -> nn.Parameter:
     found = store.get(record)
     if not isinstance(found, nn.Parameter):
-        raise ValueError(f"'{record['tensor']}' is no parameter")
+        raise ValueError(f"'{record['tensor']}' is not a parameter")
     return found
 
 
 def _empty(record: Mapping[str, Any], where: str) -> nn.Module:
-    """A module with its settings, which are plain data and cannot stand for anything that its class defines."""
+    """Return a module with its attributes only, which are plain data and cannot hide what its class defines."""
     if "foreign" in record:
         raise ValueError(
             f"{where} is a {record['foreign']}, which only the model's own code can build: "
@@ -125,7 +128,7 @@ def _empty(record: Mapping[str, Any], where: str) -> nn.Module:
 
 
 def requantize(module: nn.Module, record: Mapping[str, Any]) -> QuantizedLayer:
-    """Put the formats of a `quantized` record on a layer."""
+    """Return the layer with the formats of a `quantized` record."""
     labels = [number_format.__name__ for number_format in FORMATS.values()]
     if record["label"] not in labels:
         raise ValueError(f"there is no format '{record['label']}'")
@@ -133,14 +136,17 @@ def requantize(module: nn.Module, record: Mapping[str, Any]) -> QuantizedLayer:
 
 
 def encode_formats(formats: Mapping[str, Format]) -> dict[str, Any]:
+    """Return the JSON records of formats by operand."""
     return {name: encode_format(number_format) for name, number_format in formats.items()}
 
 
 def decode_formats(records: Mapping[str, Any]) -> dict[str, Format]:
+    """Return the formats by operand from their JSON records."""
     return {name: decode_format(record) for name, record in records.items()}
 
 
 def join(path: str, name: str) -> str:
+    """Return the path of a module's child."""
     return f"{path}.{name}" if path else name
 
 
@@ -150,7 +156,7 @@ def _torch_class(name: str) -> type[nn.Module] | None:
 
 
 def modules_of(record: Mapping[str, Any], path: str = "") -> Iterable[tuple[str, Mapping[str, Any]]]:
-    """Every module record below one, with its path."""
+    """Yield a module record and those of all its submodules, with their paths."""
     yield path, record
     for name, child in record["modules"].items():
         yield from modules_of(child, join(path, name))

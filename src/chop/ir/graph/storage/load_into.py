@@ -1,4 +1,4 @@
-"""A save put on a graph of the same model: weights, formats, modes and metadata."""
+"""Loading saved weights, formats, modes and metadata into a graph of the same model."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from chop.ir.graph.storage.nodes import decode_call, decode_metas, encode_target
 from chop.nn.quantized import QuantizedLayer, plain_layer
 
 SCALE = "_scale"
-"""How the learned or calibrated scales of a layer's operands end, which come and go with its formats."""
+"""The suffix of learned or calibrated scales of operands; a layer has them only with certain formats."""
 
 
-def put_on(graph: MaseGraph, data: Mapping[str, Any], weights: dict[str, Tensor]) -> MaseGraph:
-    """`graph` as it was when it was saved. All is read and checked before anything is changed."""
+def load_into(graph: MaseGraph, data: Mapping[str, Any], weights: dict[str, Tensor]) -> MaseGraph:
+    """Return `graph` in the state that was saved. Everything is read and checked before anything is changed."""
     calls = list(_calls(graph, data["nodes"]))
     modules = dict(modules_of(data["model"]))
     store = TensorStore(weights)
@@ -26,8 +26,7 @@ def put_on(graph: MaseGraph, data: Mapping[str, Any], weights: dict[str, Tensor]
     tensors = list(_tensors(graph, modules, layers, store))
     metas = decode_metas(graph.fx_graph, data["metadata"])
     for path, layer in layers.items():
-        parent, _, name = path.rpartition(".")
-        setattr(graph.model.get_submodule(parent), name, layer)
+        graph.model.set_submodule(path, layer)
     for node, op, target in calls:
         node.op, node.target = op, target
     with torch.no_grad():
@@ -47,18 +46,20 @@ def put_on(graph: MaseGraph, data: Mapping[str, Any], weights: dict[str, Tensor]
 
 
 def _calls(graph: MaseGraph, saved: list[Mapping[str, Any]]) -> Iterator[tuple[fx.Node, str, Any]]:
-    """Each node of the graph with what it calls in the save. It must be the same but for formats."""
+    """Yield each node of the graph with its saved op and target, which may differ in formats only."""
     present = list(graph.fx_graph.nodes)
     plain = [plain_call(node.op, node.target) for node in present]
     names = [node["name"] for node in saved]
     if names != [node.name for node in present]:
         raise ValueError(
-            f"it holds another model: its nodes are {names}, those of the graph are {[n.name for n in present]}"
+            f"it holds a different model: its nodes are {names}, the graph has {[n.name for n in present]}"
         )
     for node, (op, target), record in zip(present, plain, saved, strict=True):
         was, now = (record["op"], record["target"]), (op, encode_target(op, target))
         if was != now:
-            raise ValueError(f"it holds another model: its node '{node.name}' is {was}, that of the graph {now}")
+            raise ValueError(
+                f"it holds a different model: its node '{node.name}' is {was}, in the graph it is {now}"
+            )
         if "quantized" in record:
             yield node, "call_function", decode_call(op, target, record["quantized"])
         else:
@@ -66,11 +67,11 @@ def _calls(graph: MaseGraph, saved: list[Mapping[str, Any]]) -> Iterator[tuple[f
 
 
 def _layers(graph: MaseGraph, saved: Mapping[str, Mapping[str, Any]], store: TensorStore) -> dict[str, nn.Module]:
-    """The layers that get other formats or lose them, by path. One layer stays one, whatever the paths to it."""
+    """Return the layers whose formats change, by path. A layer with several paths stays one layer."""
     modules = dict(graph.model.named_modules(remove_duplicate=False))
     if modules.keys() != saved.keys():
         differing = sorted(modules.keys() ^ saved.keys())
-        raise ValueError(f"it holds another model: one of the two has no module '{differing[0]}'")
+        raise ValueError(f"it holds a different model: one of the two has no module '{differing[0]}'")
     paths = {str(node.target) for node in graph.fx_graph.nodes if node.op == "call_module"}
     made: dict[nn.Module, nn.Module] = {}
     for path in paths:
@@ -80,7 +81,7 @@ def _layers(graph: MaseGraph, saved: Mapping[str, Mapping[str, Any]], store: Ten
 
 
 def _layer(layer: nn.Module, record: Mapping[str, Any], store: TensorStore) -> nn.Module:
-    """A layer with the formats of its record, and with the scales that belong to these."""
+    """Return the layer with the formats of its record, and the scales that belong to them."""
     plain = plain_layer(layer) if isinstance(layer, QuantizedLayer) else layer
     made = requantize(plain, record["quantized"]) if "quantized" in record else plain
     for kind, holder in KINDS:
@@ -93,7 +94,7 @@ def _layer(layer: nn.Module, record: Mapping[str, Any], store: TensorStore) -> n
 def _tensors(
     graph: MaseGraph, saved: Mapping[str, Mapping[str, Any]], layers: Mapping[str, nn.Module], store: TensorStore
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Each tensor of the graph, as it will be, with the saved one."""
+    """Yield each tensor that the graph will have, with the saved one."""
     for path, module in graph.model.named_modules(remove_duplicate=False):
         for kind, holder in KINDS:
             present = vars(layers.get(path, module))[holder]
@@ -103,12 +104,12 @@ def _tensors(
                 other = store.get(records[name]) if records.get(name) is not None else None
                 if _describe(mine) != _describe(other):
                     raise ValueError(
-                        f"its weights do not fit the graph: '{join(path, name)}' is {_describe(other)}, "
-                        f"that of the graph is {_describe(mine)}"
+                        f"its weights do not fit the graph: '{join(path, name)}' is {_describe(other)} in the "
+                        f"file, but {_describe(mine)} in the graph"
                     )
                 if mine is not None and other is not None:
                     yield mine, other
 
 
 def _describe(tensor: Tensor | None) -> str:
-    return "not there" if tensor is None else f"{list(tensor.shape)} of {tensor.dtype}"
+    return "missing" if tensor is None else f"{list(tensor.shape)} of {tensor.dtype}"

@@ -1,4 +1,4 @@
-"""Nodes and what is known of them as JSON, and back."""
+"""Conversion of nodes and their metadata to JSON, and back."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ _READABLE_ATTRIBUTES = ("shape", "ndim", "dtype", "device", "T", "mT")
 
 
 def encode_node(record: NodeRecord) -> dict[str, Any]:
+    """Return the JSON record of a node."""
     quantized = record.target if isinstance(record.target, QuantizedCall) else None
     op, target = plain_call(record.op, record.target)
     data: dict[str, Any] = {"op": op, "name": identifier(record.name), "target": encode_target(op, target)}
@@ -45,18 +46,19 @@ def encode_node(record: NodeRecord) -> dict[str, Any]:
 
 
 def plain_call(op: str, target: Any) -> tuple[str, Any]:
-    """Kind and target of a node as they are without formats."""
+    """Return the op and target of a node without formats."""
     if not isinstance(target, QuantizedCall):
         return op, target
     return ("call_method" if isinstance(target.target, str) else "call_function"), target.target
 
 
 def encode_target(op: str, target: Any) -> str:
+    """Return the name of a node's target: the qualified name of a function, else the target itself."""
     return qualified_name(target) if op == "call_function" else str(target)
 
 
 def decode_node(data: Mapping[str, Any]) -> NodeRecord:
-    """The node's record, with everything checked that fx would write into code."""
+    """Return the node of a JSON record, after checking everything that torch.fx writes into generated code."""
     op, name = data["op"], identifier(data["name"])
     args, kwargs = decode(data["args"]), decode(data["kwargs"])
     for key in kwargs:
@@ -65,18 +67,18 @@ def decode_node(data: Mapping[str, Any]) -> NodeRecord:
     if target is builtins.getattr and not (len(args) == 2 and args[1] in _READABLE_ATTRIBUTES and not kwargs):
         raise ValueError(f"node '{name}' may not read '{args[1:]}'; allowed: {', '.join(_READABLE_ATTRIBUTES)}")
     if op == "call_method" and not (args and isinstance(args[0], NodeRef)):
-        raise ValueError(f"node '{name}' calls '{target}' of something that is no node")
+        raise ValueError(f"node '{name}' calls '{target}' on something that is not a node")
     if "quantized" in data:
         op, target = "call_function", decode_call(op, target, data["quantized"])
     return NodeRecord(op, name, target, args, kwargs, _decode_by_mode(data.get("by_mode", ()), args, kwargs))
 
 
 def decode_call(op: str, target: Any, record: Mapping[str, Any]) -> QuantizedCall:
-    """The quantised call of a `quantized` record; of an op that can be quantised, and no other."""
+    """Return the quantised call of a `quantized` record; its op must be quantisable."""
     found = op_of_method(target) if op == "call_method" else op_of_function(target)
     if found is None or not found.quantizable:
         raise ValueError(f"'{target}' cannot be quantised")
-    FORMATS[record["format"]]  # raises where there is none of that name
+    FORMATS[record["format"]]  # raises an error if the format is unknown
     return QuantizedCall(target, found.name, decode_formats(record["formats"]), record["format"])
 
 
@@ -101,18 +103,18 @@ def _decode_target(op: str, target: Any) -> Any:
 
 
 def _decode_by_mode(data: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ByMode:
-    """Numbers only, in the place of arguments that are numbers as well."""
+    """Return the arguments that follow the mode; only numbers may, and only in place of numbers."""
     by_mode = {key: (in_evaluation, in_training) for key, in_evaluation, in_training in data}
     arguments: dict[int | str, Any] = dict(enumerate(args))
     arguments |= dict(kwargs.items())
     for key, values in by_mode.items():
         if not all(isinstance(value, bool | int | float) for value in (*values, arguments.get(key))):
-            raise ValueError(f"argument '{key}' cannot follow the mode, it is no number")
+            raise ValueError(f"argument '{key}' cannot follow the mode, because it is not a number")
     return by_mode
 
 
 def encode_meta(meta: NodeMeta) -> dict[str, Any]:
-    """What is known of a node, but for the values of its tensors."""
+    """Return the JSON record of a node's metadata, without the values of its tensors."""
     try:
         return {
             "annotated": meta.annotated,
@@ -126,6 +128,7 @@ def encode_meta(meta: NodeMeta) -> dict[str, Any]:
 
 
 def decode_meta(data: Mapping[str, Any], node: fx.Node) -> NodeMeta:
+    """Return the metadata of a JSON record, for `node`."""
     meta = NodeMeta(node, annotated=bool(data["annotated"]))
     meta.op = meta.find_op() if meta.annotated else None
     held = {operand.name for operand in meta.op.parameters} if meta.op and node.op == "call_module" else set()
@@ -138,7 +141,7 @@ def decode_meta(data: Mapping[str, Any], node: fx.Node) -> NodeMeta:
 
 
 def decode_metas(graph: fx.Graph, data: Mapping[str, Any]) -> dict[fx.Node, NodeMeta]:
-    """The metadata of each node that has some."""
+    """Return the metadata of each node that has a record in `data`."""
     return {node: decode_meta(data[node.name], node) for node in graph.nodes if node.name in data}
 
 

@@ -1,4 +1,4 @@
-"""Python values as JSON and back. Only plain data: nothing that is read here can run code."""
+"""Conversion of Python values to JSON and back. Plain data only: reading a file never runs code from it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from chop.formats import FORMATS, Format, parameters
-from chop.ir.graph.dict_view import View, plain
+from chop.ir.graph.dict_view import DictView, plain
 from chop.ir.graph.graph_module import NodeRef
 from chop.options import read_options
 
@@ -21,7 +21,7 @@ class NotPlainError(ValueError):
 
 
 def encode(value: Any) -> Any:
-    """`value` as JSON. What JSON lacks is written as a dict of one tag: `{"tuple": [...]}`."""
+    """Return `value` as JSON. A type that JSON lacks becomes a dict with one tag: `{"tuple": [...]}`."""
     match value:
         case None | bool() | int() | float() | str():
             return value
@@ -29,7 +29,7 @@ def encode(value: Any) -> Any:
             return {"tuple": [encode(item) for item in value]}
         case list():
             return [encode(item) for item in value]
-        case View() | dict():
+        case DictView() | dict():
             if not all(isinstance(key, str) for key in value):
                 raise NotPlainError(f"a dict whose keys are not all strings: {plain(value)!r}")
             return {"dict": {key: encode(item) for key, item in value.items()}}
@@ -52,7 +52,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(value: Any) -> Any:
-    """What `encode` made `value` from."""
+    """Return the value that `encode` was given."""
     if isinstance(value, list):
         return [decode(item) for item in value]
     if not isinstance(value, dict):
@@ -77,15 +77,17 @@ _DECODERS: Mapping[Any, Callable[[dict[str, Any]], Any]] = {
 
 
 def encode_dtype(dtype: torch.dtype) -> str:
+    """Return the name of a dtype, such as `float32`."""
     return str(dtype).removeprefix("torch.")
 
 
 def decode_dtype(name: str) -> torch.dtype:
+    """Return the dtype of that name."""
     return _constant(name, torch.dtype)
 
 
 def _constant(name: str, kind: type[T]) -> T:
-    """One of torch's constants of a kind, by its name."""
+    """Return the torch constant of the given type and name."""
     found = getattr(torch, name, None)
     if not isinstance(found, kind):
         raise ValueError(f"unknown {kind.__name__} '{name}'")
@@ -93,11 +95,13 @@ def _constant(name: str, kind: type[T]) -> T:
 
 
 def encode_format(number_format: Format) -> dict[str, Any]:
+    """Return the name and parameters of a format as JSON."""
     values = {p.name: getattr(number_format, p.name) for p in parameters(type(number_format))}
     return {"name": number_format.name, **{key: encode(value) for key, value in values.items()}}
 
 
 def decode_format(record: Mapping[str, Any]) -> Format:
+    """Return the format of a JSON record."""
     name = record["name"]
     values = {key: decode(value) for key, value in record.items() if key != "name"}
     return read_options(FORMATS[name], values, f"format '{name}'")

@@ -1,4 +1,4 @@
-"""Passes that look at the graph and leave it alone."""
+"""Passes that measure or describe a graph without changing it."""
 
 from chop.passes.graph.analysis.calculate_avg_bits import calculate_avg_bits_mg_analysis_pass
 from chop.passes.graph.analysis.compare_graphs import compare_graphs_analysis_pass

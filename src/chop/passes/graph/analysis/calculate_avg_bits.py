@@ -1,4 +1,4 @@
-"""Average bits of a graph's numbers."""
+"""Average number of bits per element."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from chop.passes.base import PassResult, register_pass
 
 @dataclass(frozen=True)
 class AverageBitsArgs:
-    """Nothing to choose."""
+    """No arguments."""
 
 
-@register_pass("calculate_avg_bits_mg", kind="analysis")
+@register_pass("calculate_avg_bits_mg", kind="analysis", compare=True)
 def calculate_avg_bits_mg_analysis_pass(graph: MaseGraph, args: AverageBitsArgs) -> PassResult:
-    """Bits of an element on average: `w_avg_bit` of weights and biases, `data_avg_bit` of inputs.
+    """Compute the average bits per element: `w_avg_bit` for weights and biases, `data_avg_bit` for inputs.
 
-    Taken over all nodes that can be quantised, for the batch of the annotating run; what is not quantised has
-    32 bits. A weight that several nodes use counts once. An average over nothing is 0.
+    The averages are over all nodes that can be quantised, for the batch of the annotating run. Tensors that are not
+    quantised have 32 bits. A weight that several nodes use counts once. Without elements the average is 0.
     """
     metas = graph.annotated_metas()
     return graph, {"w_avg_bit": weight_storage(metas).average, "data_avg_bit": input_storage(metas).average}

@@ -1,8 +1,9 @@
-"""Where along the network a graph departs from another."""
+"""Follow the error of a quantised graph along the network."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor, fx
@@ -10,40 +11,44 @@ from torch import Tensor, fx
 from chop.ir import MaseGraph
 from chop.ir.graph.interpreter import Runner, bind_inputs, undisturbed
 from chop.ir.graph.meta import GRAPH_KINDS
-from chop.passes.base import PassResult
+from chop.passes.base import PassResult, register_pass
 from chop.statistics.batches import limited
 from chop.statistics.deviation import Deviation, measured_in
 
 
-def compare_graphs_analysis_pass(
-    ori: MaseGraph,
-    new: MaseGraph,
-    inputs: Mapping[str, Any] | Iterable[Mapping[str, Any]],
-    *,
-    threshold_db: float = 20.0,
-    num_samples: int = 1024,
-) -> PassResult:
-    """The error of every node's output in `new` against that of the node of the same name in `ori`.
+@dataclass(frozen=True)
+class CompareGraphsArgs:
+    """Arguments of `compare_graphs`."""
 
-    `inputs` is a batch by argument name, which is run whole, or an iterable of batches, of which `num_samples` rows
-    are run. `info["by_node"]` has `sqnr_db`, `max_error` and `cosine` of each node in graph order,
-    `info["first_below"]` is the first node under `threshold_db`, and `info["unmatched"]` names the nodes for which
-    the other graph has none of that name and shape. Both graphs are left as they were.
+    input_generator: Mapping[str, Any] | Iterable[Mapping[str, Any]] = field(metadata={"aliases": ("inputs",)})
+    """One batch by argument name, such as `{"x": tensor}`, of which all rows are run; or an iterable of batches."""
+    threshold_db: float = 20.0
+    """The SQNR in dB below which a node is named as `first_below`."""
+    num_samples: int = 1024
+    """The number of rows to run, if there are several batches."""
+    original: MaseGraph | None = None
+    """The graph to compare with; in a pipeline, the graph before the transforms."""
+
+
+@register_pass("compare_graphs", kind="analysis", two_graphs=True)
+def compare_graphs_analysis_pass(graph: MaseGraph, args: CompareGraphsArgs) -> PassResult:
+    """Measure the error of every node's output against the node of the same name in the original graph.
+
+    Also called as `compare_graphs_analysis_pass(original, graph, batches, threshold_db=20, num_samples=1024)`.
+    `info["by_node"]` has `sqnr_db`, `max_error` and `cosine` of each node in graph order, `info["first_below"]` is
+    the first node below `threshold_db`, and `info["unmatched"]` lists the nodes that the other graph does not have
+    under the same name and with the same shape. Both graphs stay unchanged.
     """
-    for graph in (ori, new):
-        if not isinstance(graph, MaseGraph):
-            kind = type(graph).__name__
-            raise ValueError(
-                f"compare_graphs_analysis_pass: works on a MaseGraph, got a {kind}; make one with MaseGraph(model)"
-            )
-    comparison = _Comparison(ori, new)
-    for batch in _batches(inputs, num_samples):
+    if args.original is None:
+        raise ValueError("compare_graphs_analysis_pass: 'original' is required, the graph to compare with")
+    comparison = _Comparison(args.original, graph)
+    for batch in _batches(args.input_generator, args.num_samples):
         comparison.add(batch)
     by_node = comparison.result()
-    return new, {
+    return graph, {
         "by_node": by_node,
-        "first_below": next((name for name, each in by_node.items() if each["sqnr_db"] < threshold_db), None),
-        "threshold_db": threshold_db,
+        "first_below": next((name for name, each in by_node.items() if each["sqnr_db"] < args.threshold_db), None),
+        "threshold_db": args.threshold_db,
         "unmatched": comparison.unmatched,
     }
 
@@ -61,9 +66,9 @@ def _batches(
 class _Comparison:
     """Deviations of the nodes that two graphs have in common, over the batches so far."""
 
-    def __init__(self, ori: MaseGraph, new: MaseGraph) -> None:
-        self.ori, self.new = ori, new
-        before, after = ([node.name for node in graph.fx_graph.nodes if _computes(node)] for graph in (ori, new))
+    def __init__(self, original: MaseGraph, graph: MaseGraph) -> None:
+        self.original, self.graph = original, graph
+        before, after = ([node.name for node in g.fx_graph.nodes if _computes(node)] for g in (original, graph))
         self.common = {*before} & {*after}
         self.unmatched = [name for name in (*before, *after) if name not in self.common]
         self.found: dict[str, Deviation] = {}
@@ -71,22 +76,22 @@ class _Comparison:
     def add(self, batch: Mapping[str, Any]) -> None:
         before: dict[str, list[Tensor]] = {}
 
-        def record(name: str, values: list[Tensor]) -> None:
+        def keep(name: str, values: list[Tensor]) -> None:
             before[name] = [tensor.clone() for tensor in values]  # the next node may write into them
 
         def compare(name: str, values: list[Tensor]) -> None:
             self._compare(name, before.pop(name), values)
 
-        # Both start from the same random state, so that what is random in them is the same.
-        for graph, show in ((self.ori, record), (self.new, compare)):
+        # Both runs start from the same random state, so that random ops give the same values.
+        for graph, handle in ((self.original, keep), (self.graph, compare)):
             with undisturbed(graph.model):
-                _Shower(graph.model, self.common, show).run(*bind_inputs(graph, batch))
+                _OutputReader(graph.model, self.common, handle).run(*bind_inputs(graph, batch))
 
     def _compare(self, name: str, before: list[Tensor], after: list[Tensor]) -> None:
         if [tensor.shape for tensor in before] != [tensor.shape for tensor in after]:
             if name not in self.unmatched:
                 self.unmatched.append(name)
-        elif before:  # others give sizes and the like
+        elif before:  # nodes that return no tensor, such as sizes, have no error
             self.found.setdefault(name, Deviation()).add(before, after)
 
     def result(self) -> dict[str, dict[str, float]]:
@@ -98,18 +103,18 @@ class _Comparison:
         }
 
 
-class _Shower(Runner):
-    """Runs a graph and shows what comes out of the nodes of some names."""
+class _OutputReader(Runner):
+    """Runs a graph and passes the outputs of the named nodes to a function."""
 
     def __init__(
-        self, model: fx.GraphModule, names: Collection[str], show: Callable[[str, list[Tensor]], None]
+        self, model: fx.GraphModule, names: Collection[str], handle: Callable[[str, list[Tensor]], None]
     ) -> None:
         super().__init__(model)
-        self.names, self.show = names, show
+        self.names, self.handle = names, handle
 
     def after(self, node: fx.Node, result: Any) -> None:
         if node.name in self.names and _computes(node):
-            self.show(node.name, measured_in(result))
+            self.handle(node.name, measured_in(result))
 
 
 def _computes(node: fx.Node) -> bool:

@@ -1,4 +1,4 @@
-"""Bit operations of a graph."""
+"""Number of bit operations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 
 from chop.cost.bitops import bitops
-from chop.cost.conventions import whole
+from chop.cost.conventions import exact_int
 from chop.ir import MaseGraph
 from chop.passes.base import PassResult, register_pass
 
@@ -15,16 +15,18 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class CountBitopsArgs:
+    """Arguments of `count_bitops`."""
+
     convention: str = "mase"
-    """How bits weigh: `mase`, `bops` (MACs x bits of data x bits of weight), `uniq`, `ebops`; see docs/cost.md."""
+    """How to count: `mase`, `bops` (MACs x data bits x weight bits), `uniq` or `ebops`; see docs/cost.md."""
 
 
-@register_pass("count_bitops", kind="analysis")
+@register_pass("count_bitops", kind="analysis", compare=True)
 def count_bitops_analysis_pass(graph: MaseGraph, args: CountBitopsArgs) -> PassResult:
-    """Bit operations of one forward run, by node and in total, noted as `bitops` on each node.
+    """Count the bit operations of one forward run, by node and in total, and note them as `bitops` on each node.
 
-    What is not quantised has 32 bits. Nodes whose operations are not known are named in `not_counted`; they
-    are not in the total and not in `by_node`, and the note on them is None.
+    Tensors that are not quantised have 32 bits. `not_counted` lists the nodes whose operations are unknown: they
+    are not in the total nor in `by_node`, and their note is None.
     """
     metas = graph.annotated_metas()
     found = {meta.node.name: bitops(meta, args.convention) for meta in metas}
@@ -34,5 +36,5 @@ def count_bitops_analysis_pass(graph: MaseGraph, args: CountBitopsArgs) -> PassR
     not_counted = [name for name in found if name not in by_node]
     if not_counted:
         logger.warning("count_bitops: unknown operations, not counted: %s", ", ".join(not_counted))
-    total = whole(sum(by_node.values()))
+    total = exact_int(sum(by_node.values()))
     return graph, {"total_bitops": total, "by_node": by_node, "not_counted": not_counted}

@@ -1,4 +1,4 @@
-"""Floating-point operations of a graph."""
+"""Number of floating-point operations."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class CountFlopsArgs:
+    """Arguments of `count_flops`."""
+
     convention: str = "mase"
-    """What counts: `mase` (every operation once), `macs`, or `flops` (two a MAC)."""
+    """What to count: `mase` (every operation once), `macs`, or `flops` (two per MAC)."""
 
 
-@register_pass("count_flops", kind="analysis")
+@register_pass("count_flops", kind="analysis", compare=True)
 def count_flops_analysis_pass(graph: MaseGraph, args: CountFlopsArgs) -> PassResult:
-    """Floating-point operations of one forward run, by node and in total, noted as `flop` on each node.
+    """Count the floating-point operations of one forward run, by node and in total; noted as `flop` on each node.
 
-    `total_operations` counts operations in all formats. Nodes whose operations are not known are named in
-    `not_counted`; they are in no total and not in `by_node`, and the note on them is None.
+    `total_operations` counts operations in all formats. `not_counted` lists the nodes whose operations are unknown:
+    they are in no total nor in `by_node`, and their note is None.
     """
     metas = graph.annotated_metas()
     found = {meta.node.name: flops(meta, args.convention) for meta in metas}

@@ -1,4 +1,4 @@
-"""What a graph costs: operations, bits, memory, energy, time."""
+"""Cost of a graph: operations, bits, memory, energy, time."""
 
 from __future__ import annotations
 
@@ -14,20 +14,22 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class EstimateCostArgs:
+    """Arguments of `estimate_cost`."""
+
     convention: str = "bops"
-    """How bits weigh: `bops`, `mase`, `uniq` or `ebops`."""
+    """How to count bit operations: `bops`, `mase`, `uniq` or `ebops`; see docs/cost.md."""
     device: Device | None = None
-    """What it runs on: `name`, `peak` operations a second by width, `bandwidth` in bytes a second."""
+    """The device: `name`, `peak` operations per second by width, `bandwidth` in bytes per second."""
     energy: Energy | None = None
-    """Picojoules of additions, multiplications and memory; what is left out is as in 45 nm."""
+    """Energy of additions, multiplications and memory accesses in pJ; the defaults are for 45 nm."""
 
 
-@register_pass("estimate_cost", kind="analysis")
+@register_pass("estimate_cost", kind="analysis", compare=True)
 def estimate_cost_analysis_pass(graph: MaseGraph, args: EstimateCostArgs) -> PassResult:
-    """Operations, memory, energy and time of one forward run: `by_node`, in `total`, and what is `unknown`.
+    """Estimate operations, memory, energy and time of one forward run, `by_node` and in `total`.
 
-    `total` also has the most activations at one time and the average bits. Nodes whose operations are not known
-    are named in `unknown`; these are None there, and not in the total.
+    `total` also has the peak memory of activations and the average bits per element. `unknown` lists the nodes
+    whose operations are unknown: their counts are None, and not in the total.
     """
     found = estimate(graph.annotated_metas(), args.convention, args.device, args.energy)
     if found.unknown:

@@ -1,4 +1,4 @@
-"""Passes that put metadata on a graph's nodes, and one that checks it."""
+"""Passes that add metadata to a graph's nodes, and one that checks it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from chop.passes.base import PassResult, register_pass
 
 @dataclass(frozen=True)
 class InitMetadataArgs:
-    """Nothing to choose."""
+    """No arguments."""
 
 
 @register_pass("init_metadata", kind="analysis")
 def init_metadata_analysis_pass(graph: MaseGraph, args: InitMetadataArgs) -> PassResult:
-    """Empty metadata on every node, under `node.meta["mase"]`."""
+    """Add empty metadata to every node, as `node.meta["mase"]`."""
     for node in graph.fx_graph.nodes:
         node.meta["mase"] = NodeMeta(node)
     return graph, {}
@@ -29,27 +29,29 @@ def init_metadata_analysis_pass(graph: MaseGraph, args: InitMetadataArgs) -> Pas
 
 @dataclass(frozen=True)
 class CommonMetadataArgs:
+    """Arguments of `add_common_metadata`."""
+
     dummy_in: Mapping[str, Any]
     """One batch by argument name, such as `{"x": tensor}`."""
     add_value: bool = True
-    """Keep each tensor's value; without, a large model's activations can be freed."""
+    """Keep each tensor's value. False lets the activations of a large model be freed."""
 
 
 @register_pass("add_common_metadata", kind="analysis")
 def add_common_metadata_analysis_pass(graph: MaseGraph, args: CommonMetadataArgs) -> PassResult:
-    """The op of every node, and shapes, dtypes, formats and values of its tensors, from one run on `dummy_in`."""
+    """Add each node's op, and the shapes, dtypes, formats and values of its tensors, from one run on `dummy_in`."""
     annotate(graph, args.dummy_in, keep_values=args.add_value)
     return graph, {}
 
 
 @dataclass(frozen=True)
 class SoftwareMetadataArgs:
-    """Nothing to choose."""
+    """No arguments."""
 
 
 @register_pass("add_software_metadata", kind="analysis")
 def add_software_metadata_analysis_pass(graph: MaseGraph, args: SoftwareMetadataArgs) -> PassResult:
-    """A place for statistics, `{"stat": {}}`, for every tensor of every node."""
+    """Add an empty entry for statistics, `{"stat": {}}`, to every tensor of every node."""
     for meta in graph.annotated_metas():
         meta.software["args"] = {name: {"stat": {}} for name in meta.args}
         meta.software["results"] = {name: {"stat": {}} for name in meta.results}
@@ -58,12 +60,12 @@ def add_software_metadata_analysis_pass(graph: MaseGraph, args: SoftwareMetadata
 
 @dataclass(frozen=True)
 class VerifyMetadataArgs:
-    """Nothing to choose."""
+    """No arguments."""
 
 
 @register_pass("verify_common_metadata", kind="analysis")
 def verify_common_metadata_analysis_pass(graph: MaseGraph, args: VerifyMetadataArgs) -> PassResult:
-    """Checks that what is noted agrees with the graph: ops, shapes along its edges, formats of its layers."""
+    """Check that the metadata agrees with the graph: ops, shapes along its edges, formats of its layers."""
     metas = {meta.node: meta for meta in graph.annotated_metas()}
     for meta in metas.values():
         problem = next(_problems(meta, metas), None)
@@ -73,22 +75,22 @@ def verify_common_metadata_analysis_pass(graph: MaseGraph, args: VerifyMetadataA
 
 
 def _problems(meta: NodeMeta, metas: Mapping[fx.Node, NodeMeta]) -> Iterator[str]:
-    """What is noted on a node and is not so."""
+    """Yield every contradiction between a node and its metadata."""
     if meta.op is not meta.find_op():
-        yield f"it is noted as '{meta.mase_op}' but calls something else"
+        yield f"its metadata says '{meta.mase_op}' but it calls something else"
         return
     if meta.op is not None:
         for name, _, source in meta.op.bound(meta.node.args, meta.node.kwargs):
             if isinstance(source, fx.Node) and name in meta.args and len(metas[source].results) == 1:
                 made = metas[source].results["data_out_0"]
                 if (made.shape, made.dtype) != (meta.args[name].shape, meta.args[name].dtype):
-                    yield f"'{name}' is {meta.args[name].shape} but '{source.name}' makes {made.shape}"
+                    yield f"'{name}' has shape {meta.args[name].shape} but '{source.name}' returns {made.shape}"
     for name, tensor in meta.args.items():
         value = meta.value(name) if tensor.held else None
         if value is not None and list(value.shape) != tensor.shape:
-            yield f"'{name}' is noted as {tensor.shape} but is {list(value.shape)}"
+            yield f"'{name}' has shape {list(value.shape)} but its metadata says {tensor.shape}"
     quantized = meta.quantized
     for name, tensor in {**meta.args, **meta.results}.items():
         actual = quantized.formats.get(name, Float()) if quantized else Float()
         if actual != tensor.format:
-            yield f"'{name}' is noted as {tensor.format} but is {actual}"
+            yield f"'{name}' has format {actual} but its metadata says {tensor.format}"

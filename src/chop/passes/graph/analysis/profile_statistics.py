@@ -1,4 +1,4 @@
-"""Collect statistics of weights and activations."""
+"""Statistics of weights and activations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chop.ir.graph.interpreter import bind_inputs, undisturbed
 from chop.ops import OPS
 from chop.passes.base import PassResult, register_pass
 from chop.registry import closest
-from chop.statistics import Place, Profile
+from chop.statistics import Profile, TensorKey
 from chop.statistics.batches import limited, num_rows
 from chop.statistics.profile import Options, make_statistics, update
 from chop.statistics.profiler import Profiler, weights_of
@@ -24,21 +24,26 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class ProfileStatisticsArgs:
+    """Arguments of `profile_statistics`."""
+
     by: Literal["type", "name"] = "type"
-    """Whether targets are ops, such as "linear", or names of nodes; "all" is all nodes either way."""
+    """Whether targets are ops, such as "linear", or node names; "all" means all nodes in both cases."""
     target_weight_nodes: tuple[str, ...] = ()
+    """The nodes whose weights are profiled."""
     target_activation_nodes: tuple[str, ...] = ()
+    """The nodes whose inputs are profiled."""
     weight_statistics: Options = field(default_factory=dict)
     """The options of each statistic by its name: `{"range_quantile": {"dims": "all", "quantile": 0.97}}`."""
     activation_statistics: Options = field(default_factory=dict)
+    """The same for activations."""
     profile_output_activation: bool = False
-    """Profile what comes out of the target nodes, beside what goes in."""
+    """Also profile the outputs of the target nodes."""
     input_generator: Iterable[Mapping[str, Any]] | None = None
     """Batches by argument name, such as `{"x": tensor}`."""
     num_samples: int | None = None
-    """How many rows to run; the last batch is cut to it."""
+    """The number of rows to run; the last batch is cut."""
     profile: Path | Profile | None = None
-    """An earlier profile of this model, or the file it is in: what is found is added to it."""
+    """An earlier profile of this model, or its file, to merge with the results."""
     save_to: Path | None = None
     """The file to save the profile in."""
 
@@ -48,25 +53,25 @@ class ProfileStatisticsArgs:
         if self.target_activation_nodes and self.activation_statistics:
             for name in ("input_generator", "num_samples"):
                 if getattr(self, name) is None:
-                    raise ValueError(f"activations are found by running the model, which needs '{name}'")
+                    raise ValueError(f"activations need a run of the model: '{name}' is required")
 
 
 @register_pass("profile_statistics", kind="analysis")
 def profile_statistics_analysis_pass(graph: MaseGraph, args: ProfileStatisticsArgs) -> PassResult:
-    """Statistics of the weights and of the inputs of the target nodes, noted as `stat` of each tensor.
+    """Compute statistics of the weights and inputs of the target nodes, and note them as `stat` of each tensor.
 
-    They are found under `parameters["software"]["args"][entry]["stat"]`, those of outputs under `["results"]`.
-    The model runs in evaluation mode and is left as it was. `info["num_samples"]` is the number of rows run,
-    `info["profile"]` a `Profile`, which can be saved, merged with others, and gone on with.
+    They are in `parameters["software"]["args"][entry]["stat"]`, those of outputs in `["results"]`. The model runs
+    in evaluation mode and stays unchanged. `info["num_samples"]` is the number of rows that were run,
+    `info["profile"]` a `Profile`, which can be saved, merged with others, and continued.
     """
     metas = graph.annotated_metas()
     for meta in metas:
         if "args" not in meta.software:
             raise ValueError(
-                f"node '{meta.node.name}' has no place for statistics yet; "
+                f"node '{meta.node.name}' has no software metadata yet; "
                 "run add_software_metadata_analysis_pass first"
             )
-    make_statistics(args.weight_statistics, "weight_statistics")  # so that mistakes show before the run
+    make_statistics(args.weight_statistics, "weight_statistics")  # to report mistakes before the run
     make_statistics(args.activation_statistics, "activation_statistics")
     weighted = _targets(args.target_weight_nodes, args.by, metas, "target_weight_nodes")
     active = _targets(args.target_activation_nodes, args.by, metas, "target_activation_nodes")
@@ -85,17 +90,17 @@ def profile_statistics_analysis_pass(graph: MaseGraph, args: ProfileStatisticsAr
 
 
 def _earlier(given: Path | Profile | None, metas: list[NodeMeta]) -> Profile:
-    """The profile to go on with: a copy of that given."""
+    """Return a copy of the profile to continue."""
     profile = Profile.load(given) if isinstance(given, Path) else given or Profile()
     known = {meta.node.name for meta in metas}
-    for place in profile.collections:
-        if place.node not in known:
-            raise ValueError(f"the profile is of another model: this one has no node '{place.node}'")
+    for key in profile.collections:
+        if key.node not in known:
+            raise ValueError(f"the profile belongs to another model: this one has no node '{key.node}'")
     return profile.copied()
 
 
 def _targets(names: tuple[str, ...], by: str, metas: list[NodeMeta], where: str) -> list[NodeMeta]:
-    """The nodes that the targets mean, in graph order. An op that this graph does not have is no mistake."""
+    """Return the target nodes in graph order. An op that exists but is not in this graph is not an error."""
     keys = {meta.node: meta.mase_op if by == "type" else meta.node.name for meta in metas}
     known = {*keys.values(), *(OPS if by == "type" else ()), ALL}
     for name in names:
@@ -113,9 +118,9 @@ def _profile_weights(meta: NodeMeta, args: ProfileStatisticsArgs, profile: Profi
     if not weights and ALL not in args.target_weight_nodes:
         logger.info("node '%s' (%s) has no weights to profile", meta.node.name, meta.mase_op)
     for entry, weight in weights.items():
-        place = Place(meta.node.name, "weights", entry)
-        profile.collections[place] = make_statistics(args.weight_statistics, "weight_statistics")
-        update(profile.collections[place], weight, place)
+        key = TensorKey(meta.node.name, "weights", entry)
+        profile.collections[key] = make_statistics(args.weight_statistics, "weight_statistics")
+        update(profile.collections[key], weight, key)
 
 
 def _profile_activations(graph: MaseGraph, chosen: list[NodeMeta], args: ProfileStatisticsArgs) -> Profile:
@@ -130,15 +135,15 @@ def _profile_activations(graph: MaseGraph, chosen: list[NodeMeta], args: Profile
             logger.debug("profiled %d of %d samples", profiler.profile.num_samples, args.num_samples)
     num_done = profiler.profile.num_samples
     if num_done == 0:
-        raise ValueError("input_generator gives no batches")
+        raise ValueError("input_generator yields no batches")
     if num_done < args.num_samples:
         logger.warning("input_generator ended after %d of %d samples", num_done, args.num_samples)
     return profiler.profile
 
 
 def _note(profile: Profile, metas: list[NodeMeta]) -> None:
-    """Results, where users look for them."""
+    """Note the results on the nodes."""
     by_name = {meta.node.name: meta for meta in metas}
-    for place, results in profile.results().items():
-        kind = "results" if place.kind == "results" else "args"
-        by_name[place.node].software[kind].setdefault(place.entry, {})["stat"] = results
+    for key, results in profile.results().items():
+        kind = "results" if key.kind == "results" else "args"
+        by_name[key.node].software[kind].setdefault(key.entry, {})["stat"] = results

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from chop.files import write_bytes
 from chop.ir import MaseGraph
-from chop.ir.graph.storage import write_atomically
-from chop.page.document import Known, make_document
-from chop.page.measure import measure
+from chop.page.document import ReportInputs, make_document
 from chop.page.render import render
+from chop.page.tensor_values import measure_tensors
 from chop.passes.base import PassResult, register_pass
 from chop.passes.graph.analysis.compare_graphs import compare_graphs_analysis_pass
 from chop.passes.graph.analysis.estimate_cost import estimate_cost_analysis_pass
@@ -23,30 +23,32 @@ Batches = Iterable[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class ReportHtmlArgs:
+    """Arguments of `report_html`."""
+
     path: Path
     """The file to write."""
     title: str | None = None
     """None: the name of the model's class."""
     original: MaseGraph | None = None
-    """The graph before it was transformed, to compare with."""
+    """The graph before the transforms, to compare with."""
     input_generator: Batches | None = None
     """Batches by argument name, such as `{"x": tensor}`; without them no activations are shown."""
     num_samples: int = 256
-    """How many rows to run at most."""
+    """Rows to run at most."""
     sensitivity: Info | None = None
-    """What `sensitivity` found."""
+    """The `info` of `sensitivity`."""
     cost: Info | None = None
-    """What `estimate_cost` found; None: it is run."""
+    """The `info` of `estimate_cost`; None: the pass is run."""
     cost_args: Info | None = None
-    """The arguments of `estimate_cost`, which is run on the original too; None: its defaults."""
+    """The arguments of `estimate_cost`, which is also run on the original; None: its defaults."""
     comparison: Info | None = None
-    """What `compare_graphs` found; None: it is run, if there are an original and batches."""
+    """The `info` of `compare_graphs`; None: the pass is run if there are an original and batches."""
     curves: Sequence[Info] | None = None
     """The lines of `metrics.jsonl`."""
     search: Info | None = None
-    """What a search wrote: `study`, `metrics` and `trials`."""
+    """The log of a search: `study`, `metrics` and `trials`."""
     run: Info | None = None
-    """The summary of the run that the graph is from."""
+    """The summary of the run that made the graph."""
 
     def __post_init__(self) -> None:
         if self.num_samples < 1:
@@ -55,14 +57,14 @@ class ReportHtmlArgs:
 
 @register_pass("report_html", kind="analysis")
 def report_html_analysis_pass(graph: MaseGraph, args: ReportHtmlArgs) -> PassResult:
-    """Writes one HTML file that needs nothing else: graph, layers, histograms, cost, error, curves, search.
+    """Write one self-contained HTML file: graph, layers, histograms, cost, error, training curves, search.
 
-    `info` has its `path`, its size in `bytes`, and `document`: all that the page shows, as plain data. The graph
-    is run on `num_samples` rows in evaluation mode and left as it was.
+    `info` has its `path`, its size in `bytes`, and `document`: everything that the page shows, as plain data. The
+    graph is run on `num_samples` rows in evaluation mode and is not changed.
     """
     graph.annotated_metas()
     batches = _batches(args)
-    known = Known(
+    inputs = ReportInputs(
         title=args.title or type(graph.model).__name__,
         cost=_cost(graph, args) if args.cost is None else args.cost,
         cost_before=None if args.original is None else _cost(args.original, args),
@@ -72,11 +74,11 @@ def report_html_analysis_pass(graph: MaseGraph, args: ReportHtmlArgs) -> PassRes
         search=args.search,
         run=args.run or {},
     )
-    measured = measure(graph, batches, args.num_samples)
-    document = make_document(graph, args.original, measured, known)
+    values = measure_tensors(graph, batches, args.num_samples)
+    document = make_document(graph, args.original, values, inputs)
     page = render(document).encode()
     args.path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(args.path, page)
+    write_bytes(args.path, page)
     return graph, {"path": str(args.path), "bytes": len(page), "document": document}
 
 
@@ -85,7 +87,7 @@ def _cost(graph: MaseGraph, args: ReportHtmlArgs) -> Info:
 
 
 def _batches(args: ReportHtmlArgs) -> Batches | None:
-    """The batches, kept in a list if they can be had only once."""
+    """Return the batches, as a list if they can be iterated only once."""
     given = args.input_generator
     if given is None or iter(given) is not given:
         return given

@@ -1,5 +1,45 @@
-"""Statistics under the import path that earlier documentation gave; they live in `chop.statistics`."""
+"""Kept for the import path that earlier documentation gave; statistics are in `chop.statistics`."""
 
-from chop.statistics import Place, Profile
+from chop.statistics import (
+    STATISTICS,
+    AbsMean,
+    Collection,
+    Histogram,
+    Place,
+    Profile,
+    Quantiles,
+    RangeMinMax,
+    RangeNSigma,
+    RangeQuantile,
+    Record,
+    Reduction,
+    Statistic,
+    Summary,
+    TensorKey,
+    VarianceOnline,
+    VariancePrecise,
+    make_statistic,
+    register_statistic,
+)
 
-__all__ = ["Place", "Profile"]
+__all__ = [
+    "STATISTICS",
+    "AbsMean",
+    "Collection",
+    "Histogram",
+    "Place",
+    "Profile",
+    "Quantiles",
+    "RangeMinMax",
+    "RangeNSigma",
+    "RangeQuantile",
+    "Record",
+    "Reduction",
+    "Statistic",
+    "Summary",
+    "TensorKey",
+    "VarianceOnline",
+    "VariancePrecise",
+    "make_statistic",
+    "register_statistic",
+]

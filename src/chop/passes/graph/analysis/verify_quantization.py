@@ -1,4 +1,4 @@
-"""Are the weights really quantised?"""
+"""Check that quantised operands hold only values of their formats."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, fx
 
 from chop.formats import Format
 from chop.ir import MaseGraph, NodeMeta
-from chop.ir.graph.interpreter import Runner, bind_inputs, noted_inputs, undisturbed
+from chop.ir.graph.interpreter import Runner, annotated_inputs, bind_inputs, undisturbed
 from chop.nn.quantized import QuantizedCall, QuantizedLayer
 from chop.passes.base import PassResult, register_pass
 from chop.statistics.deviation import Deviation
@@ -19,19 +19,21 @@ from chop.statistics.deviation import Deviation
 
 @dataclass(frozen=True)
 class VerifyQuantizationArgs:
+    """Arguments of `verify_quantization`."""
+
     dummy_in: Mapping[str, Any] | None = None
-    """A batch to look at activations with; without one, that of the annotating run is used."""
+    """A batch to check activations with; None for the batch of the annotating run."""
 
 
-@register_pass("verify_quantization", kind="analysis")
+@register_pass("verify_quantization", kind="analysis", compare=True)
 def verify_quantization_analysis_pass(graph: MaseGraph, args: VerifyQuantizationArgs) -> PassResult:
-    """Checks that each quantised operand, as it is computed with, holds only numbers of its format (or NaN).
+    """Check that each quantised operand holds only values of its format, or NaN, when the node computes with it.
 
-    `info[node][operand]` has the `format` and the error against the original, `max_error` and `sqnr_db`; a result
-    that is rounded is an operand as well, `data_out_0`. Raises where a value is off the grid.
+    `info[node][operand]` has the `format`, and `max_error` and `sqnr_db` compared with the unrounded operand. A
+    rounded result is listed as `data_out_0`. Raises an error for a value that the format cannot represent.
     """
     graph.annotated_metas()
-    inputs = noted_inputs(graph) if args.dummy_in is None else args.dummy_in
+    inputs = annotated_inputs(graph) if args.dummy_in is None else args.dummy_in
     checker = _Checker(graph.model)
     arguments = bind_inputs(graph, inputs)
     with undisturbed(graph.model):
@@ -40,25 +42,25 @@ def verify_quantization_analysis_pass(graph: MaseGraph, args: VerifyQuantization
 
 
 @dataclass
-class _Watched:
-    """A format in its place in a layer or call, which looks at all that it rounds."""
+class _CheckedFormat:
+    """Replaces a format in a layer or call, and checks everything that it rounds."""
 
     format: Format
     noted: Format
-    """The format that the metadata claims."""
+    """The format in the metadata."""
     report: dict[str, Any] | None = None
     off_grid: float | None = None
 
     def __call__(self, x: Tensor, scale: Tensor | None = None) -> Tensor:
         rounded = self.format(x, scale)
-        self.look(x, rounded, scale)
+        self.check(x, rounded, scale)
         return rounded
 
-    def rounds_rows_apart(self, x: Tensor) -> bool:
-        return False  # all rows are looked at together
+    def rounds_rows_independently(self, x: Tensor) -> bool:
+        return False  # so that all rows are checked together
 
-    def look(self, original: Tensor, rounded: Tensor, scale: Tensor | None) -> None:
-        # With a scale of its own, a number is on the grid if rounding it once more leaves it there.
+    def check(self, original: Tensor, rounded: Tensor, scale: Tensor | None) -> None:
+        # With a learned scale, a value is representable if rounding it again does not change it.
         on_grid = self.noted.contains(rounded) if scale is None else self.noted(rounded, scale) == rounded
         off_grid = rounded[~(on_grid | rounded.isnan())]
         if off_grid.numel():
@@ -73,34 +75,36 @@ class _Watched:
 
 
 class _Checker(Runner):
-    """Runs the graph with a watch on every format."""
+    """Runs the graph with every format checked."""
 
     def __init__(self, model: fx.GraphModule) -> None:
         super().__init__(model)
         self.found: dict[str, dict[str, Any]] = {}
-        self.watched: dict[str, _Watched] = {}
-        """Of the node that is running, by operand."""
+        self.checked: dict[str, _CheckedFormat] = {}
+        """The formats of the running node, by operand."""
 
     def before(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         meta: NodeMeta = node.meta["mase"]
         quantized = meta.quantized
         noted = meta.args | meta.results
         formats = quantized.formats if quantized is not None else {}
-        self.watched = {name: _Watched(formats[name], noted[name].format) for name in formats if name in noted}
+        self.checked = {
+            name: _CheckedFormat(formats[name], noted[name].format) for name in formats if name in noted
+        }
 
     def after(self, node: fx.Node, result: Any) -> None:
-        for name, watched in self.watched.items():
-            if watched.report is None:
-                raise ValueError(f"node '{node.name}': '{name}' is not rounded to {watched.format}")
-            if watched.off_grid is not None:
+        for name, checked in self.checked.items():
+            if checked.report is None:
+                raise ValueError(f"node '{node.name}': '{name}' is not rounded to {checked.format}")
+            if checked.off_grid is not None:
                 raise ValueError(
-                    f"node '{node.name}': '{name}' holds {watched.off_grid}, which is not in {watched.noted}"
+                    f"node '{node.name}': '{name}' holds {checked.off_grid}, which is not in {checked.noted}"
                 )
-            self.found.setdefault(node.name, {})[name] = watched.report
+            self.found.setdefault(node.name, {})[name] = checked.report
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if isinstance(target, QuantizedCall):
-            formats: Any = self.watched  # which take the place of formats
+            formats: Any = self.checked  # they have the interface of formats that a call uses
             target = dataclasses.replace(target, formats=formats)
         return super().call_function(target, args, kwargs)
 
@@ -109,12 +113,12 @@ class _Checker(Runner):
         if not isinstance(layer, QuantizedLayer):
             return super().call_module(target, args, kwargs)
         formats = layer.formats
-        for name in self.watched.keys() & layer.held:
-            used = layer.quantized(name)  # as it may be remembered, rather than rounded now
+        for name in self.checked.keys() & layer.held:
+            used = layer.quantized(name)  # which may be cached rather than rounded now
             if used is not None:
-                self.watched[name].look(getattr(layer, name), used, getattr(layer, f"{name}_scale", None))
-        watched = {name: watch for name, watch in self.watched.items() if name not in layer.held}
-        vars(layer)["formats"] = {**formats, **watched}
+                self.checked[name].check(getattr(layer, name), used, getattr(layer, f"{name}_scale", None))
+        checked = {name: each for name, each in self.checked.items() if name not in layer.held}
+        vars(layer)["formats"] = {**formats, **checked}
         try:
             return super().call_module(target, args, kwargs)
         finally:

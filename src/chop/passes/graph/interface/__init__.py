@@ -1,4 +1,4 @@
-"""Passes between graphs and files."""
+"""Passes that save graphs and metadata to files, and load them."""
 
 from chop.passes.graph.interface.mase_graph import load_mase_graph_interface_pass, save_mase_graph_interface_pass
 from chop.passes.graph.interface.node_meta_param import (

@@ -1,4 +1,4 @@
-"""The one argument of interface passes: where."""
+"""Arguments of the interface passes: one path each."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Any, Self
 from chop.options import read_options
 
 
-class _Where:
-    """Read from a path, or from a dict with the path under the name of the only field."""
+class _PathArgs:
+    """Arguments with one field, given as a path or as a dict such as `{"save_dir": path}`."""
 
     @classmethod
     def from_pass_args(cls, pass_args: Any, where: str) -> Self:
+        """Read a path, or a dict with the path."""
         (field,) = fields(cls)  # type: ignore[arg-type]
         if isinstance(pass_args, str | os.PathLike):
             return cls(Path(pass_args))  # type: ignore[call-arg]
@@ -25,12 +26,16 @@ class _Where:
 
 
 @dataclass(frozen=True)
-class SaveArgs(_Where):
+class SaveArgs(_PathArgs):
+    """Where to save."""
+
     save_dir: Path
-    """The folder to write; for metadata, also a .json file."""
+    """The folder to write to; for metadata, a folder or a .json file."""
 
 
 @dataclass(frozen=True)
-class LoadArgs(_Where):
+class LoadArgs(_PathArgs):
+    """Where to load from."""
+
     load_dir: Path
-    """The folder to read; for metadata, also a .json file."""
+    """The folder to read from; for metadata, a folder or a .json file."""

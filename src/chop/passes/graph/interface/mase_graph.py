@@ -1,4 +1,4 @@
-"""Graphs to folders and back."""
+"""Save a graph to a folder, and load it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from chop.passes.graph.interface.args import LoadArgs, SaveArgs
 
 @register_pass("save_mase_graph", kind="interface")
 def save_mase_graph_interface_pass(graph: MaseGraph, args: SaveArgs) -> PassResult:
-    """Writes the graph, its weights, formats and metadata into a folder; nothing is pickled."""
+    """Write the graph, its weights, formats and metadata to a folder as JSON and safetensors, without pickle."""
     save_graph(graph, args.save_dir)
     return graph, {}
 
 
 @register_pass("load_mase_graph", kind="interface")
 def load_mase_graph_interface_pass(graph: MaseGraph | None, args: LoadArgs) -> PassResult:
-    """The graph that was saved, bit for bit. Layers that are not torch.nn's need a `graph` of the model."""
+    """Load a saved graph, bit for bit. If it has layers from outside torch.nn, give a `graph` of the same model."""
     return load_graph(args.load_dir, into=graph), {}

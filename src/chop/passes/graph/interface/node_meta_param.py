@@ -1,14 +1,14 @@
-"""What is known of nodes to files and back."""
+"""Save the metadata of nodes to a JSON file, and load it."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from torch import fx
 
+from chop.files import CorruptFileError, write_json
 from chop.ir import MaseGraph, NodeMeta
-from chop.ir.graph.storage import decode_metas, encode_meta, read_json, write_atomically
+from chop.ir.graph.storage import decode_metas, encode_meta, read_versioned_json
 from chop.passes.base import PassResult, register_pass
 from chop.passes.graph.interface.args import LoadArgs, SaveArgs
 
@@ -17,17 +17,17 @@ VERSION = 1
 
 @register_pass("save_node_meta_param", kind="interface")
 def save_node_meta_param_interface_pass(graph: MaseGraph, args: SaveArgs) -> PassResult:
-    """Writes the metadata of all nodes, statistics and users' keys included, as JSON; not the tensors' values."""
+    """Write the metadata of all nodes as JSON, with statistics and keys that users added, without tensor values."""
     path = _file(args.save_dir)
     data = {"version": VERSION, "nodes": {meta.node.name: encode_meta(meta) for meta in graph.metas()}}
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, json.dumps(data, indent=1).encode())
+    write_json(path, data, indent=1)
     return graph, {}
 
 
 @register_pass("load_node_meta_param", kind="interface")
 def load_node_meta_param_interface_pass(graph: MaseGraph, args: LoadArgs) -> PassResult:
-    """Puts metadata that was saved on the nodes of the same name; values and formats stay those of the graph."""
+    """Load saved metadata into the nodes with the same names; values and formats of the graph are kept."""
     path = _file(args.load_dir)
     metas = _read(path, graph)
     for node, meta in metas.items():
@@ -41,18 +41,18 @@ def load_node_meta_param_interface_pass(graph: MaseGraph, args: LoadArgs) -> Pas
 def _read(path: Path, graph: MaseGraph) -> dict[fx.Node, NodeMeta]:
     names = [node.name for node in graph.fx_graph.nodes]
     try:
-        saved = read_json(path, VERSION)["nodes"]
+        saved = read_versioned_json(path, VERSION)["nodes"]
         if list(saved) != names:
-            raise ValueError(f"it is of another graph: its nodes are {list(saved)}, this one's are {names}")
+            raise ValueError(f"it belongs to another graph: its nodes are {list(saved)}, this graph has {names}")
         return decode_metas(graph.fx_graph, saved)
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged: {type(error).__name__}: {error}") from error
+        raise CorruptFileError(f"{path} is corrupt: {type(error).__name__}: {error}") from error
     except (ValueError, LookupError) as error:
         raise ValueError(f"cannot load {path}: {error}") from error
 
 
 def _file(path: Path) -> Path:
-    """The JSON file itself, or the one in a folder."""
+    """Return the path of the JSON file, which may be given as its folder."""
     if path.suffix not in ("", ".json"):
         raise ValueError(f"metadata is JSON: give a folder or a .json file, not {path}")
     return path if path.suffix else path / "node_meta_param.json"

@@ -1,4 +1,4 @@
-// The pages work without this; with it the table sorts and filters, and commands can be copied.
+// The pages work without this script; it adds sorting, filtering and copying of commands.
 "use strict";
 
 const byId = (id) => document.getElementById(id);
@@ -26,7 +26,7 @@ function startTheme() {
   setTheme(kept());
 }
 
-// What a run does not have comes last, whichever way is up.
+// Missing values come last in both directions.
 function compare(a, b, isNumber, sign) {
   if (a === null || b === null) return Number(a === null) - Number(b === null);
   return sign * (isNumber ? Number(a) - Number(b) : a.localeCompare(b, "en", { numeric: true }));
@@ -75,17 +75,17 @@ function startFilter() {
     event.preventDefault();
     input.focus();
   });
-  filter(); // a page that was gone back to keeps what was typed
+  filter(); // the browser may have restored the text
 }
 
 function startChoice() {
   const boxes = [...document.querySelectorAll("#table input[name=run]")];
-  const most = Number(byId("compare").dataset.most);
+  const max = Number(byId("compare").dataset.max);
   const choose = () => {
     const chosen = boxes.filter((box) => box.checked).length;
     for (const box of boxes) box.closest("tr").classList.toggle("selected", box.checked);
-    byId("compare").disabled = chosen < 2 || chosen > most;
-    byId("chosen").textContent = chosen === 0 ? "choose two runs or more" : chosen > most ? `${chosen} chosen, at most ${most}` : `${chosen} chosen`;
+    byId("compare").disabled = chosen < 2 || chosen > max;
+    byId("chosen").textContent = chosen === 0 ? "select two or more runs" : chosen > max ? `${chosen} selected, at most ${max}` : `${chosen} selected`;
   };
   boxes.forEach((box) => box.addEventListener("change", choose));
   window.addEventListener("pageshow", choose);
@@ -96,7 +96,7 @@ function startCopying() {
     if (!navigator.clipboard) continue;
     button.hidden = false;
     button.addEventListener("click", async () => {
-      const done = await navigator.clipboard.writeText(button.dataset.copy).then(() => "Copied", () => "Not allowed to copy");
+      const done = await navigator.clipboard.writeText(button.dataset.copy).then(() => "Copied", () => "Copying is not allowed");
       announce(done);
       button.textContent = done;
     });

@@ -1,4 +1,4 @@
-"""Several candidates a node, each run as far as it reaches only."""
+"""Several candidates per node, each of which runs only the nodes that depend on it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def widths(graph: MaseGraph, *of: int) -> Candidates:
     return candidates_of(graph, {str(w): QuantizeArgs("type", {}, QuantConfig.read(config(w), "")) for w in of})
 
 
-def test_all_widths_at_once_are_as_one_after_the_other() -> None:
+def test_several_widths_at_once_equal_one_after_the_other() -> None:
     graph, x = layers(3)
     labels = torch.randint(0, 4, (16,))
     found = measure_sensitivity(graph, widths(graph, 4, 6, 8), [({"input": x}, labels)])
@@ -51,10 +51,10 @@ def test_nothing_before_a_change_runs_again() -> None:
     graph, x = layers(4)
     calls: list[str] = []
     for path, layer in graph.model.named_children():
-        layer.register_forward_hook(lambda *_, path=path: calls.append(path))  # which candidates take over
+        layer.register_forward_hook(lambda *_, path=path: calls.append(path))  # candidates copy the hooks
     given = widths(graph, 8)
     measure_sensitivity(graph, given, [({"input": x}, None)], both=False)
-    # Once as they are; each alone with those behind it, 4 + 3 + 2 + 1; once all together.
+    # One unchanged run; each layer alone with those after it, 4 + 3 + 2 + 1; one run with all.
     assert len(calls) == 4 + 10 + 4
     calls.clear()
     measure_sensitivity(graph, given, [({"input": x}, None)])
@@ -75,7 +75,7 @@ def test_a_node_may_have_fewer_candidates_than_others() -> None:
     assert found.quantized["4"].output_sqnr_db == found.alone["_0"]["4"].output_sqnr_db
 
 
-def test_candidates_made_in_training_mode_are_measured_in_evaluation() -> None:
+def test_candidates_in_training_mode_are_measured_in_evaluation_mode() -> None:
     x = torch.randn(16, 4)
     graph = annotated(nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 2)), input=x)
     assert graph.model.training
@@ -83,13 +83,13 @@ def test_candidates_made_in_training_mode_are_measured_in_evaluation() -> None:
     norm = given["_0"]["8"]
     assert isinstance(norm, QuantizedLayer)
     found = measure_sensitivity(graph, given, [({"input": 1 + x / 2}, None)])
-    assert found.alone["_0"]["8"].output_sqnr_db > 20  # with the statistics of the batch it would be under 10
+    assert found.alone["_0"]["8"].output_sqnr_db > 20  # it would be below 10 with the statistics of the batch
     assert norm.training
     assert norm.running_mean.equal(torch.zeros(4))  # type: ignore[operator]
 
 
 class AlwaysDrops(nn.Module):
-    """Dropout in evaluation, too, as `F.dropout` does unless it is told not to."""
+    """Dropout in evaluation mode too, as with the default argument of `F.dropout`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -100,22 +100,22 @@ class AlwaysDrops(nn.Module):
         return y
 
 
-def test_what_is_random_is_the_same_each_time() -> None:
+def test_random_ops_draw_the_same_numbers_in_each_run() -> None:
     torch.manual_seed(0)
     x = torch.randn(64, 4)
     graph = annotated(AlwaysDrops().eval(), x=x)
     found = measure_sensitivity(graph, widths(graph, 12), [({"x": x}, None)])
-    # 9 bits behind the point are about 50 dB; with other numbers dropped there would be under 10.
+    # 9 fraction bits give about 50 dB; if other numbers were dropped, it would be below 10.
     assert found.alone["first"]["12"].output_sqnr_db > 35
     assert found.all_but["last"]["12"].output_sqnr_db == found.alone["first"]["12"].output_sqnr_db
 
 
-def test_mistakes_are_named() -> None:
+def test_mistakes_are_reported() -> None:
     graph, x = layers(2)
     given = widths(graph, 8)
     with pytest.raises(ValueError, match="there is no node '_7'"):
         measure_sensitivity(graph, {"_7": given["_0"]}, [({"input": x}, None)])
-    with pytest.raises(ValueError, match="nothing can take the place of node 'input_1'"):
+    with pytest.raises(ValueError, match="there is no candidate for node 'input_1'"):
         measure_sensitivity(graph, given, [({"input": x}, None)], nodes=["input_1"])
     with pytest.raises(ValueError, match="either all batches have labels or none has"):
         measure_sensitivity(graph, given, [({"input": x}, None), ({"input": x}, torch.zeros(16, dtype=torch.long))])

@@ -1,4 +1,4 @@
-"""Sensitivity of nodes, against numbers worked out by hand and against copying, quantising and running all."""
+"""The sensitivity pass, compared with hand-computed numbers and with quantised copies that are run completely."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COARSE = {"name": "integer", "data_in_width": 8, "data_in_frac_width": 2}  # ste
 
 
 class Branches(nn.Module):
-    """In-place layers and functions, a method, and two ways that meet."""
+    """In-place layers and functions, a method, and two branches that meet."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ def sqnr(original: Tensor, other: Tensor) -> float:
 
 
 def quantised(graph: MaseGraph, names: list[str]) -> MaseGraph:
-    """The plain way: a copy with these nodes quantised."""
+    """Return a copy with these nodes quantised."""
     by_name = {name: {"config": LAB_CONFIG} for name in names}
     return quantize_transform_pass(deepcopy_mase_graph(graph), {"by": "name", **by_name})[0]
 
@@ -87,7 +87,7 @@ def one_layer(*weights: float) -> nn.Module:
     return nn.Sequential(layer)
 
 
-def test_one_layer_by_hand() -> None:
+def test_one_layer_agrees_with_hand_computed_numbers() -> None:
     model = one_layer(0.3, 0.6)  # rounded to quarters: 0.25 and 0.5
     x, labels = torch.tensor([[1.0], [2.0]]), torch.tensor([0, 1])
     graph = annotated(model, input=x)
@@ -98,18 +98,18 @@ def test_one_layer_by_hand() -> None:
     loss = (math.log(1 + math.exp(0.3)) + math.log(1 + math.exp(-0.6))) / 2
     rounded_loss = (math.log(1 + math.exp(0.25)) + math.log(1 + math.exp(-0.5))) / 2
     change = pytest.approx(rounded_loss - loss, rel=1e-5)
-    whole = {"output_sqnr_db": ratio, "loss_change": change, "accuracy_change": 0.0}
+    effect = {"output_sqnr_db": ratio, "loss_change": change, "accuracy_change": 0.0}
     assert info == {
-        "alone": {"_0": {"sqnr_db": ratio, **whole}},
+        "alone": {"_0": {"sqnr_db": ratio, **effect}},
         "all_but": {"_0": {"output_sqnr_db": math.inf, "loss_change": 0.0, "accuracy_change": 0.0}},
         "baseline": {"loss": pytest.approx(loss, rel=1e-6), "accuracy": 0.5},
-        "quantized": whole,
+        "quantized": effect,
         "num_samples": 2,
         "ranking": ["_0"],
     }
 
 
-def test_a_wrong_answer_is_a_change_of_accuracy() -> None:
+def test_a_changed_answer_changes_the_accuracy() -> None:
     model = one_layer(0.2, 0.1)  # 0.25 and 0: the same answer for x > 0
     x = torch.tensor([[1.0], [-1.0], [0.125], [3.0]])
     labels = torch.tensor([0, 1, 0, 1])
@@ -124,7 +124,7 @@ def test_a_wrong_answer_is_a_change_of_accuracy() -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_all_numbers_are_those_of_quantising_a_copy(name: str) -> None:
+def test_all_numbers_agree_with_a_quantised_copy(name: str) -> None:
     graph, x = made(name)
     _, info = sensitivity_analysis_pass(graph, {"config": LAB_CONFIG, "input_generator": [{"x": x}]})
     metas = [meta for meta in graph.metas() if meta.quantizable]
@@ -148,7 +148,7 @@ def test_all_numbers_are_those_of_quantising_a_copy(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "path"), [("tiny", "seq_blocks.2"), ("branches", "body.0"), ("branches", "right")]
 )
-def test_a_nodes_own_output_is_that_before_others_write_into_it(name: str, path: str) -> None:
+def test_a_nodes_own_output_is_measured_before_later_nodes_overwrite_it(name: str, path: str) -> None:
     graph, x = made(name)
     node = path.replace(".", "_")
     _, info = sensitivity_analysis_pass(
@@ -164,7 +164,7 @@ def test_a_nodes_own_output_is_that_before_others_write_into_it(name: str, path:
 
 
 @pytest.mark.parametrize("sizes", [[24], [7, 17], [1] * 24])
-def test_many_batches_are_as_one(sizes: list[int]) -> None:
+def test_several_batches_equal_one(sizes: list[int]) -> None:
     graph, x = made("branches")
     labels = torch.randint(0, 8, (24,))
     batches = zip(x.split(sizes), labels.split(sizes), strict=True)
@@ -184,7 +184,7 @@ def with_labels(graph: MaseGraph, pairs: list[tuple[Tensor, Tensor]], **extra: A
     return sensitivity_analysis_pass(graph, given)[1]
 
 
-def test_loss_and_accuracy_are_those_of_the_quantised_copy() -> None:
+def test_loss_and_accuracy_agree_with_a_quantised_copy() -> None:
     graph, x = made("branches")
     labels = torch.randint(0, 8, (24,))
     info = with_labels(graph, [(x, labels)])
@@ -199,7 +199,7 @@ def test_loss_and_accuracy_are_those_of_the_quantised_copy() -> None:
     assert harm == sorted(harm, reverse=True)
 
 
-def test_nodes_can_be_in_formats_of_their_own() -> None:
+def test_nodes_can_have_different_formats() -> None:
     graph, x = made("branches")
     batches = [{"x": x}]
     formats = {"by": "regex_name", "body_.*": {"config": LAB_CONFIG}, "left": {"config": COARSE}}
@@ -209,7 +209,7 @@ def test_nodes_can_be_in_formats_of_their_own() -> None:
     assert info["quantized"]["output_sqnr_db"] == pytest.approx(sqnr(output(graph, x), output(copied, x)))
 
 
-def test_of_fewer_nodes_the_numbers_are_the_same() -> None:
+def test_measuring_fewer_nodes_gives_the_same_numbers() -> None:
     graph, x = made("branches")
     given = {"config": LAB_CONFIG, "input_generator": [{"x": x}]}
     _, all_nodes = sensitivity_analysis_pass(graph, given)
@@ -220,7 +220,7 @@ def test_of_fewer_nodes_the_numbers_are_the_same() -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_every_format_can_be_looked_at(name: str) -> None:
+def test_every_format_can_be_measured(name: str) -> None:
     graph, x = made("branches")
     choice = {"by": "type", "linear": {"config": {"name": name}}}
     _, info = sensitivity_analysis_pass(graph, {**choice, "input_generator": [{"x": x}]})
@@ -229,7 +229,7 @@ def test_every_format_can_be_looked_at(name: str) -> None:
     assert not any(math.isnan(number) for number in numbers)
 
 
-def test_the_graph_is_left_as_it_was() -> None:
+def test_the_graph_stays_unchanged() -> None:
     graph = tiny_graph()
     graph.model.train()
     code, modules = graph.model.code, [*graph.model.modules()]
@@ -245,7 +245,7 @@ def test_the_graph_is_left_as_it_was() -> None:
     assert all(meta.quantized is None for meta in graph.metas())
 
 
-def test_an_input_generator_without_end_is_stopped() -> None:
+def test_an_endless_input_generator_is_stopped() -> None:
     data = MaseDataModule(name="jsc", batch_size=8, num_rows=100)
     data.prepare_data()
     data.setup()
@@ -279,29 +279,32 @@ X, LABELS = torch.zeros(2, 16), torch.zeros(2, dtype=torch.long)
         ({"config": {"name": "intger"}}, "unknown format 'intger', did you mean 'integer'"),
         ({"num_sample": 3}, "unknown key 'num_sample', did you mean 'num_samples'"),
         ({"num_samples": 0}, "'num_samples' must be at least 1, got 0"),
-        ({"linear": {"config": LAB_CONFIG}}, "'config' is for all nodes, 'linear' cannot be given beside it"),
-        ({"nodes": ["seq_block_2"]}, "place of node 'seq_block_2'; did you mean 'seq_blocks_2'"),
-        ({"labelled_batches": None}, "needs either 'input_generator' or 'labelled_batches'"),
-        ({"input_generator": []}, "needs either 'input_generator' or 'labelled_batches'"),
+        ({"linear": {"config": LAB_CONFIG}}, "'config' is for all nodes and cannot be combined with 'linear'"),
+        ({"nodes": ["seq_block_2"]}, "no candidate for node 'seq_block_2'; did you mean 'seq_blocks_2'"),
+        ({"labelled_batches": None}, "either 'input_generator' or 'labelled_batches' is required"),
+        ({"input_generator": []}, "either 'input_generator' or 'labelled_batches' is required"),
         ({"labelled_batches": []}, "no batches"),
         ({"labelled_batches": [{"x": X}]}, "must give pairs of a dict .* and labels, got a dict"),
-        ({"labelled_batches": [({"x": X}, LABELS.float())]}, "labels must be numbers of classes"),
-        ({"labelled_batches": [({"x": X}, LABELS + 9)]}, r"labels \[2\] do not fit the model's output \[2, 5\]"),
-        ({"labelled_batches": [({"x": X}, torch.zeros(3, dtype=torch.long))]}, r"labels \[3\] do not fit"),
+        ({"labelled_batches": [({"x": X}, LABELS.float())]}, "labels must be class numbers"),
+        (
+            {"labelled_batches": [({"x": X}, LABELS + 9)]},
+            r"labels of shape \[2\] do not fit an output of shape \[2, 5\]",
+        ),
+        ({"labelled_batches": [({"x": X}, torch.zeros(3, dtype=torch.long))]}, r"labels of shape \[3\] do not fit"),
         ({"labelled_batches": [({"y": X}, LABELS)]}, "the model has no input 'y'"),
     ],
 )
-def test_mistakes_are_named(change: dict[str, Any], message: str) -> None:
+def test_mistakes_are_reported(change: dict[str, Any], message: str) -> None:
     given = {"config": LAB_CONFIG, "labelled_batches": [({"x": X}, LABELS)], **change}
     with pytest.raises((ValueError, LookupError), match=message):
         sensitivity_analysis_pass(tiny_graph(), given)
 
 
-def test_without_a_format_or_a_node_for_it_nothing_is_measured() -> None:
+def test_missing_formats_and_formats_for_no_node_are_reported() -> None:
     batches = {"input_generator": [{"x": X}]}
-    with pytest.raises(ValueError, match="needs 'config', a format for all nodes, or 'by'"):
+    with pytest.raises(ValueError, match="requires 'config', a format for all nodes, or 'by'"):
         sensitivity_analysis_pass(tiny_graph(), batches)
-    with pytest.raises(ValueError, match="for no node of this graph"):
+    with pytest.raises(ValueError, match="no node of this graph has a format"):
         sensitivity_analysis_pass(tiny_graph(), {"config": {"name": "NA"}, **batches})
     with pytest.raises(ValueError, match="by type: no op 'linaer' can be quantised"):
         sensitivity_analysis_pass(tiny_graph(), {"by": "type", "linaer": {"config": LAB_CONFIG}, **batches})

@@ -59,20 +59,20 @@ def test_functions_and_weights_are_calibrated_as_well() -> None:
     assert graph.model(torch.rand(2, 4)).shape == (2, 4)
 
 
-def test_what_is_observed_is_the_float_network() -> None:
-    # With 0 fraction bits the layer before would give integers only.
+def test_the_float_network_is_observed() -> None:
+    # With 0 fraction bits the previous layer would only return integers.
     _, chosen = calibrated({"data_in_frac_width": 0}, [{"x": torch.full((2, 4), 0.3)}])
     assert chosen["add"]["data_in_1"]["limit"] == pytest.approx(0.3)
 
 
-def test_a_free_scale_is_fixed_beside_the_weight() -> None:
+def test_a_free_scale_becomes_a_fixed_buffer() -> None:
     graph, chosen = calibrated({"data_in_scale": "float", "weight_scale": "float"}, batches(2.0))
     layer = graph.modules["linear"]
     assert chosen["linear"]["data_in_0"]["scale"] == pytest.approx(2 / 127)
     assert layer.get_buffer("data_in_scale").item() == pytest.approx(2 / 127)
     x = torch.tensor([[0.1, 0.2, 5.0, -5.0]])
     rounded = layer.rounded("data_in_0", x)
-    assert rounded.max().item() == pytest.approx(2.0)  # saturates at what was seen
+    assert rounded.max().item() == pytest.approx(2.0)  # saturates at the observed limit
 
 
 def test_percentile_lets_outliers_saturate() -> None:
@@ -90,7 +90,7 @@ def test_mse_and_entropy_cut_a_long_tail(method: str) -> None:
     assert 1.5 < found < 6
 
 
-def test_mse_is_the_best_of_the_powers_of_two() -> None:
+def test_mse_finds_the_best_power_of_two() -> None:
     x = torch.randn(50_000)
     seen = Magnitudes()
     seen.update(x)
@@ -99,7 +99,7 @@ def test_mse_is_the_best_of_the_powers_of_two() -> None:
     assert chosen.frac_width == min(errors, key=lambda f: errors[f])
 
 
-def test_the_memory_does_not_grow_with_the_data() -> None:
+def test_memory_does_not_grow_with_the_data() -> None:
     seen = Magnitudes()
     sizes = []
     for _ in range(6):
@@ -117,24 +117,24 @@ def test_the_memory_does_not_grow_with_the_data() -> None:
         ({"num_batches": 0}, "'num_batches' must be 1 or more, got 0"),
     ],
 )
-def test_mistakes_are_named(args: dict[str, Any], message: str) -> None:
+def test_mistakes_are_reported(args: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as error:  # noqa: PT011 - the message is checked below
         calibrated({}, batches(), **args)
     assert message in str(error.value)
 
 
-def test_the_result_is_calibrated_where_it_is_rounded() -> None:
+def test_a_rounded_result_is_calibrated() -> None:
     _, chosen = calibrated({"data_out_width": 8}, batches(100.0))
     assert chosen["linear"]["data_out_0"]["limit"] > 8
 
 
-def test_what_cannot_be_fixed_is_not_said_to_be() -> None:
+def test_operands_that_cannot_be_calibrated_are_not_listed() -> None:
     _, chosen = calibrated({"data_in_scale": "float"}, batches())
     assert chosen["add"] == {}
 
 
 def test_no_batches_are_an_error() -> None:
-    with pytest.raises(ValueError, match="input_generator gives no batches"):
+    with pytest.raises(ValueError, match="input_generator yields no batches"):
         calibrate_transform_pass(annotated(Net(), x=torch.rand(2, 4)), {"input_generator": []})
 
 
@@ -165,7 +165,7 @@ def chosen_by(profile: Profile | str, **args: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("method", ["min_max", "percentile", "mse", "entropy"])
 @pytest.mark.parametrize("options", [{}, {"keep": [1]}])
-def test_a_profile_says_the_same_as_the_batches(method: str, options: dict[str, Any], tmp_path: Path) -> None:
+def test_a_profile_gives_the_same_formats_as_batches(method: str, options: dict[str, Any], tmp_path: Path) -> None:
     given = batches(3.0)
     torch.manual_seed(0)
     _, expected = calibrated(CONFIG, given, method=method)
@@ -194,8 +194,8 @@ def test_infinities_are_left_out_of_a_profile_too() -> None:
         chosen_by(profile_of(given, range_min_max={}))
 
 
-def test_batches_or_a_profile_are_needed() -> None:
-    with pytest.raises(ValueError, match="it needs 'input_generator', for batches to run, or 'profile'"):
+def test_batches_or_a_profile_are_required() -> None:
+    with pytest.raises(ValueError, match="either 'input_generator', batches to run, or 'profile' is required"):
         calibrate_transform_pass(annotated(Net(), x=torch.rand(8, 4)), {})
 
 
@@ -205,7 +205,7 @@ def test_with_a_profile_no_batches_are_run() -> None:
     assert chosen_by(profile, input_generator=[{"no": "batch"}]) == chosen_by(profile)
 
 
-def test_what_the_profile_lacks_is_named() -> None:
+def test_a_missing_statistic_in_the_profile_is_reported() -> None:
     profile = profile_of(batches(), summary={})
     profile.collections = {place: each for place, each in profile.collections.items() if place.node != "add"}
     with pytest.raises(ValueError, match="the profile has no node 'add'"):

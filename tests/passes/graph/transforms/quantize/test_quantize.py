@@ -1,4 +1,4 @@
-"""The quantise pass: what it chooses, what it leaves alone, and what it refuses."""
+"""The quantise pass: which nodes it changes, which it keeps, and what it refuses."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def test_by_name(by_name: str) -> None:
     assert info["quantized"] == [by_name]
 
 
-def test_by_regex_the_first_match_counts() -> None:
+def test_by_regex_the_first_match_is_used() -> None:
     four, eight = {"name": "integer", "data_in_width": 4}, {"name": "integer", "data_in_width": 8}
     pass_args = {"by": "regex_name", r"seq_blocks_[12]": {"config": four}, r"seq_blocks_\d": {"config": eight}}
     graph, _ = quantize_transform_pass(tiny_graph(), pass_args)
     assert [m.args["data_in_0"].format.width for m in graph.metas()[1:5]] == [8, 4, 4, 8]
 
 
-def test_default_applies_to_all_that_computes_and_none_excepts() -> None:
+def test_default_applies_to_all_computing_nodes_and_none_makes_exceptions() -> None:
     pass_args = {"by": "type", "default": {"config": {"name": "integer"}}, "relu": {"config": {"name": "NA"}}}
     graph, _ = quantize_transform_pass(tiny_graph(), pass_args)
     assert kinds(graph) == ["BatchNorm1dInteger", "ReLU", "LinearInteger", "ReLU"]
@@ -131,7 +131,7 @@ def test_a_layer_under_two_paths_is_one_layer() -> None:
 
 
 class Indexes(nn.Module):
-    """Arithmetic of integers and of sizes, beside that of real numbers."""
+    """Arithmetic with integers, sizes and floating-point numbers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -154,20 +154,18 @@ def test_integers_are_never_rounded() -> None:
     assert formats["add"] == {"data_in_0": "float"}
     assert graph.model(ids).shape == (1, 16)
     verify_quantization_analysis_pass(graph)
-    with pytest.raises(
-        ValueError, match="node 'add' is a add without floating-point operands, nothing to quantise"
-    ):
+    with pytest.raises(ValueError, match=r"node 'add' .add. has no floating-point operands"):
         quantize_transform_pass(graph, {"by": "name", "add": {"config": LAB_CONFIG}})
 
 
-def test_borrowed_keys_are_one_note_for_each_config(caplog: pytest.LogCaptureFixture) -> None:
+def test_borrowed_keys_are_logged_once_per_config(caplog: pytest.LogCaptureFixture) -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.BatchNorm1d(4))
     graph = annotated(model, input=torch.randn(2, 4))
     config = {"name": "integer", "data_in_width": 6, "weight_width": 8}
     with caplog.at_level("INFO"):
         quantize_transform_pass(graph, {"by": "type", "default": {"config": config}})
     assert [record.getMessage() for record in caplog.records] == [
-        "quantize linear, batch_norm1d: no bias_width; the data_in settings are used"
+        "quantize linear, batch_norm1d: bias_width not given; the parameters of data_in are used"
     ]
 
 
@@ -178,18 +176,18 @@ def test_borrowed_keys_are_one_note_for_each_config(caplog: pytest.LogCaptureFix
         ({"by": "type", "dropout": {"config": LAB_CONFIG}}, "no op 'dropout' can be quantised"),
         (
             {"by": "name", "seq_block_2": {"config": LAB_CONFIG}},
-            "there is no node 'seq_block_2', nothing to quantise; did you mean",
+            "there is no node 'seq_block_2'; did you mean",
         ),
-        ({"by": "name", "output": {"config": LAB_CONFIG}}, "node 'output' is a output, nothing to quantise"),
+        ({"by": "name", "output": {"config": LAB_CONFIG}}, "node 'output' (output) cannot be quantised"),
         ({"by": "regex_name", "conv.*": {"config": LAB_CONFIG}}, "'conv.*' matches no node"),
         ({"by": "regex_name", "out.*": {"config": LAB_CONFIG}}, "'out.*' matches no node that can be quantised"),
-        ({"by": "regex_name", "seq_(": {"config": LAB_CONFIG}}, "'seq_(' is no regular expression"),
+        ({"by": "regex_name", "seq_(": {"config": LAB_CONFIG}}, "'seq_(' is not a regular expression"),
         ({"by": "typ"}, "'by' must be 'type' or 'name' or 'regex_name', got 'typ' (str), did you mean 'type'?"),
-        ({}, "needs 'by'"),
+        ({}, "'by' is required"),
         ({"by": "type", "linear": LAB_CONFIG}, "'linear' must be a dict {'config': {'name': ..., ...}}"),
     ],
 )
-def test_mistakes_are_named_and_nothing_is_changed(pass_args: dict[str, Any], message: str) -> None:
+def test_mistakes_are_reported_and_nothing_is_changed(pass_args: dict[str, Any], message: str) -> None:
     graph = tiny_graph()
     with pytest.raises(ValueError) as error:  # noqa: PT011 - the message is checked below
         quantize_transform_pass(graph, pass_args)
@@ -197,7 +195,7 @@ def test_mistakes_are_named_and_nothing_is_changed(pass_args: dict[str, Any], me
     assert kinds(graph) == ["BatchNorm1d", "ReLU", "Linear", "ReLU"]
 
 
-def test_metadata_must_come_first() -> None:
+def test_metadata_is_required() -> None:
     with pytest.raises(ValueError, match="run init_metadata_analysis_pass first"):
         quantize_transform_pass(MaseGraph(Tiny()), LAB_PASS_ARGS)
 
@@ -227,7 +225,7 @@ def test_verification_measures_the_error_of_each_operand() -> None:
     assert found["sqnr_db"] == pytest.approx(10 * torch.log10(weight.square().sum() / error.square().sum()).item())
 
 
-def test_verification_fails_where_the_layer_does_not_do_what_is_noted() -> None:
+def test_verification_fails_if_a_layer_contradicts_its_metadata() -> None:
     from chop.formats.integer import Integer
 
     graph, _ = quantize_transform_pass(tiny_graph(), LAB_PASS_ARGS)
@@ -247,7 +245,7 @@ def test_verification_fails_where_the_layer_does_not_do_what_is_noted() -> None:
         lambda y, relu: relu(y),
     ],
 )
-def test_what_an_op_writes_into_its_input_is_still_read(write: Any) -> None:
+def test_later_nodes_read_what_an_op_writes_into_its_input(write: Any) -> None:
     class Writes(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -264,7 +262,7 @@ def test_what_an_op_writes_into_its_input_is_still_read(write: Any) -> None:
     assert graph.model(x).tolist() == [0.0, 5.0]
 
 
-def test_fraction_bits_can_be_left_to_the_data(caplog: pytest.LogCaptureFixture) -> None:
+def test_fraction_bits_can_be_chosen_from_data(caplog: pytest.LogCaptureFixture) -> None:
     config = {"name": "integer", "data_in_frac_width": "auto", "weight_frac_width": "auto", "bias_frac_width": 4}
     graph = annotated(nn.Sequential(nn.Linear(2, 1)), input=torch.tensor([[3.0, -1.0]]))
     graph.model.get_parameter("0.weight").data = torch.tensor([[0.4, 0.1]])
@@ -276,7 +274,7 @@ def test_fraction_bits_can_be_left_to_the_data(caplog: pytest.LogCaptureFixture)
     assert info["chosen"] == {}
 
 
-def test_a_learned_scale_begins_from_the_data_and_goes_with_its_format() -> None:
+def test_a_learned_scale_starts_from_the_data_and_is_removed_with_its_format() -> None:
     learned = {
         "name": "integer",
         "data_in_scale": "learned",
@@ -291,7 +289,7 @@ def test_a_learned_scale_begins_from_the_data_and_goes_with_its_format() -> None
     assert start == pytest.approx(2 * data.abs().mean().item() / 127**0.5, rel=1e-5)
     graph, _ = quantize_transform_pass(graph, LAB_PASS_ARGS)
     assert graph.model.state_dict().keys() == Tiny().state_dict().keys()
-    with pytest.raises(ValueError, match="is a function, which has no place for a learned scale"):
+    with pytest.raises(ValueError, match="is a function, which cannot hold a learned scale"):
         quantize_transform_pass(annotated(Mixed(), x=torch.randn(1, 6)), {"by": "type", "mul": {"config": learned}})
 
 

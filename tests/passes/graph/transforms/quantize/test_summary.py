@@ -1,4 +1,4 @@
-"""What quantisation changed, as tables."""
+"""Tables of what quantisation changed."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_only_the_weights_format_differs() -> None:
     assert changed(quantized(graph, LAB_PASS_ARGS), quantized(graph, finer)) == ["seq_blocks_2"]
 
 
-def test_graphs_of_other_nodes_are_refused() -> None:
+def test_graphs_with_different_nodes_are_refused() -> None:
     with pytest.raises(ValueError, match="node 1 is 'seq_blocks_0' in the original and 'first' in the other"):
         graph_iterator_compare_nodes(tiny_graph(), annotated(Mixed(), x=torch.randn(3, 6)))
     longer = nn.Sequential(nn.ReLU(), nn.ReLU())
@@ -167,8 +167,21 @@ def test_the_original_needs_no_metadata_and_the_other_does() -> None:
         graph_iterator_compare_nodes(graph, bare)
 
 
-def test_the_pass_of_two_graphs_is_not_registered() -> None:
-    assert "summarize_quantization" not in PASSES
+def test_the_registered_pass_takes_the_original_as_an_argument(tmp_path: Path) -> None:
+    graph = tiny_graph()
+    new = quantized(graph, LAB_PASS_ARGS)
+    assert PASSES["summarize_quantization"] is summarize_quantization_analysis_pass
+    _, info = PASSES["summarize_quantization"](new, {"original": graph, "save_dir": str(tmp_path)})
+    pd.testing.assert_frame_equal(info["table"], summarize_quantization_analysis_pass(graph, new)[1]["table"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["quantize_histogram.csv", "quantize_table.csv"]
+    with pytest.raises(ValueError, match="'original' is required, the graph to compare with"):
+        summarize_quantization_analysis_pass(new)
+
+
+def test_both_graphs_may_be_given_by_name() -> None:
+    graph = tiny_graph()
+    _, info = summarize_quantization_analysis_pass(ori_graph=graph, graph=quantized(graph, LAB_PASS_ARGS))
+    assert info["histogram"]["Changed"].sum() == 1
 
 
 @pytest.mark.slow

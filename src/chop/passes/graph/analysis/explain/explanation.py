@@ -1,4 +1,4 @@
-"""All that is told of one node, as numbers and as text."""
+"""The explanation of one node, as numbers and as text."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from typing import Any
 from tabulate import tabulate
 
 from chop.cost.conventions import Number
+from chop.display.numbers import decibels, table_number
 from chop.formats import Format
 from chop.formats.integer import Integer
 from chop.passes.graph.analysis.explain.suggest import WIDTHS, Suggestion
-from chop.statistics.deviation import decibel_text
-from chop.statistics.range_meter import Measured
+from chop.statistics.range_meter import FormatFit
 
-COLUMNS = 100
-WORTH_TELLING = 0.5
-"""Decibels that another format must gain to be worth a sentence."""
+LINE_WIDTH = 100
+MIN_GAIN_DB = 0.5
+"""A format of the same width is mentioned if it gains at least this."""
 
 
 @dataclass(frozen=True)
 class Tensors:
-    """One operand or result of a node: its format, its values, and formats that would do."""
+    """One operand or result of a node: its format, its values, and suggested formats."""
 
     role: str | None
-    """None: it is never quantised."""
+    """None if it is never quantised."""
     shape: Sequence[int]
     format: Format | None
-    """None: it is not quantised."""
-    measured: Measured | None
-    """None: no values were at hand."""
+    """None if it is not quantised."""
+    measured: FormatFit | None
+    """None if there are no values."""
     same_width: Suggestion | None = None
-    """The best fixed-point format as wide as the present one."""
+    """The best fixed-point format with the same width."""
     narrowest: Suggestion | None = None
-    """The narrowest fixed-point format that reaches the SQNR asked for."""
+    """The narrowest fixed-point format that reaches the target SQNR."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What one run of a node on the annotating batch takes; None where it is not known."""
+    """The cost of one run of a node on the annotating batch; None if it is unknown."""
 
     macs: int | None
     operations: int | None
@@ -52,7 +52,7 @@ class Cost:
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """All that is told of a node; shows itself as text, in words and tables."""
+    """Everything about one node. Its `repr` is a text with tables and sentences."""
 
     name: str
     op: str
@@ -61,15 +61,15 @@ class Explanation:
     operands: Mapping[str, Tensors]
     results: Mapping[str, Tensors]
     result_db: float | None
-    """SQNR of the result against the same layer or function without formats; None: it has none."""
+    """The SQNR of the result, compared with the same layer or function in float; None if it is not quantised."""
     cost: Cost | None
     num_samples: int
-    """Rows that activations were measured on."""
-    wanted_db: float
-    """SQNR that suggested formats reach."""
+    """The number of rows that activations were measured on."""
+    target_db: float
+    """The SQNR that suggested formats reach."""
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it in plain dicts, lists, numbers and strings."""
+        """Return everything as dicts, lists, numbers and strings."""
         return {
             "node": self.name,
             "op": self.op,
@@ -79,21 +79,19 @@ class Explanation:
             "result_sqnr_db": self.result_db,
             "cost": None if self.cost is None else asdict(self.cost),
             "num_samples": self.num_samples,
-            "sqnr_db": self.wanted_db,
+            "sqnr_db": self.target_db,
             "words": self.words(),
         }
 
     def words(self) -> list[str]:
-        """What is worth telling of the tensors, a sentence each."""
-        found = {name: self._words_on(each) for name, each in self._all().items()}
-        told = [f"{name}: {'; '.join(words)}." for name, words in found.items() if words]
-        if not told and any(each.format is not None for each in self.operands.values()):
-            return [
-                f"Nothing saturates, no bit is wasted, and nothing reaches {self.wanted_db:g} dB in fewer bits."
-            ]
-        return told
+        """Return one sentence per tensor that has something to report."""
+        found = {name: self._findings(each) for name, each in self._all().items()}
+        sentences = [f"{name}: {'; '.join(findings)}." for name, findings in found.items() if findings]
+        if not sentences and any(each.format is not None for each in self.operands.values()):
+            return [f"No value saturates, no bit is unused, and no narrower format reaches {self.target_db:g} dB."]
+        return sentences
 
-    def _words_on(self, tensors: Tensors) -> list[str]:
+    def _findings(self, tensors: Tensors) -> list[str]:
         measured = tensors.measured
         if measured is None:
             return []
@@ -101,45 +99,45 @@ class Explanation:
         if measured.num_not_finite:
             found.append(f"{_counted(measured.num_not_finite, 'value')} NaN or infinite")
         if measured.saturated:
-            found.append(f"{_share(measured.saturated)} of the values are beyond the format and saturate")
+            found.append(f"{_share(measured.saturated)} of the values saturate")
         if measured.to_zero:
-            found.append(f"{_share(measured.to_zero)} of the values other than 0 become 0")
+            found.append(f"{_share(measured.to_zero)} of the nonzero values become 0")
         if measured.unused_bits:
             found.append(f"{_counted(measured.unused_bits, 'top bit')} never used")
-        return found + self._words_on_formats(tensors, measured)
+        return found + self._format_findings(tensors, measured)
 
-    def _words_on_formats(self, tensors: Tensors, measured: Measured) -> list[str]:
+    def _format_findings(self, tensors: Tensors, measured: FormatFit) -> list[str]:
         best, least, present, now = tensors.same_width, tensors.narrowest, measured.sqnr_db, tensors.format
         if tensors.role is None or measured.min is None or measured.min == measured.max == 0:
             return []
         found = []
         if isinstance(now, Integer) and now.is_signed and measured.min >= 0:
-            found.append("no value is negative, which is_signed = false would make use of")
-        if best is not None and present is not None and best.sqnr_db > present + WORTH_TELLING:
+            found.append("no value is negative: is_signed = false would gain a bit")
+        if best is not None and present is not None and best.sqnr_db > present + MIN_GAIN_DB:
             gain = "no noise" if best.sqnr_db == math.inf else f"{best.sqnr_db - present:.1f} dB less noise"
-            found.append(f"{best.format} is as wide and has {gain}")
+            found.append(f"{best.format} has the same width and {gain}")
         if least is None:
-            found.append(f"no integer of up to {WIDTHS[-1]} bits reaches {self.wanted_db:g} dB")
+            found.append(f"no integer format of up to {WIDTHS[-1]} bits reaches {self.target_db:g} dB")
         elif now is None:
             found.append(f"not quantised; {least.format} would {_reach(least)}")
         elif least.format.bits < now.bits:
             found.append(f"{least.format} is narrower and would {_reach(least)}")
-        elif present is not None and present < self.wanted_db and least != best:
-            found.append(f"{self.wanted_db:g} dB need {least.format}")
+        elif present is not None and present < self.target_db and least != best:
+            found.append(f"{self.target_db:g} dB would need {least.format}")
         return found
 
     def __repr__(self) -> str:
         parts = [f"{self.name}: {self.op} ({self.calls})", self._formats_table(), self._values_table()]
-        bullets = [fill(each, COLUMNS, initial_indent="- ", subsequent_indent="  ") for each in self.words()]
+        bullets = [fill(each, LINE_WIDTH, initial_indent="- ", subsequent_indent="  ") for each in self.words()]
         parts += ["\n".join(bullets), self._last_lines()]
         return "\n\n".join(part for part in parts if part)
 
     def _last_lines(self) -> str:
         lines = []
         if self.result_db is not None:
-            lines.append(f"Result against the same without formats: {decibel_text(self.result_db)}.")
+            lines.append(f"SQNR of the result, compared with float: {decibels(self.result_db)}.")
         if self.num_samples:
-            lines.append(f"Activations are those of {self.num_samples:,} rows.")
+            lines.append(f"Activations were measured on {self.num_samples:,} rows.")
         return "\n".join([*lines, *self._cost_lines()])
 
     def _all(self) -> dict[str, Tensors]:
@@ -151,12 +149,12 @@ class Explanation:
                 name,
                 _shape(each.shape),
                 each.format or "-",
-                _number(each.format.bits if each.format else None),
+                table_number(each.format.bits if each.format else None),
                 *_range(each),
             )
             for name, each in self._all().items()
         ]
-        return _table(rows, ("tensor", "shape", "format", "bits", "smallest", "largest", "format holds"), "lllrrrl")
+        return _table(rows, ("tensor", "shape", "format", "bits", "smallest", "largest", "format range"), "lllrrrl")
 
     def _values_table(self) -> str:
         rows = []
@@ -167,20 +165,21 @@ class Explanation:
             unused = "-" if measured.unused_bits is None else str(measured.unused_bits)
             shares = _share(measured.saturated), _share(measured.to_zero)
             same, least = _suggested(each.same_width), _suggested(each.narrowest)
-            rows.append((name, *shares, unused, decibel_text(measured.sqnr_db), same, least))
-        headers = ("tensor", "saturate", "to zero", "spare bits", "SQNR", "best as wide")
-        return _table(rows, (*headers, f"{self.wanted_db:g} dB need"), "lrrrr")
+            rows.append((name, *shares, unused, decibels(measured.sqnr_db), same, least))
+        headers = ("tensor", "saturated", "to zero", "unused bits", "SQNR", "best of this width")
+        return _table(rows, (*headers, f"narrowest for {self.target_db:g} dB"), "lrrrr")
 
     def _cost_lines(self) -> list[str]:
         if self.cost is None:
             return []
         cost = self.cost
         counts = {"MACs": cost.macs, "operations": cost.operations, "bit operations (bops)": cost.bitops}
-        lines = [
-            f"Cost of a run on these shapes: {', '.join(f'{_number(n)} {what}' for what, n in counts.items())}."
-        ]
+        listed = ", ".join(f"{table_number(number)} {what}" for what, number in counts.items())
+        lines = [f"Cost of one run: {listed}."]
         if cost.num_weights:
-            lines.append(f"Weights: {_number(cost.num_weights)}, of {_number(cost.weight_bits)} bits in all.")
+            lines.append(
+                f"Weights: {table_number(cost.num_weights)} with {table_number(cost.weight_bits)} bits in total."
+            )
         return lines
 
 
@@ -213,31 +212,27 @@ def _range(tensors: Tensors) -> tuple[str, str, str]:
     if measured is None:
         return "-", "-", "-"
     if tensors.format is None:
-        return _number(measured.min), _number(measured.max), "-"
-    holds = "what the data need" if measured.holds is None else " to ".join(_number(end) for end in measured.holds)
-    return _number(measured.min), _number(measured.max), holds
+        return table_number(measured.min), table_number(measured.max), "-"
+    holds = (
+        "follows the data" if measured.holds is None else " to ".join(table_number(end) for end in measured.holds)
+    )
+    return table_number(measured.min), table_number(measured.max), holds
 
 
 def _reach(found: Suggestion) -> str:
-    return "be exact" if found.sqnr_db == math.inf else f"reach {decibel_text(found.sqnr_db)}"
+    return "be exact" if found.sqnr_db == math.inf else f"reach {decibels(found.sqnr_db)}"
 
 
 def _suggested(found: Suggestion | None) -> str:
-    return "-" if found is None else f"{found.format} {decibel_text(found.sqnr_db)}"
+    return "-" if found is None else f"{found.format} {decibels(found.sqnr_db)}"
 
 
 def _shape(shape: Sequence[int]) -> str:
-    return " x ".join(str(size) for size in shape) or "one number"
-
-
-def _number(value: Number | None) -> str:
-    if value is None:
-        return "-"
-    return f"{int(value):,}" if abs(value) < 1e15 and value == int(value) else f"{value:.5g}"
+    return " x ".join(str(size) for size in shape) or "scalar"
 
 
 def _share(value: float | None) -> str:
-    """A share in percent; what is more than nothing never looks like nothing."""
+    """Return a share in percent; a share above 0 is never shown as 0 %."""
     if value is None:
         return "-"
     return "< 0.01 %" if 0 < value < 1e-4 else f"{100 * value:.3g} %"

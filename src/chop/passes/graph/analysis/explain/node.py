@@ -1,4 +1,4 @@
-"""Tell all about one node."""
+"""Explain one node or layer."""
 
 from __future__ import annotations
 
@@ -12,31 +12,33 @@ from torch import Tensor, nn
 from chop.cost import bitops, count, operations, weight_storage
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.annotate import annotate
-from chop.ir.graph.interpreter import bind_inputs, noted_inputs, undisturbed
+from chop.ir.graph.interpreter import annotated_inputs, bind_inputs, undisturbed
 from chop.nn.quantized import QuantizedLayer
 from chop.ops import op_of_module
 from chop.passes.base import PassResult, register_pass
 from chop.passes.graph.analysis.explain.explanation import Cost, Explanation
-from chop.passes.graph.analysis.explain.node_observer import Watcher
+from chop.passes.graph.analysis.explain.node_observer import NodeObserver
 from chop.registry import UnknownNameError, closest
 from chop.statistics.batches import limited, num_rows
 
 DEFAULT_DB = 30.0
-"""SQNR that suggested formats reach, unless another one is asked for."""
+"""The default SQNR that suggested formats reach."""
 
 
 @dataclass(frozen=True)
 class ExplainArgs:
+    """Arguments of `explain`."""
+
     node: str
-    """Name of the node, or the path of the layer that it calls."""
+    """The name of the node, or the path of the layer that it calls."""
     dummy_in: Mapping[str, Any] | None = None
-    """A batch by argument name; without one, and without batches, that of the annotating run is used."""
+    """A batch by argument name; the default is the batch of the annotating run."""
     input_generator: Iterable[Mapping[str, Any]] | None = None
-    """Batches by argument name, such as `{"x": tensor}`."""
+    """Batches by argument name, such as `{"x": tensor}`, instead of `dummy_in`."""
     num_samples: int = 256
-    """How many rows of the batches to run; the last one is cut to it."""
+    """The number of rows of the batches to run; the last batch is cut."""
     sqnr_db: float = DEFAULT_DB
-    """Signal-to-quantisation-noise ratio that suggested formats reach."""
+    """The signal-to-quantisation-noise ratio in dB that suggested formats reach."""
 
     def __post_init__(self) -> None:
         if self.num_samples < 1:
@@ -45,9 +47,9 @@ class ExplainArgs:
 
 @register_pass("explain", kind="analysis")
 def explain_analysis_pass(graph: MaseGraph, args: ExplainArgs) -> PassResult:
-    """All about one node: ranges of its tensors against their formats, formats that would do, cost.
+    """Explain one node: how well the values of its tensors fit their formats, better formats, and its cost.
 
-    `info` has `op`, `operands`, `results`, `cost` and `words`; `explain_node` gives the same to print.
+    `info` has `op`, `operands`, `results`, `cost` and `words`; `explain_node` returns the same, ready to print.
     """
     if args.dummy_in is not None or args.input_generator is None:
         batches = None if args.dummy_in is None else [args.dummy_in]
@@ -63,31 +65,31 @@ def explain_node(
     num_samples: int | None = None,
     sqnr_db: float = DEFAULT_DB,
 ) -> Explanation:
-    """All about one node of an annotated graph, from batches or else from the batch that annotated it.
+    """Explain one node of an annotated graph, from `batches` or else from the batch of the annotating run.
 
     `name` may also be the path of the layer that it calls. Without `num_samples`, all rows are run.
     """
     metas = graph.annotated_metas()
     meta = _find(metas, name)
-    given = [noted_inputs(graph)] if batches is None else batches
+    given = [annotated_inputs(graph)] if batches is None else batches
     limit = sys.maxsize if num_samples is None else num_samples
     num_done = 0
     with undisturbed(graph.model):
-        watcher = Watcher(graph.model, meta)  # its layers without formats are in the mode that the model is in now
+        observer = NodeObserver(graph.model, meta)  # inside, because it copies layers with their current mode
         for batch, _ in limited(((batch, None) for batch in given), limit):
-            watcher.run(*bind_inputs(graph, batch))
+            observer.run(*bind_inputs(graph, batch))
             num_done += num_rows(batch)
     constants = [each for each in metas if each.node.op == "get_attr"]
-    return watcher.explanation(_cost(meta, constants), num_done, sqnr_db)
+    return observer.explanation(_cost(meta, constants), num_done, sqnr_db)
 
 
 def explain(layer: nn.Module, x: Tensor | None = None, sqnr_db: float = DEFAULT_DB) -> Explanation:
-    """All about one layer, quantised or not; without an input `x`, about its weights."""
+    """Explain one layer, quantised or not; without an input `x`, only its parameters."""
     if op_of_module(layer.base_class if isinstance(layer, QuantizedLayer) else type(layer)) is None:
         raise ValueError(
-            f"{type(layer).__name__} is no layer of the op table; explain_node tells of nodes of a graph"
+            f"{type(layer).__name__} is not a layer of the op table; use explain_node for nodes of a graph"
         )
-    graph = MaseGraph(_Alone(layer))
+    graph = MaseGraph(_OneLayer(layer))
     for node in graph.fx_graph.nodes:
         node.meta["mase"] = NodeMeta(node)
     meta = _find(graph.metas(), "layer")
@@ -95,11 +97,11 @@ def explain(layer: nn.Module, x: Tensor | None = None, sqnr_db: float = DEFAULT_
         annotate(graph, {"x": x}, keep_values=True)
         return explain_node(graph, "layer", sqnr_db=sqnr_db)
     meta.op = meta.find_op()
-    return Watcher(graph.model, meta).explanation(None, 0, sqnr_db)
+    return NodeObserver(graph.model, meta).explanation(None, 0, sqnr_db)
 
 
-class _Alone(nn.Module):
-    """A model of one layer."""
+class _OneLayer(nn.Module):
+    """A model with one layer."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()

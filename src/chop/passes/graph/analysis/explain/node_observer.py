@@ -1,4 +1,4 @@
-"""The tensors of one node, as batches run through it."""
+"""Observes the tensors of one node while batches run through the graph."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from chop.nn.quantized import QuantizedCall, QuantizedLayer, plain_layer
 from chop.passes.graph.analysis.explain.explanation import Cost, Explanation, Tensors
 from chop.passes.graph.analysis.explain.suggest import WIDTHS, best_of_width, narrowest
 from chop.statistics.deviation import Deviation
-from chop.statistics.range_meter import Meter
+from chop.statistics.range_meter import RangeMeter
 
 OUTPUT = "data_out_0"
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _ObservedTensor:
     """One tensor of the node."""
 
     shape: list[int]
-    """That of the annotating run, which the cost is for; batches may have another number of rows."""
-    meter: Meter | None
+    """The shape in the annotating run, which the cost refers to; batches may have another number of rows."""
+    meter: RangeMeter | None
     """None for integers, such as indices."""
 
 
-class Watcher(Runner):
-    """Runs a graph and looks at the tensors of one of its nodes; at those that its layer holds from the start."""
+class NodeObserver(Runner):
+    """Runs a graph and observes the inputs, results and parameters of one node."""
 
     def __init__(self, model: fx.GraphModule, meta: NodeMeta) -> None:
         super().__init__(model)
@@ -44,24 +44,24 @@ class Watcher(Runner):
         self.formats: Mapping[str, Format] = quantized.formats if quantized is not None else {}
         self.plain = None if quantized is None else _without_formats(quantized)
         self.unrounded = _without_output_format(quantized) if quantized and OUTPUT in self.formats else None
-        self.operands: dict[str, _Seen] = {}
-        self.results: dict[str, _Seen] = {}
+        self.operands: dict[str, _ObservedTensor] = {}
+        self.results: dict[str, _ObservedTensor] = {}
         self.expected: Any = None
         self.deviation: Deviation | None = None
         held = meta.op.parameters if meta.op is not None and meta.module is not None else ()
         for operand in held:
             value = getattr(meta.module, operand.name)
             if value is not None:
-                self._show(self.operands, operand.name, value.detach())
+                self._observe(self.operands, operand.name, value.detach())
 
     def before(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if node is not self.meta.node:
             return
         for name, value in named_inputs(self.meta, args, kwargs).items():
-            self._show(self.operands, name, value)
+            self._observe(self.operands, name, value)
         if self.unrounded is not None:
             for tensor in tensors_in(_called(self.unrounded, args, kwargs))[:1]:
-                self._show(self.results, OUTPUT, tensor)
+                self._observe(self.results, OUTPUT, tensor)
         if self.plain is not None:
             self.expected = _called(self.plain, args, kwargs)
 
@@ -70,13 +70,13 @@ class Watcher(Runner):
             return
         for i, tensor in enumerate(tensors_in(result)):
             if i > 0 or self.unrounded is None:
-                self._show(self.results, f"data_out_{i}", tensor)
+                self._observe(self.results, f"data_out_{i}", tensor)
         if self.plain is not None:
             self.deviation = self.deviation or Deviation()
             self.deviation.add(self.expected, result)
 
     def explanation(self, cost: Cost | None, num_samples: int, sqnr_db: float) -> Explanation:
-        """What was seen."""
+        """Return the explanation of the node from everything observed."""
         meta = self.meta
         target = meta.node.target if meta.module is None else type(meta.module)
         order = [operand.name for operand in meta.op.operands] if meta.op is not None else []
@@ -86,65 +86,65 @@ class Watcher(Runner):
             op=meta.mase_op,
             calls=target if isinstance(target, str) else target.__name__,
             operands={name: self._tensors(name, self.operands[name], sqnr_db) for name in names},
-            results={name: self._tensors(name, seen, sqnr_db) for name, seen in self.results.items()},
+            results={name: self._tensors(name, observed, sqnr_db) for name, observed in self.results.items()},
             result_db=None if self.deviation is None else self.deviation.sqnr_db,
             cost=cost,
             num_samples=num_samples,
-            wanted_db=sqnr_db,
+            target_db=sqnr_db,
         )
 
-    def _show(self, place: dict[str, _Seen], name: str, value: Tensor) -> None:
-        if name not in place:
-            meter = Meter(self.formats.get(name), self._scale(name)) if value.is_floating_point() else None
+    def _observe(self, tensors: dict[str, _ObservedTensor], name: str, value: Tensor) -> None:
+        if name not in tensors:
+            meter = RangeMeter(self.formats.get(name), self._scale(name)) if value.is_floating_point() else None
             noted = self.meta.args.get(name) or self.meta.results.get(name)
-            place[name] = _Seen(list(value.shape) if noted is None else noted.shape, meter)
-        meter = place[name].meter
+            tensors[name] = _ObservedTensor(list(value.shape) if noted is None else noted.shape, meter)
+        meter = tensors[name].meter
         if meter is not None:
             meter.add(value)
 
     def _scale(self, name: str) -> Tensor | None:
-        """The learned or calibrated scale of an operand."""
+        """Return the learned or calibrated scale of an operand."""
         scale = (
             getattr(self.meta.module, f"{name.removesuffix('_0')}_scale", None) if name in self.formats else None
         )
         return scale.detach() if isinstance(scale, Tensor) else None
 
-    def _tensors(self, name: str, seen: _Seen, sqnr_db: float) -> Tensors:
+    def _tensors(self, name: str, observed: _ObservedTensor, sqnr_db: float) -> Tensors:
         number_format, role = self.formats.get(name), self._role(name)
-        measured = None if seen.meter is None else seen.meter.read()
-        if role is None or seen.meter is None:
-            return Tensors(role, seen.shape, number_format, measured)
-        values = seen.meter.sample
+        measured = None if observed.meter is None else observed.meter.read()
+        if role is None or observed.meter is None:
+            return Tensors(role, observed.shape, number_format, measured)
+        values = observed.meter.sample
         is_signed = number_format.is_signed if isinstance(number_format, Integer) else True
         width = 0 if number_format is None else number_format.width
         same = best_of_width(values, width, is_signed) if width in WIDTHS else None
-        return Tensors(role, seen.shape, number_format, measured, same, narrowest(values, sqnr_db, is_signed))
+        return Tensors(role, observed.shape, number_format, measured, same, narrowest(values, sqnr_db, is_signed))
 
     def _role(self, name: str) -> str | None:
         if name == OUTPUT:
             return "data_out" if name in self.formats else None
         known = self.meta.op.operands if self.meta.op is not None else ()
-        # A variadic operand stands in the table once but is here once for each tensor.
+        # The op table has one entry for a variadic operand, which denotes any number of tensors.
         first = known[0].role if known and known[0].variadic else None
         return next((operand.role for operand in known if operand.name == name), first)
 
 
 def _called(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The result of a call, which may write into copies of its arguments only."""
+    """Return the result of a call on copies of its arguments, because it may write into them."""
     own_args, own_kwargs = pytree.tree_map_only(Tensor, Tensor.clone, (args, kwargs))
     return function(*own_args, **own_kwargs)
 
 
 def _without_formats(quantized: QuantizedLayer | QuantizedCall) -> Callable[..., Any]:
-    """The layer or function that a quantised one stands for."""
+    """Return the layer or function that a quantised one replaces."""
     return quantized.function if isinstance(quantized, QuantizedCall) else plain_layer(quantized)
 
 
 def _without_output_format(quantized: QuantizedLayer | QuantizedCall) -> Callable[..., Any]:
-    """The same layer or call with its result as it is before it is rounded."""
+    """Return the same layer or call without rounding of its result."""
     formats = {name: each for name, each in quantized.formats.items() if name != OUTPUT}
     if isinstance(quantized, QuantizedCall):
         return dataclasses.replace(quantized, formats=formats)
-    alike: QuantizedLayer = copy.copy(quantized)
-    alike.formats = formats
-    return alike
+    layer: QuantizedLayer = copy.copy(quantized)
+    layer.formats = formats
+    return layer

@@ -1,4 +1,4 @@
-"""Fixed-point formats that would do for given values."""
+"""Suggestions of fixed-point formats for given values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chop.formats.integer import Integer
 from chop.statistics.deviation import decibel
 
 WIDTHS = range(2, 17)
-"""Widths that a suggestion may have."""
+"""The widths that are tried."""
 
 
 @dataclass(frozen=True)
@@ -22,23 +22,25 @@ class Suggestion:
 
 
 def best_of_width(values: Tensor, width: int, is_signed: bool = True) -> Suggestion | None:
-    """The fraction bits with the least noise; None where all values are 0.
+    """Return the format of a width whose fraction bits give the least noise; None if all values are 0.
 
-    From those that leave room for the largest value on: fewer would only be coarser. Few large values may well
-    saturate for the sake of all others.
+    The search starts with the largest number of fraction bits that can represent the largest value. With more, a
+    few large values saturate, which can still reduce the noise of all others.
     """
     largest = values.abs().max().item() if values.numel() else 0.0
     if largest == 0:
         return None
     fewest = Integer(width, 0, is_signed=is_signed).fitted(largest).frac_width
     assert isinstance(fewest, int), "a fitted format has its fraction bits"
-    tried = [Integer(width, min(fewest + more, 126), is_signed=is_signed) for more in range(width + 1)]
+    candidates = [Integer(width, min(fewest + more, 126), is_signed=is_signed) for more in range(width + 1)]
     signal = values.dot(values).item()
-    return max((Suggestion(each, _sqnr(values, each, signal)) for each in tried), key=lambda found: found.sqnr_db)
+    return max(
+        (Suggestion(each, _sqnr(values, each, signal)) for each in candidates), key=lambda found: found.sqnr_db
+    )
 
 
 def narrowest(values: Tensor, sqnr_db: float, is_signed: bool = True) -> Suggestion | None:
-    """The format of the least width that reaches `sqnr_db`; None where none of up to 16 bits does."""
+    """Return the narrowest format that reaches `sqnr_db`; None if no format of up to 16 bits does."""
     for width in WIDTHS:
         found = best_of_width(values, width, is_signed)
         if found is None or found.sqnr_db >= sqnr_db:

@@ -1,4 +1,4 @@
-"""Kept for an import path of MASE; the counts are those of `chop.ops` and `chop.cost`."""
+"""Kept for a MASE import path; the counts come from `chop.ops` and `chop.cost`."""
 
 from chop.passes.graph.analysis.flop_estimator.calculator import calculate_modules
 

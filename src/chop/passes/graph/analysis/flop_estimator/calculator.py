@@ -1,4 +1,4 @@
-"""Operations of a single layer. Kept for an import path of MASE; passes use `chop.cost`."""
+"""Operations of a single layer. Kept for a MASE import path; passes use `chop.cost`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from chop.registry import closest
 
 
 def calculate_modules(module: nn.Module, in_data: Sequence[Tensor], out_data: Sequence[Tensor]) -> dict[str, int]:
-    """Parameters and operations (by the convention `mase`) of one call of a layer, and its sizes in elements."""
+    """Return parameters and operations (convention `mase`) of one call of a layer, and its sizes in elements."""
     op = _find_op(module)
     inputs, outputs = _shapes(in_data, "in_data"), _shapes(out_data, "out_data")
     held = {operand.name: getattr(module, operand.name) for operand in op.parameters}
@@ -34,7 +34,7 @@ def _find_op(module: nn.Module) -> Op:
     if found is None:
         name = type(module).__name__
         known = [layer.__name__ for op in OPS.values() for layer in op.modules]
-        raise ValueError(f"calculate_modules: the operations of a {name} are not known; {closest(name, known)}")
+        raise ValueError(f"calculate_modules: the operations of a {name} are unknown; {closest(name, known)}")
     return found
 
 

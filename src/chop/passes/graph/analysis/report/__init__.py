@@ -1,4 +1,4 @@
-"""Passes that print what is known of a graph."""
+"""Passes that print a graph and its metadata."""
 
 from chop.passes.graph.analysis.report.report_graph import report_graph_analysis_pass
 from chop.passes.graph.analysis.report.report_node_meta_param import report_node_meta_param_analysis_pass

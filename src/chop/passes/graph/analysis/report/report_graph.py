@@ -1,4 +1,4 @@
-"""Print the graph of a model and what it is made of."""
+"""Print the fx graph of a model."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ _FX_OPS = ("placeholder", "get_attr", "call_function", "call_method", "call_modu
 
 @dataclass(frozen=True)
 class ReportGraphArgs:
+    """Arguments of `report_graph`."""
+
     file_name: Path | None = None
-    """Where to write the report; None prints it."""
+    """The file to write the report to; None prints it."""
 
 
 @register_pass("report_graph", kind="analysis")
 def report_graph_analysis_pass(graph: MaseGraph, args: ReportGraphArgs) -> PassResult:
-    """Prints the fx graph, how many nodes of each fx op it has, and its layers; needs no metadata."""
+    """Print the fx graph, the number of nodes per fx op, and its layers. No metadata is needed."""
     nodes = graph.fx_graph.nodes
     counted = Counter(node.op for node in nodes)
     layers = [get_node_actual_target(node) for node in nodes if node.op == "call_module"]

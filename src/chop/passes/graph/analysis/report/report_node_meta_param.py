@@ -17,15 +17,17 @@ _PARTS = ("common", "hardware", "software")
 
 @dataclass(frozen=True)
 class ReportNodeMetaParamArgs:
+    """Arguments of `report_node_meta_param`."""
+
     which: tuple[Literal["all", "common", "software", "hardware"], ...] = ("all",)
     """The parts of the metadata to show."""
     save_path: Path | None = None
-    """A file to write the table to, beside printing it."""
+    """A file to write the printed table to as well."""
 
 
 @register_pass("report_node_meta_param", kind="analysis")
 def report_node_meta_param_analysis_pass(graph: MaseGraph, args: ReportNodeMetaParamArgs) -> PassResult:
-    """Prints a table of `node.meta["mase"].parameters` of every node, one column a part."""
+    """Print a table of `node.meta["mase"].parameters` of every node, one column per part."""
     parts = [part for part in _PARTS if part in args.which or "all" in args.which]
     rows = []
     for meta in graph.annotated_metas():

@@ -1,4 +1,4 @@
-"""Print the shapes of what goes into each node and comes out."""
+"""Print the input and output shapes of each node."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from chop.passes.graph.analysis.report.table import NODE_HEADERS, grid, node_cel
 
 @dataclass(frozen=True)
 class ReportNodeShapeArgs:
-    """Nothing to choose."""
+    """No arguments."""
 
 
 @register_pass("report_node_shape", kind="analysis")
 def report_node_shape_analysis_pass(graph: MaseGraph, args: ReportNodeShapeArgs) -> PassResult:
-    """Prints a table of the nodes' input and output shapes, one line a tensor: `weight: [5, 16]`."""
+    """Print a table of the nodes' input and output shapes, one line per tensor: `weight: [5, 16]`."""
     rows = [[*node_cells(meta), _shapes(meta.args), _shapes(meta.results)] for meta in graph.annotated_metas()]
     print(grid(rows, (*NODE_HEADERS, "Input shapes", "Output shapes")))
     return graph, {}

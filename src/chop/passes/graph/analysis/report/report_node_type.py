@@ -1,4 +1,4 @@
-"""Print what each node is."""
+"""Print the type of each node."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from chop.passes.graph.analysis.report.table import NODE_HEADERS, grid, node_cel
 
 @dataclass(frozen=True)
 class ReportNodeTypeArgs:
-    """Nothing to choose."""
+    """No arguments."""
 
 
 @register_pass("report_node_type", kind="analysis")
 def report_node_type_analysis_pass(graph: MaseGraph, args: ReportNodeTypeArgs) -> PassResult:
-    """Prints a table of the nodes' fx ops, MASE types and MASE ops."""
+    """Print a table of the nodes' fx ops, MASE types and MASE ops."""
     print(grid([node_cells(meta) for meta in graph.annotated_metas()], NODE_HEADERS))
     return graph, {}

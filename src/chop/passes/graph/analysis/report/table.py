@@ -1,4 +1,4 @@
-"""The columns that all tables of nodes begin with."""
+"""The first columns of all tables of nodes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ NODE_HEADERS = ("Node name", "Fx Node op", "Mase type", "Mase op")
 
 
 def node_cells(meta: NodeMeta) -> list[str]:
-    """A node's entries under `NODE_HEADERS`."""
+    """Return a node's cells for the columns `NODE_HEADERS`."""
     return [meta.node.name, meta.node.op, meta.mase_type, meta.mase_op]
 
 
 def grid(rows: Iterable[Sequence[str]], headers: Sequence[str]) -> str:
-    """A table with lines around its cells, which may be of several lines each."""
+    """Return a table with borders, whose cells may have several lines."""
     return tabulate(rows, headers=headers, tablefmt="grid", disable_numparse=True)

@@ -1,4 +1,4 @@
-"""What becomes of a model's output when nodes are replaced: each alone, and all but each."""
+"""The effect of replacing nodes on a model's output: each node alone, and all nodes but one."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ from typing import Any
 from torch import Tensor, fx, nn
 
 from chop.ir import MaseGraph
-from chop.ir.graph.incremental import Rerun
+from chop.ir.graph.incremental import IncrementalRun
 from chop.ir.graph.interpreter import undisturbed
+from chop.ir.graph.shared_layers import group_by_layer
 from chop.registry import closest
 from chop.statistics.batches import LabelledBatch, num_rows
 from chop.statistics.deviation import Deviation
-from chop.statistics.scoring import Score
+from chop.statistics.scoring import Score, add_output
 
 Candidates = Mapping[str, Mapping[str, Callable[..., Any]]]
-"""By the name of a node: what may take its place, by a label such as `"8"`."""
+"""By node name: the layers or functions that may replace the node, by a label such as `"8"`."""
 Group = tuple[fx.Node, ...]
 """Nodes that call the same layer, and so are replaced together."""
 
 
 @dataclass(frozen=True)
 class Effect:
-    """What a replacement does, against the graph as it is; of loss and accuracy where there are labels."""
+    """The effect of a replacement, compared with the unchanged graph. Loss and accuracy need labels."""
 
     output_sqnr_db: float
-    """Signal-to-noise ratio of the model's output."""
+    """SQNR of the model's output."""
     sqnr_db: float | None = None
-    """That of the node's own output, if one node is replaced."""
+    """SQNR of the node's own output, if one node is replaced."""
     loss_change: float | None = None
     accuracy_change: float | None = None
 
@@ -44,11 +45,11 @@ class Sensitivity:
     alone: dict[str, dict[str, Effect]]
     """By node and label: only this node is replaced."""
     all_but: dict[str, dict[str, Effect]]
-    """By node and label: all nodes are replaced by what they have under this label, but for this one."""
+    """By node and label: all nodes are replaced by their candidates with this label, except this node."""
     quantized: dict[str, Effect]
-    """By label: all are."""
+    """By label: all nodes are replaced."""
     loss: float | None
-    """Of the graph as it is."""
+    """The loss of the unchanged graph."""
     accuracy: float | None
     num_samples: int
 
@@ -61,20 +62,20 @@ def measure_sensitivity(
     nodes: Collection[str] | None = None,
     both: bool = True,
 ) -> Sensitivity:
-    """The effect of each candidate alone and, if `both`, of all others without it; of `nodes` only, if given.
+    """Measure the effect of each candidate alone and, if `both`, of all others without it, for `nodes` or for all.
 
-    Batches are run one after the other, and for each candidate only what depends on it: time goes with the depth
-    of the nodes, memory with one batch. The graph, its mode and the random state are left as they were.
+    For each candidate only the nodes that depend on it are run again, so time grows with the depth of the graph.
+    Memory is bounded by one batch. The graph, its mode and the random state stay unchanged.
     """
-    measuring = _Measuring(graph, candidates, nodes, both)
-    with undisturbed(graph.model), _in_evaluation(candidates):
+    measurement = _Measurement(graph, candidates, nodes, both)
+    with undisturbed(graph.model), _in_evaluation_mode(candidates):
         for inputs, labels in batches:
-            measuring.add(inputs, labels)
-    return measuring.result()
+            measurement.add(inputs, labels)
+    return measurement.result()
 
 
 class _Sums:
-    """One way of replacing nodes, over the batches so far."""
+    """Deviation and score of one set of replacements, over the batches so far."""
 
     def __init__(self) -> None:
         self.output = Deviation()
@@ -84,19 +85,20 @@ class _Sums:
     def add(self, plain: Any, output: Any, labels: Tensor | None) -> None:
         self.output.add(plain, output)
         if labels is not None:
-            self.score.add(output, labels)
+            add_output(self.score, output, labels)
 
     def effect(self, plain: Score, node: str | None = None) -> Effect:
+        (loss, accuracy), (plain_loss, plain_accuracy) = _read(self.score), _read(plain)
         return Effect(
             self.output.sqnr_db,
             None if node is None else self.own[node].sqnr_db,
-            _difference(self.score.loss, plain.loss),
-            _difference(self.score.accuracy, plain.accuracy),
+            _difference(loss, plain_loss),
+            _difference(accuracy, plain_accuracy),
         )
 
 
-class _Measuring:
-    """All sums: of the plain graph, and by label and group."""
+class _Measurement:
+    """All sums: of the unchanged graph, and by label and group."""
 
     def __init__(self, graph: MaseGraph, candidates: Candidates, nodes: Collection[str] | None, both: bool) -> None:
         self.graph, self.candidates, self.both = graph, candidates, both
@@ -107,9 +109,10 @@ class _Measuring:
         wanted = candidates.keys() if nodes is None else nodes
         for name in wanted:
             if name not in candidates:
-                raise ValueError(f"nothing can take the place of node '{name}'; {closest(name, candidates)}")
+                raise ValueError(f"there is no candidate for node '{name}'; {closest(name, candidates)}")
         self.nodes = [node for name, node in found.items() if name in candidates]
-        self.groups = [group for group in _groups(self.nodes) if any(node.name in wanted for node in group)]
+        groups = group_by_layer((node, node.meta["mase"].module) for node in self.nodes)
+        self.groups = [group for group in groups if any(node.name in wanted for node in group)]
         self.plain = Score()
         self.alone: defaultdict[tuple[Group, str], _Sums] = defaultdict(_Sums)
         self.all_but: defaultdict[tuple[Group, str], _Sums] = defaultdict(_Sums)
@@ -122,32 +125,34 @@ class _Measuring:
             raise ValueError("either all batches have labels or none has")
         self.labelled = labels is not None
         self.num_samples += num_rows(inputs)
-        rerun = Rerun(self.graph, inputs)
-        plain = rerun.run()
+        incremental = IncrementalRun(self.graph, inputs)
+        plain = incremental.run()
         if labels is not None:
-            self.plain.add(plain, labels)
+            add_output(self.plain, plain, labels)
         for group in self.groups:
             for label in self._labels(group):
-                self._add_alone(rerun, plain, group, label, labels)
+                self._add_alone(incremental, plain, group, label, labels)
         for label in self._labels(self.nodes):
-            self._add_together(rerun, plain, label, labels)
+            self._add_together(incremental, plain, label, labels)
 
-    def _add_alone(self, rerun: Rerun, plain: Any, group: Group, label: str, labels: Tensor | None) -> None:
-        changed = rerun.peek(self._replaced(group, label))
+    def _add_alone(
+        self, incremental: IncrementalRun, plain: Any, group: Group, label: str, labels: Tensor | None
+    ) -> None:
+        changed = incremental.peek(self._replaced(group, label))
         sums = self.alone[group, label]
         sums.add(plain, changed.output, labels)
         for node in group:
-            sums.own[node.name].add(rerun.value(node), changed.value(node))
+            sums.own[node.name].add(incremental.values[node], changed[node])
 
-    def _add_together(self, rerun: Rerun, plain: Any, label: str, labels: Tensor | None) -> None:
+    def _add_together(self, incremental: IncrementalRun, plain: Any, label: str, labels: Tensor | None) -> None:
         replaced = self._replaced(self.nodes, label)
-        self.quantized[label].add(plain, rerun.run(replaced), labels)
+        self.quantized[label].add(plain, incremental.run(replaced), labels)
         if self.both:
-            # From the end: a step back changes one group more than the last, and nothing before it runs again.
+            # From the last group to the first: each run changes two groups, and nothing before them runs again.
             for group in reversed(self.groups):
                 if label in self._labels(group):
                     rest = {node: new for node, new in replaced.items() if node not in group}
-                    self.all_but[group, label].add(plain, rerun.run(rest), labels)
+                    self.all_but[group, label].add(plain, incremental.run(rest), labels)
 
     def _labels(self, nodes: Iterable[fx.Node]) -> list[str]:
         return list(dict.fromkeys(label for node in nodes for label in self.candidates[node.name]))
@@ -159,12 +164,13 @@ class _Measuring:
     def result(self) -> Sensitivity:
         if self.num_samples == 0:
             raise ValueError("there are no batches to measure sensitivity on")
+        loss, accuracy = _read(self.plain)
         return Sensitivity(
             alone=self._by_node(self.alone, own=True),
             all_but=self._by_node(self.all_but, own=False),
             quantized={label: sums.effect(self.plain) for label, sums in self.quantized.items()},
-            loss=self.plain.loss,
-            accuracy=self.plain.accuracy,
+            loss=loss,
+            accuracy=accuracy,
             num_samples=self.num_samples,
         )
 
@@ -181,16 +187,9 @@ class _Measuring:
         }
 
 
-def _groups(nodes: Iterable[fx.Node]) -> list[Group]:
-    found: dict[object, list[fx.Node]] = {}
-    for node in nodes:
-        found.setdefault(node.meta["mase"].module or node, []).append(node)
-    return [tuple(group) for group in found.values()]
-
-
 @contextmanager
-def _in_evaluation(candidates: Candidates) -> Iterator[None]:
-    """All layers among the candidates in evaluation mode, within."""
+def _in_evaluation_mode(candidates: Candidates) -> Iterator[None]:
+    """Put all layers among the candidates into evaluation mode inside the block."""
     found = (new for by_label in candidates.values() for new in by_label.values())
     modes = {layer: layer.training for layer in found if isinstance(layer, nn.Module)}
     for layer in modes:
@@ -200,6 +199,14 @@ def _in_evaluation(candidates: Candidates) -> Iterator[None]:
     finally:
         for layer, mode in modes.items():
             layer.train(mode)
+
+
+def _read(score: Score) -> tuple[float, float] | tuple[None, None]:
+    """Return loss and accuracy. A loss of NaN is infinite, so that a model that diverges ranks last."""
+    if score.num_samples == 0:
+        return None, None
+    loss, accuracy = score.read()
+    return math.inf if math.isnan(loss) else loss, accuracy
 
 
 def _difference(now: float | None, before: float | None) -> float | None:

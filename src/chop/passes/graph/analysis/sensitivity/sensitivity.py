@@ -8,20 +8,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from chop.ir import MaseGraph
-from chop.nn.quantized import QuantConfig, QuantizedCall, QuantizedLayer
+from chop.nn.quantized import QuantConfig
 from chop.options import read_options
 from chop.passes.base import PassResult, register_pass
 from chop.passes.graph.analysis.sensitivity.measure import Candidates, Effect, Sensitivity, measure_sensitivity
-from chop.passes.graph.transforms.quantize.quantize import QuantizeArgs, chosen_configs
-from chop.passes.quantization.replacement import formats_of, replacement
+from chop.passes.quantization.replacement import replacements
+from chop.passes.quantization.selection import QuantizeArgs, chosen_configs
 from chop.statistics.batches import LabelledBatch, limited
 
 logger = logging.getLogger(__name__)
 _LABEL = "given"
-_TOLD = 10  # nodes that the log names
+_MAX_NODES_LOGGED = 10
 
 
 @dataclass(frozen=True)
@@ -31,30 +31,30 @@ class SensitivityArgs:
     formats: QuantizeArgs
     """Written as `config`, one for all nodes, or as the arguments of `quantize`: `by`, `default` and so on."""
     input_generator: Iterable[Mapping[str, Any]] | None = None
-    """Batches by argument name, such as `{"x": tensor}`; of loss and accuracy they say nothing."""
+    """Batches by argument name, such as `{"x": tensor}`; without labels, so loss and accuracy are not measured."""
     labelled_batches: Iterable[tuple[Mapping[str, Any], Tensor]] | None = None
-    """Pairs of such a batch and the classes of its rows, instead of `input_generator`."""
+    """Pairs of such a batch and the labels of its rows, instead of `input_generator`."""
     num_samples: int = 256
-    """How many rows to run at most; the last batch is cut to it."""
+    """The largest number of rows to run; the last batch is cut."""
     nodes: tuple[str, ...] = ()
-    """The nodes to look at; none: all that the formats are for."""
+    """The nodes to measure; empty for all nodes that have a format."""
     both: bool = True
-    """Also the other way round: everything in its format but for one node."""
+    """Also measure everything in its format except one node."""
 
     def __post_init__(self) -> None:
         if self.num_samples < 1:
             raise ValueError(f"'num_samples' must be at least 1, got {self.num_samples}")
         if (self.input_generator is None) == (self.labelled_batches is None):
-            raise ValueError("needs either 'input_generator' or 'labelled_batches'")
+            raise ValueError("either 'input_generator' or 'labelled_batches' is required")
 
     @classmethod
     def from_pass_args(cls, pass_args: Mapping[str, Any] | None, where: str) -> Self:
-        """Read `{"config": {"name": ...}, ...}`, or the entries of `quantize` in the place of `config`."""
+        """Read `{"config": {"name": ...}, ...}`, or the entries of `quantize` instead of `config`."""
         if pass_args is not None and not isinstance(pass_args, Mapping):
             raise ValueError(f"{where}: must be a dict such as {{'config': ...}}, got {pass_args!r}")
         given = dict(pass_args or {})
         own = {field.name for field in fields(cls)}
-        # What is no table can only be a misspelt option; tables are left to be read as those of `quantize`.
+        # An unknown key is a misspelt option unless its value is a table, which can be an entry of `quantize`.
         options = {key: value for key, value in given.items() if key in own or not _is_choice(key, value)}
         rest = {key: value for key, value in given.items() if key not in options}
         return read_options(cls, {**options, "formats": _read_formats(rest, where)}, where)
@@ -75,11 +75,13 @@ def _is_choice(key: str, value: object) -> bool:
 def _read_formats(given: Mapping[str, Any], where: str) -> QuantizeArgs:
     if "config" not in given:
         if "by" not in given:
-            raise ValueError(f"{where}: needs 'config', a format for all nodes, or 'by' and what `quantize` takes")
+            raise ValueError(
+                f"{where}: requires 'config', a format for all nodes, or 'by' and the tables of `quantize`"
+            )
         return QuantizeArgs.from_pass_args(given, where)
     if len(given) > 1:
         other = next(key for key in given if key != "config")
-        raise ValueError(f"{where}: 'config' is for all nodes, '{other}' cannot be given beside it")
+        raise ValueError(f"{where}: 'config' is for all nodes and cannot be combined with '{other}'")
     config = given["config"]
     if not isinstance(config, Mapping):
         raise ValueError(f"{where}: 'config' must be a dict {{'name': ..., ...}}, got {config!r}")
@@ -96,40 +98,34 @@ def _pair(batch: object) -> LabelledBatch:
 
 @register_pass("sensitivity", kind="analysis")
 def sensitivity_analysis_pass(graph: MaseGraph, args: SensitivityArgs) -> PassResult:
-    """What the given formats do to the model's output, loss and accuracy: of each node alone, and of all but it.
+    """Measure how formats change the model's output, loss and accuracy: for each node alone, and for all but it.
 
     `info["alone"][node]` has `sqnr_db` of the node's own output, `output_sqnr_db` of the model's, `loss_change` and
     `accuracy_change`; `info["all_but"][node]` and `info["quantized"]` (all nodes) have the last three, and
-    `info["baseline"]` the `loss` and `accuracy` of the graph as it is. `info["ranking"]` begins with the node that
-    raises the loss most or, without labels, leaves the lowest `output_sqnr_db`. Without labels loss and accuracy
-    are None. Nodes that call the same layer are measured together. The graph is not changed.
+    `info["baseline"]` the `loss` and `accuracy` of the unchanged graph. `info["ranking"]` lists the most sensitive
+    node first: the one with the largest `loss_change` or, without labels, the lowest `output_sqnr_db`. Without
+    labels, loss and accuracy are None. Nodes that call the same layer are measured together. The graph is not
+    changed.
     """
     candidates = candidates_of(graph, {_LABEL: args.formats})
     if not candidates:
-        raise ValueError("sensitivity_analysis_pass: the formats are for no node of this graph")
+        raise ValueError("sensitivity_analysis_pass: no node of this graph has a format")
     nodes = args.nodes or None
     found = measure_sensitivity(graph, candidates, args.batches(), nodes=nodes, both=args.both)
     info = _as_info(found)
-    _tell(info)
+    _log_ranking(info)
     return graph, info
 
 
 def candidates_of(graph: MaseGraph, choices: Mapping[str, QuantizeArgs]) -> Candidates:
-    """What stands in the place of each node that a choice is for, by node and by the label of the choice."""
+    """Return the quantised layers and calls that may replace each node, by node name and by label of the choice."""
     metas = graph.annotated_metas()
     found: dict[str, dict[str, Callable[..., Any]]] = {}
     for label, args in choices.items():
-        plan = chosen_configs(args, metas)
-        made: dict[nn.Module, QuantizedLayer | QuantizedCall] = {}
+        made = replacements(chosen_configs(args, metas), metas)
         for meta in metas:
-            if meta.node in plan:
-                layer, config = meta.module, plan[meta.node]
-                new = made.get(layer) if layer is not None else None
-                if new is None:
-                    new = replacement(meta, formats_of(meta, config)[0], config.name)
-                if layer is not None:
-                    made[layer] = new
-                found.setdefault(meta.node.name, {})[label] = new
+            if meta.node in made:
+                found.setdefault(meta.node.name, {})[label] = made[meta.node].new
     return found
 
 
@@ -142,7 +138,7 @@ def _as_info(found: Sensitivity) -> dict[str, Any]:
         "baseline": {"loss": found.loss, "accuracy": found.accuracy},
         "quantized": _numbers(found.quantized[_LABEL]),
         "num_samples": found.num_samples,
-        "ranking": sorted(alone, key=lambda node: _harmlessness(alone[node])),
+        "ranking": sorted(alone, key=lambda node: _sort_key(alone[node])),
     }
 
 
@@ -154,19 +150,19 @@ def _numbers(effect: Effect) -> dict[str, float | None]:
     }
 
 
-def _harmlessness(effect: Effect) -> tuple[float, float]:
-    """Low for what does most harm: by the loss if it is known, else by the output."""
+def _sort_key(effect: Effect) -> tuple[float, float]:
+    """Sort by the loss if it is known, largest first, and then by the SQNR of the output, lowest first."""
     change = effect.loss_change or 0.0
     return (-math.inf if math.isnan(change) else -change), effect.output_sqnr_db
 
 
-def _tell(info: Mapping[str, Any]) -> None:
+def _log_ranking(info: Mapping[str, Any]) -> None:
     ranking = info["ranking"]
-    named = [f"{node} ({_told(info['alone'][node])})" for node in ranking[:_TOLD]]
-    more = f" and {len(ranking) - _TOLD} more" if len(ranking) > _TOLD else ""
+    named = [f"{node} ({_numbers_text(info['alone'][node])})" for node in ranking[:_MAX_NODES_LOGGED]]
+    more = f" and {len(ranking) - _MAX_NODES_LOGGED} more" if len(ranking) > _MAX_NODES_LOGGED else ""
     logger.info("sensitivity, most sensitive first: %s%s", ", ".join(named), more)
 
 
-def _told(numbers: Mapping[str, float | None]) -> str:
+def _numbers_text(numbers: Mapping[str, float | None]) -> str:
     ratio = f"{numbers['output_sqnr_db']:.1f} dB"
     return ratio if numbers["loss_change"] is None else f"loss {numbers['loss_change']:+.2g}, {ratio}"

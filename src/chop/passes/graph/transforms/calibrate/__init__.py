@@ -1,4 +1,4 @@
-"""Calibration of graphs."""
+"""Calibration of quantised graphs."""
 
 from chop.passes.graph.transforms.calibrate.calibrate import calibrate_transform_pass
 

@@ -21,24 +21,28 @@ from chop.passes.graph.transforms.calibrate.limits import Magnitudes, Method, li
 from chop.statistics import Collection, Profile
 
 logger = logging.getLogger(__name__)
-Seen = defaultdict[int, defaultdict[str, Magnitudes]]
+Observed = defaultdict[int, defaultdict[str, Magnitudes]]
 """Magnitudes by quantised layer or call (its id) and operand."""
 
 
 @dataclass(frozen=True)
 class CalibrateArgs:
+    """Arguments of `calibrate`."""
+
     input_generator: Iterable[Mapping[str, Any]] | None = None
-    """Batches by argument name, such as an InputGenerator."""
+    """Batches by argument name, such as an `InputGenerator`."""
     profile: Path | Profile | None = None
-    """What `profile_statistics` found on the float model, or the file it was saved in: no batches are run then."""
+    """A profile of the float model, or its file, instead of batches to run."""
     num_batches: int = 16
+    """The largest number of batches to run."""
     method: Method = "min_max"
+    """How the limit of a format is chosen: largest magnitude, a percentile, least squared error or divergence."""
     percentile: float = 99.9
-    """With `percentile`: the share of magnitudes, in percent, that are not to saturate."""
+    """For method `percentile`: the percentage of the magnitudes that do not saturate."""
 
     def __post_init__(self) -> None:
         if self.input_generator is None and self.profile is None:
-            raise ValueError("it needs 'input_generator', for batches to run, or 'profile'")
+            raise ValueError("either 'input_generator', batches to run, or 'profile' is required")
         if not 0 < self.percentile <= 100:
             raise ValueError(f"'percentile' must be above 0 and at most 100, got {self.percentile}")
         if self.num_batches < 1:
@@ -47,41 +51,40 @@ class CalibrateArgs:
 
 @register_pass("calibrate", kind="transform")
 def calibrate_transform_pass(graph: MaseGraph, args: CalibrateArgs) -> PassResult:
-    """Sets the fraction bits, or the fixed scales, of quantised operands from what they hold on data.
+    """Set the fraction bits, or the fixed scales, of quantised operands from their values on data.
 
-    The network runs in float on the batches, or is not run at all if a profile tells what they hold.
-    `info["chosen"]` says for each node and operand the limit that was found and the parameters that follow
-    from it.
+    The network runs in float on the batches; with a profile it does not run at all. `info["chosen"]` has, for each
+    node and operand, the limit that was found and the parameters that follow from it.
     """
     metas = [meta for meta in graph.annotated_metas() if meta.quantized is not None]
-    seen: Seen = defaultdict(lambda: defaultdict(Magnitudes))
+    observed: Observed = defaultdict(lambda: defaultdict(Magnitudes))
     if args.profile is None:
-        _run(graph, seen, args)
+        _run(graph, observed, args)
     else:
         profile = Profile.load(args.profile) if isinstance(args.profile, Path) else args.profile
-        _look_up(profile, metas, seen, args.method)
+        _look_up(profile, metas, observed, args.method)
     chosen: dict[str, dict[str, dict[str, Any]]] = {}
     for meta in metas:
         quantized = meta.quantized
         assert quantized is not None, "only quantised nodes are in the list"
-        chosen[meta.node.name] = _calibrate(meta, quantized, seen[id(quantized)], args)
+        chosen[meta.node.name] = _calibrate(meta, quantized, observed[id(quantized)], args)
     return graph, {"chosen": chosen}
 
 
-def _run(graph: MaseGraph, seen: Seen, args: CalibrateArgs) -> None:
+def _run(graph: MaseGraph, observed: Observed, args: CalibrateArgs) -> None:
     assert args.input_generator is not None, "checked when the arguments were read"
-    observer = _Observer(graph.model, seen)
+    observer = _Observer(graph.model, observed)
     num_batches = 0
     with undisturbed(graph.model):
         for batch in itertools.islice(args.input_generator, args.num_batches):
             observer.run(*bind_inputs(graph, batch))
             num_batches += 1
     if num_batches == 0:
-        raise ValueError("calibrate_transform_pass: input_generator gives no batches")
+        raise ValueError("calibrate_transform_pass: input_generator yields no batches")
 
 
-def _look_up(profile: Profile, metas: list[NodeMeta], seen: Seen, method: Method) -> None:
-    """The same from a profile; what layers hold themselves is read from there."""
+def _look_up(profile: Profile, metas: list[NodeMeta], observed: Observed, method: Method) -> None:
+    """Take the magnitudes of activations from a profile, and those of parameters from the layers."""
     for meta in metas:
         quantized = meta.quantized
         assert quantized is not None, "only quantised nodes are in the list"
@@ -90,9 +93,9 @@ def _look_up(profile: Profile, metas: list[NodeMeta], seen: Seen, method: Method
                 continue
             if not tensor.held:
                 found = _named(profile.find(meta.node.name, name), meta.node.name, name, method)
-                seen[id(quantized)][name].merge(found)
+                observed[id(quantized)][name].merge(found)
             elif (parameter := meta.value(name)) is not None:
-                seen[id(quantized)][name].update(parameter)
+                observed[id(quantized)][name].update(parameter)
 
 
 def _named(collection: Collection, node: str, entry: str, method: Method) -> Magnitudes:
@@ -103,11 +106,11 @@ def _named(collection: Collection, node: str, entry: str, method: Method) -> Mag
 
 
 class _Observer(Runner):
-    """Runs the network as if nothing were quantised, and looks at what would be."""
+    """Runs the network in float, and collects the magnitudes of the operands that are quantised."""
 
-    def __init__(self, model: fx.GraphModule, seen: Seen) -> None:
+    def __init__(self, model: fx.GraphModule, observed: Observed) -> None:
         super().__init__(model)
-        self.seen = seen
+        self.observed = observed
         self.plain: dict[str, nn.Module] = {}
         for path, layer in model.named_modules():
             if isinstance(layer, QuantizedLayer):
@@ -115,20 +118,20 @@ class _Observer(Runner):
                 for name in layer.held:
                     parameter = getattr(layer, name)
                     if parameter is not None:
-                        seen[id(layer)][name].update(parameter)
+                        observed[id(layer)][name].update(parameter)
 
     def before(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         meta: NodeMeta = node.meta["mase"]
         if meta.quantized is not None:
             for name, _, value in meta.quantized.op.bound(args, kwargs):
                 if isinstance(value, Tensor) and value.is_floating_point():
-                    self.seen[id(meta.quantized)][name].update(value)
+                    self.observed[id(meta.quantized)][name].update(value)
 
     def after(self, node: fx.Node, result: Any) -> None:
         quantized = node.meta["mase"].quantized
         if quantized is not None and "data_out_0" in quantized.formats:
             for tensor in tensors_in(result)[:1]:
-                self.seen[id(quantized)]["data_out_0"].update(tensor)
+                self.observed[id(quantized)]["data_out_0"].update(tensor)
 
     def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         layer = self.plain.get(target)
@@ -140,12 +143,15 @@ class _Observer(Runner):
 
 
 def _calibrate(
-    meta: NodeMeta, quantized: QuantizedLayer | QuantizedCall, seen: Mapping[str, Magnitudes], args: CalibrateArgs
+    meta: NodeMeta,
+    quantized: QuantizedLayer | QuantizedCall,
+    observed: Mapping[str, Magnitudes],
+    args: CalibrateArgs,
 ) -> dict[str, dict[str, Any]]:
-    """New formats and scales for a node, and what they are."""
+    """Set new formats and scales of a node, and return them."""
     formats = dict(quantized.formats)
     chosen: dict[str, dict[str, Any]] = {}
-    for name, magnitudes in seen.items():
+    for name, magnitudes in observed.items():
         if name in formats:
             reach = limit(magnitudes, formats[name], args.method, args.percentile)
             fitted, scale = formats[name].fitted(reach), formats[name].scale_for(reach)
@@ -155,15 +161,15 @@ def _calibrate(
             elif fitted is not formats[name]:
                 chosen[name] = {"limit": reach, "precision": fitted.precision}
             else:
-                continue  # a function has no place for a scale, and other formats have nothing to choose
+                continue  # a function cannot hold a scale, and other formats have no parameter to choose
             formats[name] = fitted
             logger.info("calibrate '%s': %s %s", meta.node.name, name, chosen[name])
-    put_formats(meta, formats)
+    _set_formats(meta, formats)
     return chosen
 
 
-def put_formats(meta: NodeMeta, formats: Mapping[str, Format]) -> None:
-    """Other formats of the same kinds for the operands of a quantised node."""
+def _set_formats(meta: NodeMeta, formats: Mapping[str, Format]) -> None:
+    """Set the formats of a quantised node, of the same kinds as before."""
     quantized = meta.quantized
     if isinstance(quantized, QuantizedLayer):
         quantized.formats = dict(formats)

@@ -1,4 +1,4 @@
-"""Up to which magnitude a format should reach, judged by the values that it will meet."""
+"""The largest magnitude that a format should represent, chosen from the values of a tensor."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ _NUM_CANDIDATES = 48
 
 @dataclass
 class Magnitudes:
-    """The magnitudes of all values seen, in bounded memory: their largest exactly, the rest within 0.8 %."""
+    """The magnitudes of values, in bounded memory: the largest is exact, the others are within 0.8 %."""
 
     largest: float = 0.0
     histogram: LogHistogram | None = field(default=None, repr=False)
 
     def update(self, x: Tensor) -> None:
+        """Add the finite values of a tensor."""
         magnitude = x.detach().abs().flatten()
         magnitude = magnitude[magnitude.isfinite()]
         if magnitude.numel() == 0:
@@ -35,6 +36,7 @@ class Magnitudes:
         self.merge(Magnitudes(magnitude.amax().item(), LogHistogram.of(magnitude.unsqueeze(0), None)))
 
     def merge(self, other: Magnitudes) -> None:
+        """Add the magnitudes of another set of values."""
         self.largest = max(self.largest, other.largest)
         if self.histogram is None or other.histogram is None:
             self.histogram = self.histogram or other.histogram
@@ -43,38 +45,38 @@ class Magnitudes:
 
     @classmethod
     def of_profile(cls, statistics: Mapping[str, Statistic], method: Method) -> Magnitudes:
-        """What statistics of all values tell; `min_max` needs their range only, others the distribution."""
+        """Return the magnitudes in a tensor's statistics; `min_max` needs only its range, others `summary`."""
         reductions = [each for each in statistics.values() if isinstance(each, Reduction)]
         for reduction in reductions:
-            distribution = reduction.part(Distribution)
+            distribution = reduction.component(Distribution)
             if distribution is not None:
                 return cls(*distribution.magnitudes())
         if method == "min_max":
             for reduction in reductions:
-                extremes = reduction.part(Extremes)
+                extremes = reduction.component(Extremes)
                 if extremes is not None and math.isfinite(largest := extremes.largest_magnitude()):
                     return cls(largest)
         also = ", or 'range_min_max' without infinities" if method == "min_max" else ""
-        had = ", ".join(f"'{name}'" for name in statistics) or "nothing"
-        raise ValueError(f"method '{method}' needs 'summary' or 'histogram'{also}; the profile has {had}")
+        present = ", ".join(f"'{name}'" for name in statistics) or "nothing"
+        raise ValueError(f"method '{method}' needs 'summary' or 'histogram'{also}; the profile has {present}")
 
 
-def limit(seen: Magnitudes, number_format: Format, method: Method, percentile: float) -> float:
-    """The magnitude that `number_format` should just hold."""
-    if seen.histogram is None or seen.largest == 0 or method == "min_max":
-        return seen.largest
-    values, counts = seen.histogram.values.clamp(max=seen.largest), seen.histogram.counts.double()
+def limit(magnitudes: Magnitudes, number_format: Format, method: Method, percentile: float) -> float:
+    """Return the largest magnitude that `number_format` should represent."""
+    if magnitudes.histogram is None or magnitudes.largest == 0 or method == "min_max":
+        return magnitudes.largest
+    values, counts = magnitudes.histogram.values.clamp(max=magnitudes.largest), magnitudes.histogram.counts.double()
     if method == "percentile":
         reached = counts.cumsum(0) / counts.sum() >= percentile / 100
         return float(values[reached][0])
     cost: Callable[[Tensor, Tensor, Tensor], float] = _squared_error if method == "mse" else _divergence
-    candidates: list[float] = [seen.largest * 2.0 ** (-i / 4) for i in range(_NUM_CANDIDATES)]
+    candidates: list[float] = [magnitudes.largest * 2.0 ** (-i / 4) for i in range(_NUM_CANDIDATES)]
     costs = [cost(values, counts, _rounded(number_format, values, candidate)) for candidate in candidates]
     return candidates[costs.index(min(costs))]
 
 
 def _rounded(number_format: Format, values: Tensor, largest: float) -> Tensor:
-    """Values in the format as it would be with that limit."""
+    """Return the values rounded to the format with that limit."""
     scale = number_format.scale_for(largest)
     return number_format.fitted(largest)(values, None if scale is None else torch.tensor(scale, dtype=values.dtype))
 
@@ -84,9 +86,9 @@ def _squared_error(values: Tensor, counts: Tensor, rounded: Tensor) -> float:
 
 
 def _divergence(values: Tensor, counts: Tensor, rounded: Tensor) -> float:
-    """Kullback-Leibler divergence of the rounded distribution from the original, as in TensorRT's calibration.
+    """Return the Kullback-Leibler divergence of the rounded from the original distribution, as TensorRT calibrates.
 
-    What saturates counts at the limit in the original; a level's mass is spread over the values it came from.
+    Values that saturate count at the limit in the original; the mass of a level is spread evenly over its values.
     """
     levels, level_of = rounded.unique(return_inverse=True)
     saturated = values > levels[-1]

@@ -1,7 +1,8 @@
-"""Compare a graph with the quantised one, node by node and by type."""
+"""Tables of what quantisation changed, by node and by type."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from torch import fx
 
 from chop.ir import MaseGraph
 from chop.nn.quantized import QuantizedCall, QuantizedLayer
-from chop.passes.base import PassResult
+from chop.passes.base import PassResult, register_pass
 from chop.passes.graph.utils import get_mase_op, get_mase_type, get_node_actual_target
 
 if TYPE_CHECKING:
@@ -20,26 +21,37 @@ if TYPE_CHECKING:
 _COLUMNS = ("Ori name", "New name", "MASE_TYPE", "Mase_OP", "Original type", "Quantized type", "Changed")
 
 
-def summarize_quantization_analysis_pass(
-    ori_graph: MaseGraph, graph: MaseGraph, save_dir: str | Path | None = None
-) -> PassResult:
-    """Prints what quantisation changed in each node and in each type; both tables are in the info.
+@dataclass(frozen=True)
+class SummarizeQuantizationArgs:
+    """Arguments of `summarize_quantization`."""
 
-    With `save_dir` they are written there as `quantize_table.csv` and `quantize_histogram.csv`. Of the original
-    graph no metadata is needed.
+    save_dir: Path | None = None
+    """The folder to write `quantize_table.csv` and `quantize_histogram.csv` to; None writes no files."""
+    original: MaseGraph | None = field(default=None, metadata={"aliases": ("ori_graph",)})
+    """The graph to compare with, which needs no metadata; in a pipeline, the graph before the transforms."""
+
+
+@register_pass("summarize_quantization", kind="analysis", two_graphs=True)
+def summarize_quantization_analysis_pass(graph: MaseGraph, args: SummarizeQuantizationArgs) -> PassResult:
+    """Print what quantisation changed, by node and by type; `info` has both tables, `table` and `histogram`.
+
+    Also called as `summarize_quantization_analysis_pass(original, graph, save_dir=None)`.
     """
-    folder = None if save_dir is None else Path(save_dir)
-    table = graph_iterator_compare_nodes(ori_graph, graph, folder and folder / "quantize_table.csv")
-    histogram = graph_iterator_node_histogram(ori_graph, graph, folder and folder / "quantize_histogram.csv")
+    original, folder = args.original, args.save_dir
+    if original is None:
+        raise ValueError("summarize_quantization_analysis_pass: 'original' is required, the graph to compare with")
+    table = graph_iterator_compare_nodes(original, graph, folder and folder / "quantize_table.csv")
+    histogram = graph_iterator_node_histogram(original, graph, folder and folder / "quantize_histogram.csv")
     return graph, {"table": table, "histogram": histogram}
 
 
 def graph_iterator_compare_nodes(
     ori_graph: MaseGraph, graph: MaseGraph, save_path: str | Path | None = None, silent: bool = False
 ) -> pd.DataFrame:
-    """One row a node: what it was, what it is, and whether that differs; printed unless `silent`.
+    """Return a table with one row per node: its types in both graphs, and whether it has changed.
 
-    A node has changed if it calls another layer or function, or the same one in other formats.
+    A node has changed if it calls another layer or function, or the same one in other formats. The table is
+    printed unless `silent`.
     """
     import pandas as pd
 
@@ -66,7 +78,7 @@ def graph_iterator_compare_nodes(
 def graph_iterator_node_histogram(
     ori_graph: MaseGraph, graph: MaseGraph, save_path: str | Path | None = None
 ) -> pd.DataFrame:
-    """One row an original type: its op, and how many nodes have it in total, changed and unchanged."""
+    """Return and print a table with one row per original type: its op, and how many nodes were changed."""
     import pandas as pd
 
     groups = graph_iterator_compare_nodes(ori_graph, graph, silent=True).groupby("Original type")
@@ -86,13 +98,13 @@ def graph_iterator_node_histogram(
 
 
 def _pairs(ori_graph: MaseGraph, graph: MaseGraph) -> list[tuple[fx.Node, fx.Node]]:
-    """The nodes of both graphs side by side; they must have the same names."""
+    """Return the nodes of both graphs in pairs; they must have the same names."""
     pairs: list[tuple[fx.Node, fx.Node]] = []
     for before, after in zip_longest(ori_graph.fx_graph.nodes, graph.fx_graph.nodes):
         if before is None or after is None or before.name != after.name:
             was, now = (f"'{node.name}'" if node is not None else "no node" for node in (before, after))
             raise ValueError(
-                f"only graphs of the same nodes can be compared: node {len(pairs)} is {was} in the original "
+                f"only graphs with the same nodes can be compared: node {len(pairs)} is {was} in the original "
                 f"and {now} in the other graph"
             )
         pairs.append((before, after))
@@ -100,14 +112,14 @@ def _pairs(ori_graph: MaseGraph, graph: MaseGraph) -> list[tuple[fx.Node, fx.Nod
 
 
 def _type_name(node: fx.Node) -> str:
-    """The class of a layer, the name of a function or method; else what fx calls the node's target."""
+    """Return the class of a layer, the name of a function or method, else the node's target."""
     if node.op == "call_module":
         return type(get_node_actual_target(node)).__name__
     return str(getattr(node.target, "__name__", node.target))
 
 
 def _callee(node: fx.Node) -> tuple[object, Any]:
-    """What a node calls and the formats that it rounds to, None if it does not round."""
+    """Return what a node calls, and its formats, None if it is not quantised."""
     target = get_node_actual_target(node) if node.op == "call_module" else node.target
     if isinstance(target, QuantizedCall):
         return target.target, target.formats

@@ -1,0 +1,186 @@
+"""The Python interface: what the commands do, as functions that return the finished run."""
+
+from __future__ import annotations
+
+import webbrowser
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from chop.actions import search as search_action
+from chop.actions import train as train_action
+from chop.actions import transform as transform_action
+from chop.cli.settings import read_config_file
+from chop.config import ActionConfig, SearchConfig, TrainConfig, TransformConfig
+from chop.dataset import MaseDataModule, Rows
+from chop.ir import MaseGraph
+from chop.options import check_options, read_options
+from chop.passes.graph import report_html_analysis_pass
+from chop.plugins import load_plugin
+from chop.reporting.run_report import write_report
+from chop.runs import Run, RunFolder, open_run
+from chop.training.batches import Batch, evaluation_batches
+from chop.training.metrics import Evaluation
+from chop.training.metrics import evaluate as evaluate_batches
+from chop.training.threads import multiplications, threads_for
+
+__all__ = ["Evaluation", "Run", "evaluate", "open_run", "report", "search", "train", "transform"]
+
+Config = TypeVar("Config", bound=ActionConfig)
+Split = Literal["train", "val", "test"]
+Data = str | MaseDataModule | Rows | Iterable[tuple[Tensor, Tensor]]
+"""A data set by name, a data module, rows in memory, or batches `(features, labels)` such as a `DataLoader`."""
+
+
+def train(model: str | None = None, dataset: str | None = None, **options: Any) -> Run:
+    """Train a model, test its best epoch, and return the run.
+
+    `model` is a registered name or a reference such as `net.py:Net`, `dataset` a registered name or a file of rows.
+    The options are those of `ch train`, for example `max_epochs=5`; `config="run.toml"` reads them from a file.
+    """
+    config = _read_config(TrainConfig, "train", model, dataset, options)
+    return open_run(train_action.train(config))
+
+
+def transform(
+    model: str | None = None,
+    dataset: str | None = None,
+    passes: Mapping[str, Mapping[str, Any]] | None = None,
+    **options: Any,
+) -> Run:
+    """Run passes on a model, evaluate it before and after, and return the run with the new graph.
+
+    `passes` has the arguments of each pass by its name, in order, like the `[passes.NAME]` tables of a TOML file.
+    The options are those of `ch transform`; `load` is a checkpoint, a run folder or a `Run` to start from.
+    """
+    given = options if passes is None else {**options, "passes": passes}
+    config = _read_config(TransformConfig, "transform", model, dataset, given)
+    return open_run(transform_action.transform(config))
+
+
+def search(
+    model: str | None = None, dataset: str | None = None, search: Mapping[str, Any] | None = None, **options: Any
+) -> Run:
+    """Search for Pareto-optimal number formats and return the run.
+
+    `search` is the `[search]` table of a TOML file; by default the table of `ch search`. The options are those of
+    `ch search`, for example `n_trials=20` and `load=run`.
+    """
+    given = options if search is None else {**options, "search": search}
+    config = _read_config(SearchConfig, "search", model, dataset, given)
+    return open_run(search_action.search(config))
+
+
+def evaluate(
+    model: nn.Module | MaseGraph, data: Data, *, split: Split = "test", batch_size: int = 128
+) -> Evaluation:
+    """Return loss, accuracy and confusion matrix of a classifier, on the device of its parameters.
+
+    `split` and `batch_size` apply to a data set by name, and `split` to a data module.
+    """
+    module = model.model if isinstance(model, MaseGraph) else model
+    if not isinstance(module, nn.Module):
+        raise ValueError(f"chop.evaluate needs a torch.nn.Module or a MaseGraph, got a {type(model).__name__}")
+    batches = _batches(data, split, batch_size)
+    first = next(batches, None)
+    if first is None:
+        raise ValueError("chop.evaluate: there are no rows to evaluate on")
+    device = next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
+    num_classes = _num_classes(module, first, device)
+    work = multiplications(module, first.features[:2].to(device)) * len(first.labels)
+    with threads_for(work):
+        return evaluate_batches(module, chain([first], batches), num_classes, device)
+
+
+def report(
+    subject: Run | MaseGraph | Path | str = "latest",
+    output: Path | str | None = None,
+    *,
+    data: Data | None = None,
+    original: MaseGraph | None = None,
+    samples: int = 256,
+    sensitivity: bool = True,
+    open: bool = False,
+) -> Path:
+    """Write the HTML report of a run or of an annotated graph, and return its path.
+
+    A run is given as a `Run`, or as `open_run` accepts it; by default the page is `report.html` in its folder. The
+    page of a graph shows the values of the first `samples` rows of `data` and a comparison with `original`.
+    """
+    if isinstance(subject, MaseGraph):
+        path = Path("report.html") if output is None else Path(output)
+        batches = None if data is None else _named_batches(subject, data, samples)
+        given = {"path": path, "original": original, "input_generator": batches, "num_samples": samples}
+        report_html_analysis_pass(subject, given)
+    else:
+        run = subject if isinstance(subject, Run) else open_run(subject)
+        path = run.folder.report if output is None else Path(output)
+        write_report(run, path, num_samples=samples, with_sensitivity=sensitivity)
+    if open:
+        webbrowser.open(path.absolute().as_uri())
+    return path
+
+
+def _read_config(
+    cls: type[Config], action: str, model: object, dataset: object, options: Mapping[str, Any]
+) -> Config:
+    """Return the options of an action: those of its TOML file, if any, replaced by those that are given."""
+    where = f"chop.{action}"
+    if isinstance(model, nn.Module | MaseGraph):
+        raise ValueError(
+            f"{where} needs the name of a model, or a reference such as 'net.py:{type(model).__name__}', so that "
+            "the run can be repeated from its folder; chop.evaluate and the passes accept the model itself"
+        )
+    names = {name: value for name, value in (("model", model), ("dataset", dataset)) if value is not None}
+    given = check_options(cls, {key: _path_of(value) for key, value in {**names, **options}.items()}, where)
+    file = given.get("config")
+    in_file = {} if file is None else read_config_file(file, cls)
+    config = read_options(cls, {**in_file, **given}, where)
+    for plugin in config.plugins:
+        load_plugin(plugin)
+    return config
+
+
+def _path_of(value: object) -> object:
+    if isinstance(value, Run):
+        return value.folder.path
+    return value.path if isinstance(value, RunFolder) else value
+
+
+def _batches(data: Data, split: Split, batch_size: int) -> Iterator[Batch]:
+    if isinstance(data, str):
+        data = MaseDataModule(data, batch_size)
+    if isinstance(data, MaseDataModule):
+        data.prepare_data()
+        data.setup()
+        return evaluation_batches(getattr(data.splits, split), data.batch_size)
+    if isinstance(data, Rows):
+        return evaluation_batches(data, batch_size)
+    return (Batch(features, labels, len(labels)) for features, labels in data)
+
+
+def _num_classes(model: nn.Module, batch: Batch, device: torch.device) -> int:
+    """Return the number of scores that a model returns per row."""
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            output = model(batch.features[:2].to(device))
+    finally:
+        model.train(was_training)
+    if not isinstance(output, Tensor) or output.ndim != 2:
+        shape = list(output.shape) if isinstance(output, Tensor) else type(output).__name__
+        raise ValueError(f"chop.evaluate needs a model that returns [rows, classes]; this one returns {shape}")
+    return output.shape[1]
+
+
+def _named_batches(graph: MaseGraph, data: Data, batch_size: int) -> Iterator[dict[str, Tensor]]:
+    """Yield batches as keyword arguments of the graph."""
+    name = next(str(node.target) for node in graph.fx_graph.nodes if node.op == "placeholder")
+    for batch in _batches(data, "test", batch_size):
+        for features in batch.features.split(batch_size):
+            yield {name: features}

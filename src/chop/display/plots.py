@@ -1,0 +1,38 @@
+"""The common style of all plots."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from chop.files import atomic_path
+
+BLUE, VERMILION = "#0072b2", "#d55e00"
+"""The two main colours, which colour-blind readers can tell apart (Okabe and Ito)."""
+MORE_COLOURS = ("#009e73", "#cc79a7", "#e69f00")
+DPI = 150
+
+
+def label_axes(axes: Axes, x: str, y: str) -> None:
+    """Name both axes, and draw a light grid instead of a frame."""
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    if x == "epoch":
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def wrap_title(title: str, width: int = 70) -> str:
+    """Break a title into lines of at most `width` characters."""
+    return textwrap.fill(title, width)
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a plot atomically, in the format that the suffix of `path` names."""
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, dpi=DPI)

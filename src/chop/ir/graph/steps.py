@@ -1,0 +1,167 @@
+"""The nodes of a graph as steps: functions that are called with the values of earlier steps."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from torch import Tensor, fx, nn
+from torch.fx.node import map_aggregate
+
+from chop.formats.float import Float
+from chop.ir.graph.in_place import writes_in_place
+from chop.ir.graph.mase_graph import MaseGraph
+from chop.nn.quantized import QuantizedCall, QuantizedLayer
+from chop.ops import op_of_module
+
+
+@dataclass(frozen=True)
+class _ValueOf:
+    """In the arguments of a step: the value of an earlier step."""
+
+    index: int
+
+
+@dataclass
+class Step:
+    """A node, ready to be called: its function, and the steps whose values are its arguments."""
+
+    index: int
+    """The position of the step. Values are kept in a list with one entry per step."""
+    node: fx.Node
+    function: Callable[..., Any]
+    sources: tuple[int, ...]
+    """The steps whose values it reads."""
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    overwrites: bool
+    """The function writes into its first argument."""
+    out_of_place: Callable[..., Any] | None
+    """What computes the same without overwriting the argument, if known."""
+    last_reader: int = -1
+    """The last step that reads its value; -1 if none does."""
+    last_reads: tuple[int, ...] = ()
+    """The steps whose values are not read after this one."""
+
+    def __post_init__(self) -> None:
+        arguments = (*self.args, *self.kwargs.values())
+        self._sources_only = not self.kwargs and all(isinstance(argument, _ValueOf) for argument in arguments)
+
+    def call(self, values: Sequence[Any], function: Callable[..., Any], *, in_place: bool) -> Any:
+        """Call `function`, the step's own or a replacement, with the values of earlier steps.
+
+        Without `in_place`, a function that overwrites its first argument works on a copy.
+        """
+        args: tuple[Any, ...] = tuple([values[source] for source in self.sources])
+        kwargs: Mapping[str, Any] = {}
+        if not self._sources_only:
+            args, kwargs = map_aggregate(
+                (self.args, self.kwargs), lambda leaf: values[leaf.index] if isinstance(leaf, _ValueOf) else leaf
+            )
+        if self.overwrites and not in_place:
+            if function is self.function and self.out_of_place is not None:
+                function = self.out_of_place
+            elif not _rounds_first_argument(function):
+                args, kwargs = _with_first_copied(args, kwargs)
+        return function(*args, **kwargs)
+
+
+def steps_of(graph: MaseGraph, inputs: Sequence[Any]) -> list[Step]:
+    """Return one step per node, in graph order; `inputs` are the values of the placeholders in their order."""
+    remaining = iter(inputs)
+    steps: list[Step] = []
+    sources: dict[fx.Node, int] = {}
+    last_readers: dict[int, int] = {}
+    for index, node in enumerate(graph.fx_graph.nodes):
+        step = (
+            _input_step(index, node, next(remaining)) if node.op == "placeholder" else _step(index, node, sources)
+        )
+        sources[node] = index
+        if step.overwrites:  # later readers of the overwritten value read the result, which is the same
+            overwritten = step.sources[0]
+            sources.update({other: index for other, source in sources.items() if source == overwritten})
+        last_readers.update(dict.fromkeys(step.sources, index))
+        steps.append(step)
+    for source, reader in last_readers.items():
+        steps[reader].last_reads += (source,)
+        steps[source].last_reader = reader
+    return steps
+
+
+def copied(value: Any) -> Any:
+    """Return the same nested value with a copy of every tensor in it."""
+    return map_aggregate(value, lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf)
+
+
+def _input_step(index: int, node: fx.Node, value: Any) -> Step:
+    return Step(index, node, functools.partial(copied, value), (), (), {}, overwrites=False, out_of_place=None)
+
+
+def _step(index: int, node: fx.Node, sources: Mapping[fx.Node, int]) -> Step:
+    read: list[int] = []
+
+    def value_of(argument: fx.Node) -> Any:
+        read.append(sources[argument])
+        return _ValueOf(sources[argument])
+
+    args, kwargs = fx.map_arg((node.args, node.kwargs), value_of)
+    overwrites = _overwrites_first_argument(node)
+    out_of_place = _out_of_place(node.meta["mase"].module) if overwrites else None
+    return Step(index, node, _function(node), tuple(read), args, kwargs, overwrites, out_of_place)
+
+
+def _function(node: fx.Node) -> Callable[..., Any]:
+    match node.op:
+        case "call_module":
+            return cast("Callable[..., Any]", node.meta["mase"].module)
+        case "call_method":
+            return functools.partial(_call_method, str(node.target))
+        case "get_attr":
+            attribute = operator.attrgetter(str(node.target))(node.graph.owning_module)
+            return lambda: attribute
+        case "output":
+            return lambda result: result
+        case _:
+            return cast("Callable[..., Any]", node.target)
+
+
+def _call_method(name: str, owner: Any, /, *args: Any, **kwargs: Any) -> Any:
+    return getattr(owner, name)(*args, **kwargs)
+
+
+def _overwrites_first_argument(node: fx.Node) -> bool:
+    meta = node.meta["mase"]
+    if not node.op.startswith("call_"):
+        return False
+    if meta.module is not None and meta.op is None:
+        return False  # the attribute `inplace` of an unknown layer need not refer to its input
+    first = next(iter((*node.args, *node.kwargs.values())), None)
+    return isinstance(first, fx.Node) and writes_in_place(node, meta.module)
+
+
+def _out_of_place(layer: Any) -> Callable[..., Any] | None:
+    """Return a copy of an in-place layer of the op table that does not work in place."""
+    if not isinstance(layer, nn.Module) or op_of_module(type(layer)) is None:
+        return None
+    other = copy.copy(layer)
+    other.inplace = False  # type: ignore[assignment]  # `inplace` is a bool in every layer that has it
+    return other
+
+
+def _rounds_first_argument(function: Callable[..., Any]) -> bool:
+    """Whether a function works on a rounded copy of its first argument."""
+    formats = function.formats if isinstance(function, QuantizedLayer | QuantizedCall) else {}
+    return "data_in_0" in formats and not isinstance(formats["data_in_0"], Float)
+
+
+def _with_first_copied(
+    args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    if args:
+        return (copied(args[0]), *args[1:]), kwargs
+    name = next(iter(kwargs))
+    return args, {**kwargs, name: copied(kwargs[name])}

@@ -1,0 +1,79 @@
+"""The numbers that a format can represent for the values of a given tensor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from chop.formats import Format
+from chop.formats.describe import describe, is_enumerable
+from chop.statistics.range_meter import limits_of
+
+MAX_VALUES_DRAWN = 256
+MARGIN = 1.5
+"""How far outside of the data, relative to its range, values are drawn, so that nearby limits are visible."""
+
+
+@dataclass(frozen=True)
+class RepresentableValues:
+    """The limits, the step and, if they can be listed, all values of a format.
+
+    If blocks or channels have their own scales, these are the values at the largest scale.
+    """
+
+    low: float
+    high: float
+    step: float | None
+    """The smallest positive value; None: the format does not define how it is stored."""
+    num_values: int | None
+    """None: the format does not define how it is stored."""
+    num_scales: int
+    """How many different scales the data lead to."""
+    values: Tensor | None = None
+
+    def between(self, low: float, high: float) -> tuple[list[float], int]:
+        """Return the values to draw over data from `low` to `high`, and the stride: 4 means every fourth value."""
+        if self.values is None:
+            return [], 1
+        margin = (high - low or 1.0) * MARGIN
+        inside = self.values[(self.values >= low - margin) & (self.values <= high + margin)]
+        stride = -(-len(inside) // MAX_VALUES_DRAWN) or 1
+        return inside[::stride].tolist(), stride
+
+
+def representable_values(number_format: Format, tensor: Tensor, scale: Tensor | None) -> RepresentableValues:
+    """Return what `number_format` can represent for `tensor`; `scale` is a learned or calibrated scale."""
+    listed = _list_values(number_format, tensor, scale)
+    if listed is None:
+        limits = limits_of(number_format, tensor.reshape(-1)[:1], scale)
+        low, high = limits.low.min().item(), limits.high.max().item()
+        if is_enumerable(number_format):
+            return RepresentableValues(low, high, None, None, num_scales=1)
+        description = describe(number_format)
+        return RepresentableValues(low, high, description.smallest, description.num_values, num_scales=1)
+    values, num_scales = listed
+    step = values[values > 0][:1].sum().item()  # 0 if no value is positive
+    return RepresentableValues(values[0].item(), values[-1].item(), step, len(values), num_scales, values)
+
+
+def _list_values(number_format: Format, tensor: Tensor, scale: Tensor | None) -> tuple[Tensor, int] | None:
+    """Return all values at the largest scale, sorted, and the number of scales; None if there are too many."""
+    if not is_enumerable(number_format):
+        return None
+    try:
+        scales = _scales(number_format, tensor) if scale is None else (scale,)
+        largest = tuple(each.amax() for each in scales)
+        values: Tensor = number_format.decode(number_format.all_codes(), largest)
+    except ValueError:  # a user's format need not define codes
+        return None
+    finite = values[values.isfinite()].double().unique()
+    return finite, max((torch.as_tensor(each).unique().numel() for each in scales), default=1)
+
+
+def _scales(number_format: Format, tensor: Tensor) -> tuple[Tensor, ...]:
+    """Return the scales of the tensor; a format without a scale for one value has none for any."""
+    if not number_format.encode(tensor.reshape(-1)[:1])[1]:
+        return ()
+    return number_format.encode(tensor)[1]

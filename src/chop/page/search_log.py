@@ -1,0 +1,67 @@
+"""The results of a search, read from its log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from chop.display.figures import figure
+from chop.files import CorruptFileError
+from chop.options import read_options
+
+SOURCE = "the log of the search is corrupt"
+
+
+@dataclass(frozen=True)
+class LoggedMetric:
+    """What the log says about a metric."""
+
+    direction: Literal["maximize", "minimize"]
+
+
+@dataclass(frozen=True)
+class LoggedTrial:
+    """One trial in the log."""
+
+    number: int
+    state: str
+    metrics: Mapping[str, float]
+    front: bool = False
+    """Whether the trial is Pareto-optimal."""
+    baseline: str | None = None
+    """The name of a uniform configuration, which the search did not propose itself."""
+    toml: str | None = None
+
+
+def read_search_log(log: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return the study's name, its metrics, the metrics of the model without formats, and the complete trials."""
+    if log is None:
+        return None
+    for key, kind in (("study", str), ("metrics", Mapping), ("trials", list)):
+        if not isinstance(log.get(key), kind):
+            raise CorruptFileError(f"{SOURCE}: it has no '{key}'")
+    metrics = {name: _metric(name, given) for name, given in log["metrics"].items()}
+    trials = [_read(LoggedTrial, given, f"trial {number}") for number, given in enumerate(log["trials"])]
+    complete = [asdict(trial) for trial in trials if trial.state == "complete"]
+    plain = log.get("plain") if isinstance(log.get("plain"), Mapping) else {}
+    return {"study": log["study"], "metrics": metrics, "plain": plain, "trials": complete}
+
+
+def _metric(name: str, given: Any) -> dict[str, str]:
+    """Return the direction of a metric, and how it is shown."""
+    shown = figure(name)
+    logged = _read(LoggedMetric, given, f"metric '{name}'")
+    return {
+        "direction": logged.direction,
+        "title": shown.title,
+        "axis_title": shown.axis_title,
+        "kind": shown.kind,
+    }
+
+
+def _read(kind: Any, given: Any, where: str) -> Any:
+    if not isinstance(given, Mapping):
+        raise CorruptFileError(f"{SOURCE}: {where} is not a table")
+    known = {key: given[key] for key in kind.__dataclass_fields__ if key in given}
+    return read_options(kind, known, f"{SOURCE}: {where}")

@@ -1,0 +1,43 @@
+"""A configuration as the options of `ch transform`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Any
+
+from chop.config import ActionConfig, SearchConfig, TransformConfig
+from chop.nn.quantized.config import UNSET
+from chop.runs.folder import with_absolute_paths
+from chop.searching.space import Configs, Unit
+from chop.searching.space.space import MODEL
+
+
+def transform_config(config: SearchConfig, units: Iterable[Unit], configs: Configs) -> TransformConfig:
+    """Return the options of `ch transform` that quantise these units as a configuration says."""
+    by_node = {
+        meta.node.name: {"config": _without_none(configs[unit.name])}
+        for unit in units
+        if unit.name in configs and configs[unit.name]["name"] not in UNSET
+        for meta in unit.metas
+    }
+    options = common_options(with_absolute_paths(config))
+    if MODEL in configs:
+        options["model_options"] = model_options(config, configs)
+    return TransformConfig(**options, passes={"quantize": {"by": "name", **by_node}} if by_node else {})
+
+
+def model_options(config: SearchConfig, configs: Configs) -> dict[str, Any]:
+    """Return the options that the model is built with in a configuration."""
+    chosen = {key: list(value) if isinstance(value, tuple) else value for key, value in configs[MODEL].items()}
+    return {**config.model_options, **chosen}
+
+
+def common_options(config: ActionConfig) -> dict[str, Any]:
+    """Return the options that all actions have, by name."""
+    return {each.name: getattr(config, each.name) for each in fields(ActionConfig)}
+
+
+def _without_none(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace None, which TOML cannot express, with "NA"."""
+    return {key: "NA" if value is None else value for key, value in config.items()}

@@ -1,0 +1,177 @@
+"""What a configuration asks a search to do: strategy, objectives, and how trials are measured."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from chop.config import SearchConfig
+from chop.config.search import SearchTable, SpaceSetup, SpaceTable, StrategyTable
+from chop.models import get_model_info
+from chop.options import read_options
+from chop.registry import closest
+from chop.runs import Experiment
+from chop.searching.evaluation import COST_RUNNERS, BasicEvaluation, CostRunner
+from chop.searching.evaluation.basic_train import SEARCHABLE_OPTIONS, BasicTrain, check_training_choices
+from chop.searching.evaluation.costs import Costs
+from chop.searching.evaluation.evaluator import Evaluator
+from chop.searching.evaluation.objectives import Objectives
+from chop.searching.evaluation.problem import PTQ, QAT, Problem
+from chop.searching.evaluation.ptq import RUNG_SHARES, PTQProblem
+from chop.searching.evaluation.qat import QATProblem
+from chop.searching.space import read_space
+from chop.searching.space.space import MODEL, TRAINING, read_option_choices
+from chop.searching.strategies import STRATEGIES, Strategy
+
+logger = logging.getLogger(__name__)
+
+EVALUATION, TRAIN = "basic_evaluation", "basic_train"
+DEFAULT_OPS = ("linear", "conv1d", "conv2d")
+"""Ops that multiply by weights, which make up nearly all of the cost."""
+DEFAULT_WIDTHS = [2, 3, 4, 5, 6, 7, 8]
+DEFAULT_BIAS_WIDTH = 8
+
+
+def default_table() -> SearchTable:
+    """Return the `[search]` table that is used if there is none.
+
+    It tries fixed-point numbers of 2 to 8 bits for the weights and inputs of each layer, with strategy `ilp`.
+    """
+    config = {
+        "name": "integer",
+        "data_in_width": DEFAULT_WIDTHS,
+        "data_in_frac_width": ["auto"],
+        "weight_width": DEFAULT_WIDTHS,
+        "weight_frac_width": ["auto"],
+        "bias_width": DEFAULT_BIAS_WIDTH,
+        "bias_frac_width": ["auto"],
+    }
+    space = SpaceTable(setup=SpaceSetup("type"), seed={op: {"config": config} for op in DEFAULT_OPS})
+    return SearchTable(space, StrategyTable(name="ilp", setup={"n_trials": 40}))
+
+
+@dataclass(frozen=True)
+class SearchSpec:
+    """What the `[search]` table asks for, read and checked before anything is loaded."""
+
+    config: SearchConfig
+    strategy: Strategy
+    objectives: Objectives
+    evaluation: BasicEvaluation
+    training: BasicTrain
+    cost_runners: tuple[CostRunner, ...]
+
+    @classmethod
+    def read(cls, config: SearchConfig) -> SearchSpec:
+        """Read the `[search]` table; every error in it is raised here, except for unknown nodes."""
+        config = replace(config, search=_with_defaults(config.search))
+        table, where = config.search.strategy, "search.strategy"
+        _check_names(table.sw_runner, (EVALUATION, TRAIN), f"{where}.sw_runner")
+        _check_names(table.hw_runner, COST_RUNNERS, f"{where}.hw_runner")
+        _check_space(config)
+        strategy = read_options(STRATEGIES[table.name], _setup(config), f"{where}.setup")
+        if trains(config) and not strategy.supports_training:
+            raise ValueError(
+                f"strategy '{table.name}' does not train configurations: use it with space '{PTQ}', or use "
+                "strategy 'optuna'"
+            )
+        runners = {name: table.sw_runner.get(name) for name in (EVALUATION, TRAIN)}
+        return cls(
+            config,
+            strategy,
+            Objectives.read(table.metrics, sum_scaled=strategy.sum_scaled_metrics, direction=strategy.direction),
+            read_options(BasicEvaluation, runners[EVALUATION], f"{where}.sw_runner.{EVALUATION}"),
+            read_options(BasicTrain, runners[TRAIN], f"{where}.sw_runner.{TRAIN}"),
+            _read_cost_runners(table),
+        )
+
+    def problem(self, experiment: Experiment | None = None) -> Problem:
+        """Return the space with its model and data, ready to be measured; they are loaded if not given."""
+        loaded = experiment or Experiment.load(self.config)
+        problem = self._qat_problem(loaded) if trains(self.config) else self._ptq_problem(loaded)
+        if not problem.space.parts:
+            raise ValueError("search.search_space.seed quantises no node; name a format for some of them")
+        return problem
+
+    def _qat_problem(self, experiment: Experiment) -> Problem:
+        rows = self.evaluation.rows(experiment.data)
+        return QATProblem(self.config, experiment, self.training, rows, self.cost_runners)
+
+    def _ptq_problem(self, experiment: Experiment) -> Problem:
+        rows = self.evaluation.rows(experiment.data)
+        graph = experiment.annotated_graph()
+        metas = graph.annotated_metas()
+        space = read_space(self.config.search.search_space, metas)
+        num_batches = round(1 / RUNG_SHARES[0]) if self.strategy.halving else 1
+        evaluator = Evaluator(graph, experiment.input_name, rows, num_batches=num_batches)
+        costs = Costs(metas, self.cost_runners, metas[0].results["data_out_0"].shape[0])
+        return PTQProblem(space, evaluator, costs, experiment.data.splits.train)
+
+    def warn(self) -> None:
+        """Warn about options that are probably a mistake."""
+        if self.config.load_name is None and not trains(self.config):
+            logger.warning(
+                "no checkpoint is loaded, so '%s' has untrained weights; --load names a checkpoint",
+                self.config.model,
+            )
+        if not (self.config.search.strategy.eval_mode or trains(self.config)):
+            logger.warning("eval_mode = false has no effect: accuracy is measured in evaluation mode")
+
+
+def trains(config: SearchConfig) -> bool:
+    """Return whether each configuration is trained before it is measured."""
+    return config.search.search_space.name == QAT or TRAIN in config.search.strategy.sw_runner
+
+
+def _with_defaults(table: SearchTable) -> SearchTable:
+    """Return the table with the default space if it has none, and the default strategy if it is empty."""
+    if table == SearchTable():
+        return default_table()
+    if table.search_space == SpaceTable():
+        return replace(table, search_space=default_table().search_space)
+    return table
+
+
+def _check_space(config: SearchConfig) -> None:
+    """Check the name of the space, and the choices of training and model options, which need training."""
+    space, where = config.search.search_space, "search.search_space"
+    _check_names((space.name,), (PTQ, QAT), where)
+    choices = {part.name: part.values for part in read_option_choices(space)}
+    for name in choices:
+        if not trains(config):
+            part = name.strip("[]")
+            raise ValueError(f"{where}.{part} needs training of each configuration: name = '{QAT}'")
+    if TRAINING in choices:
+        _check_names(choices[TRAINING], SEARCHABLE_OPTIONS, f"{where}.training")
+        check_training_choices(choices[TRAINING], f"{where}.training")
+    if MODEL in choices:
+        known = get_model_info(config.model).options
+        if not known:
+            raise ValueError(f"{where}.model: model '{config.model}' has no options to choose from")
+        _check_names(choices[MODEL], known, f"{where}.model")
+        if config.load_name is not None:
+            raise ValueError(
+                f"{where}.model needs untrained weights for each shape of the model; leave out '{config.load_name}'"
+            )
+
+
+def _setup(config: SearchConfig) -> dict[str, object]:
+    """Return `[search.strategy.setup]`, overridden by options of the command line."""
+    command_line = {"n_trials": config.n_trials, "timeout": config.timeout}
+    given = {key: value for key, value in command_line.items() if value is not None}
+    return {"halving": trains(config), **config.search.strategy.setup, **given}
+
+
+def _read_cost_runners(table: StrategyTable) -> tuple[CostRunner, ...]:
+    return tuple(
+        read_options(runner, table.hw_runner.get(name), f"search.strategy.hw_runner.{name}")
+        for name, runner in COST_RUNNERS.items()
+    )
+
+
+def _check_names(given: Iterable[str], known: Iterable[str] | Mapping[str, object], where: str) -> None:
+    names = [*known]
+    for name in given:
+        if name not in names:
+            raise ValueError(f"{where}: unknown name '{name}', {closest(name, names)}")

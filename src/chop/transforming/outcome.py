@@ -1,0 +1,123 @@
+"""The result of a transform: evaluated, written into a run folder and printed."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from torch import nn
+
+from chop.config import TransformConfig
+from chop.cost import estimate
+from chop.ir import MaseGraph
+from chop.passes.graph import save_mase_graph_interface_pass, summarize_quantization_analysis_pass
+from chop.runs import Experiment, RunFolder
+from chop.training.batches import evaluation_batches, to_device
+from chop.training.devices import pick_device
+from chop.training.metrics import Evaluation, evaluate
+from chop.training.threads import fitting_threads
+from chop.transforming.pipeline import Comparison
+from chop.transforming.terminal import print_outcome
+
+COST_CONVENTION = "bops"
+"""How bit widths count in the cost that every summary has: `chop.cost.conventions`."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The models `before` and `after` a transform, with what was measured on them."""
+
+    models: Mapping[str, nn.Module]
+    save: Callable[[RunFolder], None]
+    """Writes the new model into a run folder."""
+    comparisons: Sequence[Comparison] = ()
+    cost: Mapping[str, Any] | None = None
+
+
+def graph_outcome(original: MaseGraph, graph: MaseGraph, comparisons: Sequence[Comparison] = ()) -> Outcome:
+    """Return the outcome of a transform of `original` into `graph`."""
+
+    def save(folder: RunFolder) -> None:
+        summarize_quantization_analysis_pass(original, graph, save_dir=folder.transform)
+        save_mase_graph_interface_pass(graph, {"save_dir": folder.graph})
+
+    return Outcome({"before": original.model, "after": graph.model}, save, comparisons, _cost(original, graph))
+
+
+def write_outcome(config: TransformConfig, experiment: Experiment, outcome: Outcome, start: float) -> RunFolder:
+    """Evaluate the models, write them into a new run folder, print the results and return the folder.
+
+    `start` is the `time.perf_counter()` at which the transform began.
+    """
+    results = _evaluate(config, experiment, outcome.models) if config.transform.evaluate else {}
+    folder = RunFolder.create_for(config)
+    try:
+        folder.transform.mkdir()
+        outcome.save(folder)
+        _write_results(config, experiment, results, outcome, folder, time.perf_counter() - start)
+    except BaseException:
+        shutil.rmtree(folder.path, ignore_errors=True)  # an incomplete run cannot be used
+        raise
+    print_outcome(experiment.data.dataset_info, results, outcome.comparisons)
+    return folder
+
+
+def _cost(original: MaseGraph, graph: MaseGraph) -> dict[str, Any] | None:
+    """Return the cost of both graphs for the annotated batch; None if a pass added nodes without shapes."""
+    before, after = original.metas(), graph.metas()
+    if not all(meta.annotated for meta in after):
+        return None
+    inputs = next(meta for meta in before if meta.node.op == "placeholder").results.values()
+    costs = {name: estimate(metas, COST_CONVENTION) for name, metas in (("before", before), ("after", after))}
+    totals = {name: asdict(cost.total) for name, cost in costs.items()}
+    return {
+        "samples": next(iter(inputs)).shape[0],
+        "convention": COST_CONVENTION,
+        "unknown": list(costs["after"].unknown),
+        **{name: {key: value for key, value in each.items() if value is not None} for name, each in totals.items()},
+    }
+
+
+def _evaluate(
+    config: TransformConfig, experiment: Experiment, models: Mapping[str, nn.Module]
+) -> dict[str, Evaluation]:
+    """Evaluate each model on the test split."""
+    device = pick_device(config.accelerator)
+    rows = to_device(experiment.data.splits.test, device)
+    results = {}
+    with fitting_threads(experiment, config.batch_size):
+        for name, model in models.items():
+            batches = evaluation_batches(rows, config.batch_size)
+            results[name] = evaluate(model.to(device), batches, experiment.num_classes, device)
+            model.cpu()
+    return results
+
+
+def _write_results(
+    config: TransformConfig,
+    experiment: Experiment,
+    results: Mapping[str, Evaluation],
+    outcome: Outcome,
+    folder: RunFolder,
+    seconds: float,
+) -> None:
+    test = {name: {"accuracy": each.accuracy, "loss": each.loss} for name, each in results.items()}
+    folder.write_summary(
+        {
+            **experiment.describe("transform"),
+            "passes": list(config.passes),
+            "checkpoint": None if config.load_name is None else str(config.load_name),
+            "test": test,
+            "measured": [
+                {"pass": each.pass_name, "what": each.measure, "before": each.before, "after": each.after}
+                for each in outcome.comparisons
+            ],
+            "cost": outcome.cost,
+            "seconds": round(seconds, 3),
+        }
+    )
+    metrics = {f"test_{name}_{key}": value for name, each in test.items() for key, value in each.items()}
+    folder.write_metrics([metrics])

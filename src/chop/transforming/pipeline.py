@@ -1,0 +1,88 @@
+"""Passes run in order over a graph, with the data and the original graph that a TOML file cannot hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from chop.ir import MaseGraph
+from chop.passes import PASSES
+from chop.passes.base import arguments_of, read_arguments
+from chop.passes.graph.utils import deepcopy_mase_graph
+from chop.runs import Experiment
+
+Passes = Mapping[str, Mapping[str, Any]]
+"""The arguments of each pass, in the order in which they run."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A number that a pass measured, before and after the transforms."""
+
+    pass_name: str
+    measure: str
+    before: float | None
+    after: float
+
+
+def check_names(passes: Passes) -> None:
+    """Raise an error for an unknown pass, before anything is loaded."""
+    for name in passes:
+        _ = PASSES[name]
+
+
+def run_passes(passes: Passes, original: MaseGraph, experiment: Experiment) -> tuple[MaseGraph, list[Comparison]]:
+    """Run all passes on a copy of `original`; those registered with `compare` also run on another copy, before."""
+    for name, given in passes.items():
+        _arguments(name, given, original, experiment)  # reports mistakes before the first pass runs
+    graph = deepcopy_mase_graph(original)
+    comparisons: list[Comparison] = []
+    for name, given in passes.items():
+        run = PASSES[name]
+        graph, info = run(graph, _arguments(name, given, original, experiment))
+        if run.compare:
+            _, info_before = run(deepcopy_mase_graph(original), _arguments(name, given, original, experiment))
+            before = numbers_in(info_before)
+            comparisons += [
+                Comparison(name, measure, before.get(measure), after) for measure, after in numbers_in(info).items()
+            ]
+    return graph, comparisons
+
+
+def _arguments(name: str, given: Mapping[str, Any], original: MaseGraph, experiment: Experiment) -> Any:
+    """Return the arguments of a pass, with what it needs and the file does not give; data start at the first row.
+
+    `labelled_batches` are validation rows if there are any, else training rows, as `input_generator` always is.
+    """
+    added: dict[str, Any] = {}
+    names = {field.name for field in fields(arguments_of(PASSES[name]))}
+    if "labelled_batches" in names:
+        split = "val" if len(experiment.data.splits.val.labels) else "train"
+        added["labelled_batches"] = experiment.batches(split).labelled()
+    elif "input_generator" in names:
+        added["input_generator"] = experiment.batches().once()
+    if "original" in names:
+        added["original"] = original
+    return read_arguments(PASSES[name], {**added, **given})
+
+
+def numbers_in(info: Mapping[str, Any]) -> dict[str, float]:
+    """Return the single numbers in the `info` of a pass: at its top level, in its `total`, and the lowest SQNR."""
+    candidates = {**info, **info.get("total", {}), **_lowest_sqnr(info)}
+    return {name: value for name, value in candidates.items() if isinstance(value, int | float)}
+
+
+def _lowest_sqnr(info: Mapping[str, Any]) -> dict[str, float]:
+    """Return the lowest `info[node][operand]["sqnr_db"]` with its name, or nothing if there is none."""
+    found = {
+        f"{node}.{operand}": measured["sqnr_db"]
+        for node, operands in info.items()
+        if isinstance(operands, Mapping)
+        for operand, measured in operands.items()
+        if isinstance(measured, Mapping) and "sqnr_db" in measured
+    }
+    if not found:
+        return {}
+    lowest = min(found, key=lambda name: found[name])
+    return {f"lowest SQNR in dB ({lowest})": found[lowest]}

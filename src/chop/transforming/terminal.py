@@ -1,0 +1,36 @@
+"""What is printed at the end of a transform."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tabulate import tabulate
+from torch import nn
+
+from chop.dataset import DatasetInfo
+from chop.training.metrics import Evaluation
+from chop.training.terminal import print_scores
+from chop.transforming.pipeline import Comparison
+
+
+def print_outcome(info: DatasetInfo, results: Mapping[str, Evaluation], comparisons: Sequence[Comparison]) -> None:
+    """Print what the passes measured, and loss and accuracy on the test split, before and after."""
+    if comparisons:
+        rows = [(each.pass_name, each.measure, _number(each.before), _number(each.after)) for each in comparisons]
+        headers, align = ("pass", "measure", "before", "after"), ("left", "left", "right", "right")
+        print("\n" + tabulate(rows, headers, disable_numparse=True, colalign=align))
+    if results:
+        scores = [(name, each.accuracy, each.loss) for name, each in results.items()]
+        print_scores(f"data: {info.title}, test split", scores)
+
+
+def print_layers(model: nn.Module, paths: Sequence[str]) -> None:
+    """Print the layers at these paths of a model."""
+    for path in paths:
+        print(f"{path}: {model.get_submodule(path)}")
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return str(value) if isinstance(value, int) else f"{value:.6g}"

@@ -1,0 +1,35 @@
+"""`ch info`: prints tables and pages, and plots a format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chop import cli
+from chop.info import describe
+
+
+def test_table_and_page_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["info", "formats"]) == 0
+    assert capsys.readouterr().out == describe("formats") + "\n"
+    assert cli.main(["info", "formats", "integer"]) == 0
+    assert capsys.readouterr().out == describe("formats", "integer") + "\n"
+
+
+def test_png_is_a_plot_of_the_values_of_a_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "integer.png"
+    assert cli.main(["info", "formats", "integer", "--png", str(path)]) == 0
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert capsys.readouterr().out == describe("formats", "integer") + "\n"
+
+
+@pytest.mark.parametrize("words", [["formats"], ["models"], ["models", "toy"]])
+def test_png_needs_the_name_of_a_format(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "integer.png"
+    assert cli.main(["info", *words, "--png", str(path)]) == 2
+    message = "ch: error: info: --png plots the values of one format: ch info formats NAME --png PATH\n"
+    assert capsys.readouterr().err == message
+    assert not path.exists()

@@ -1,0 +1,25 @@
+"""The status line, the bar and the clock that trainings and searches share."""
+
+from __future__ import annotations
+
+import pytest
+
+from chop.display.progress import StatusLine, bar, clock
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (61, "1:01"), (3723, "1:02:03")])
+def test_a_duration_reads_as_a_clock(seconds: float, text: str) -> None:
+    assert clock(seconds) == text
+
+
+@pytest.mark.parametrize(("share", "text"), [(0, "╌" * 20), (0.5, "━" * 10 + "╌" * 10), (1, "━" * 20)])
+def test_a_bar_is_filled_by_the_share(share: float, text: str) -> None:
+    assert bar(share) == text
+
+
+def test_without_a_terminal_only_permanent_lines_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    line = StatusLine()
+    line.draw("50 %")
+    line.print("half of it")
+    line.close()
+    assert capsys.readouterr().err == "half of it\n"

@@ -1,0 +1,118 @@
+"""Reading quantisation configs."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from chop.formats.block_fp import BlockFP
+from chop.formats.block_minifloat import BlockMinifloat
+from chop.formats.integer import Integer
+from chop.formats.minifloat_ieee import MinifloatIEEE
+from chop.nn.quantized import QuantConfig
+from chop.passes.graph import quantize_transform_pass
+from chop.registry import UnknownNameError
+from samples import LAB_CONFIG, annotated
+
+
+def read(**config: Any) -> QuantConfig:
+    found = QuantConfig.read(config, "here")
+    assert found is not None
+    return found
+
+
+def test_each_role_has_its_own_parameters() -> None:
+    config = read(**{**LAB_CONFIG, "weight_width": 6, "bias_frac_width": 2})
+    assert config.formats == {"data_in": Integer(8, 4), "weight": Integer(6, 4), "bias": Integer(8, 2)}
+
+
+@pytest.mark.parametrize("name", [None, "NA"])
+def test_an_unset_name_means_not_quantised(name: str | None) -> None:
+    assert QuantConfig.read({"name": name}, "here") is None
+
+
+def test_missing_keys_are_taken_from_data_in() -> None:
+    config = read(name="integer", data_in_width=6, data_in_frac_width=3, weight_width=4)
+    assert config.formats["weight"] == Integer(4, 3)
+    assert config.formats["bias"] == Integer(6, 3)
+
+
+def test_missing_keys_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    graph = annotated(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), input=torch.randn(2, 4))
+    some = {"config": {"name": "integer", "data_in_width": 6, "weight_width": 4}}
+    with caplog.at_level(logging.INFO, logger="chop"):
+        quantize_transform_pass(graph, {"by": "type", "linear": some, "relu": some})
+    (record,) = caplog.records
+    assert record.getMessage() == "quantize linear: bias_width not given; the parameters of data_in are used"
+
+
+def test_na_is_the_default_of_the_format() -> None:
+    assert read(name="integer", weight_width=6, weight_frac_width="NA").formats["weight"] == Integer(6, 3)
+
+
+def test_a_role_may_have_a_different_format() -> None:
+    config = read(name="integer", weight_name="block_fp", weight_block_size=[1, 16], data_in_width=6)
+    assert config.formats["weight"] == BlockFP(block_size=(1, 16))
+    assert config.formats["data_in"] == Integer(6)
+
+
+def test_dimensions_are_not_taken_from_data_in() -> None:
+    config = read(name="block_fp", data_in_block_dim=0, data_in_width=4)
+    assert config.formats["weight"] == BlockFP(4)
+
+
+def test_the_result_is_rounded_only_with_data_out_keys() -> None:
+    assert "data_out" not in read(name="integer").formats
+    assert read(name="integer", data_out_width=5).formats["data_out"] == Integer(5)
+    assert read(name="integer", data_out_name="float").formats["data_out"].name == "float"
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (
+            {"name": "integer", "weight_widht": 4},
+            "format 'integer' has no parameter 'weight_widht'; did you mean 'weight_width'?",
+        ),
+        ({"name": "binary", "weight_width": 4}, "format 'binary' has no parameter 'weight_width'"),
+        ({"name": "integer", "weight_width": "4"}, "weight: 'width' must be int, got '4' (str)"),
+        ({"name": "integer", "weight_width": 99}, "weight: width must be from 1 to 32, got 99"),
+        ({"weight_width": 4}, "a config needs the key 'name', a format"),
+    ],
+)
+def test_errors_name_the_wrong_key(config: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError) as error:  # noqa: PT011 - the message is checked below
+        QuantConfig.read(config, "here")
+    assert str(error.value).startswith("here: ")
+    assert message in str(error.value)
+
+
+def test_an_unknown_format_suggests_the_nearest() -> None:
+    with pytest.raises(UnknownNameError, match="unknown format 'integr', did you mean 'integer'"):
+        QuantConfig.read({"name": "integr"}, "here")
+
+
+def test_common_keys_of_existing_configs_are_accepted() -> None:
+    old = {
+        "data_in_width": 8,
+        "data_in_exponent_width": 4,
+        "data_in_exponent_bias": "NA",
+        "weight_exponent_width": 3,
+    }
+    assert read(name="minifloat_ieee", **old).formats["weight"] == MinifloatIEEE(8, 3)
+    blocks = read(name="block_minifloat", weight_exponent_bias_width=6, weight_block_size=[1, 16])
+    assert blocks.formats["weight"] == BlockMinifloat(exponent_bias_width=6, block_size=(1, 16))
+
+
+def test_several_formats_in_one_layer_compute() -> None:
+    mixed = {"name": "integer", "weight_name": "mxfp", "weight_element": "e2m1", "data_out_name": "bfloat16"}
+    graph = annotated(nn.Sequential(nn.Linear(64, 4)), input=torch.randn(2, 64))
+    graph, _ = quantize_transform_pass(graph, {"by": "type", "linear": {"config": mixed}})
+    kinds = [tensor.format.name for tensor in (*graph.metas()[1].args.values(), *graph.metas()[1].results.values())]
+    assert kinds == ["integer", "mxfp", "integer", "bfloat16"]
+    y = graph.model(torch.randn(2, 64))
+    assert y.equal(y.bfloat16().float())

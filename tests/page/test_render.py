@@ -1,0 +1,146 @@
+"""The HTML file: what is embedded in it, and that nothing in it can run or load anything else."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import re
+from html.parser import HTMLParser
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from chop.page.render import LIBRARIES, embedded, render
+from chop.passes.graph import report_html_analysis_pass
+from samples import annotated
+
+ASSETS = files("chop.page").joinpath("assets")
+
+
+def write_page(tmp_path: Path, **args: Any) -> dict[str, Any]:
+    """Write the report of a small graph and return its document."""
+    graph = annotated(nn.Sequential(nn.ReLU()), input=torch.ones(1, 2))
+    _, info = report_html_analysis_pass(graph, {"path": tmp_path / "report.html", **args})
+    document: dict[str, Any] = info["document"]
+    return document
+
+
+class PageParser(HTMLParser):
+    """A parser that collects the texts of all scripts and styles as a browser separates them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: str | None = None
+        self.found: list[tuple[str, str]] = []
+        self.policy = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag in ("script", "style"):
+            self.open = tag
+            self.found.append((given.get("type") or tag, ""))
+        if given.get("http-equiv") == "Content-Security-Policy":
+            self.policy = given["content"] or ""
+        assert "src" not in given
+        assert given.get("href") in (None, "#layers", "data:,")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.open = None
+
+    def handle_data(self, data: str) -> None:
+        if self.open:
+            kind, text = self.found[-1]
+            self.found[-1] = kind, text + data
+
+
+EVIL = "</script><script>alert(1)</script><!-- <img src=x onerror=alert(2)> & \u2028 $title"
+
+
+def test_no_name_breaks_out_of_the_page(tmp_path: Path) -> None:
+    document = write_page(tmp_path, title=EVIL)
+    page = (tmp_path / "report.html").read_text()
+    parts = PageParser(page)
+    assert [kind for kind, _ in parts.found] == ["style", "application/json", "script"]
+    assert json.loads(parts.found[1][1])["title"] == document["title"] == EVIL
+    assert "<img" not in page
+    assert "<script>alert" not in page
+
+
+def test_the_policy_allows_only_the_embedded_script_and_style(tmp_path: Path) -> None:
+    write_page(tmp_path)
+    parts = PageParser((tmp_path / "report.html").read_text())
+    digests = {
+        kind: "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        for kind, text in parts.found
+    }
+    assert parts.policy == (
+        f"default-src 'none'; script-src '{digests['script']}'; style-src '{digests['style']}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    assert "sourceMappingURL" not in parts.found[2][1]
+
+
+def test_third_party_licences_are_in_the_page(tmp_path: Path) -> None:
+    write_page(tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    for licence in LIBRARIES.values():
+        text = ASSETS.joinpath(licence).read_text()
+        assert "Permission is hereby granted" in text
+        assert text in page
+
+
+def test_third_party_files_are_unchanged() -> None:
+    lines = ASSETS.joinpath("vendor/SOURCES.txt").read_text().splitlines()
+    listed = {name: digest for digest, name, _ in (line.split("  ") for line in lines)}
+    for name in listed:
+        content = ASSETS.joinpath("vendor", name).read_bytes()
+        assert hashlib.sha256(content).hexdigest() == listed[name], name
+    assert {file.name for file in ASSETS.joinpath("vendor").iterdir()} == {*listed, "SOURCES.txt"}
+
+
+def test_nan_and_infinity_become_strings() -> None:
+    text = embedded({"a": math.inf, "b": [-math.inf, math.nan], "c": 1.5})
+    assert json.loads(text) == {"a": "\0inf", "b": ["\0-inf", "\0nan"], "c": 1.5}
+
+
+def test_scripts_never_write_html() -> None:
+    dangerous = re.compile(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(")
+    for file in ASSETS.iterdir():
+        if file.name.endswith(".js"):
+            assert not dangerous.search(file.read_text()), file.name
+
+
+def luminance(colour: str) -> float:
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("theme", [0, 1, 2])
+def test_text_has_the_contrast_required_by_wcag(theme: int) -> None:
+    blocks = re.findall(r"\{([^{}]*--page[^{}]*)\}", ASSETS.joinpath("theme.css").read_text())
+    colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", blocks[theme]))
+    for ink in ("ink", "muted", "accent", "good", "bad"):
+        for paper in ("page", "surface", "raised", "accent-soft"):
+            if (ink, paper) in (("good", "accent-soft"), ("bad", "accent-soft")):
+                continue  # these are never combined
+            light, dark = sorted((luminance(colours[ink]), luminance(colours[paper])), reverse=True)
+            assert (light + 0.05) / (dark + 0.05) >= 4.5, (ink, paper)
+
+
+def test_both_dark_themes_are_the_same() -> None:
+    blocks = re.findall(r"\{([^{}]*--page[^{}]*)\}", ASSETS.joinpath("theme.css").read_text())
+    by_system, by_choice = (blocks[i].split() for i in (1, 2))
+    assert by_system == by_choice
+
+
+def test_an_empty_document_makes_a_page() -> None:
+    assert render({"title": "x"}).startswith("<!DOCTYPE html>")

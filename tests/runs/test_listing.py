@@ -1,0 +1,76 @@
+"""The runs of a project: listed, found by name or path, and the latest one."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from chop.config import TrainConfig
+from chop.registry import UnknownNameError
+from chop.runs import RunFolder, find_run, list_runs
+from chop.runs.listing import find_run_to_resume
+
+
+def make_run(project: Path, name: str, started: int, *, finished: bool = True) -> RunFolder:
+    """Make a run folder with the files that a listing looks at."""
+    folder = RunFolder.create(project, name)
+    folder.config.touch()
+    os.utime(folder.config, (started, started))
+    if finished:
+        folder.summary.write_text("{}")
+    return folder
+
+
+def test_runs_are_listed_newest_first(tmp_path: Path) -> None:
+    for number, started in ((9, 1000), (10, 1000), (2, 2000)):
+        make_run(tmp_path, f"toy_{number}", started, finished=False)
+    (tmp_path / "not_a_run").mkdir()
+    (tmp_path / "note.txt").touch()
+    assert [folder.name for folder in list_runs(tmp_path)] == ["toy_2", "toy_10", "toy_9"]
+    assert list_runs(tmp_path / "nowhere") == []
+
+
+@pytest.mark.parametrize("run", [None, Path("latest")])
+def test_the_latest_run_is_the_newest_finished_one(tmp_path: Path, run: Path | None) -> None:
+    expected = make_run(tmp_path, "first", 1000)
+    make_run(tmp_path, "second", 2000, finished=False)
+    assert find_run(run, tmp_path) == expected
+
+
+def test_a_project_without_finished_runs_is_reported(tmp_path: Path) -> None:
+    make_run(tmp_path, "stopped", 1000, finished=False)
+    with pytest.raises(ValueError, match=r"there is no finished run in '.*'; --project-dir names another folder"):
+        find_run(None, tmp_path)
+
+
+def test_a_run_is_found_by_name_and_by_any_path_in_it(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, "toy", 1000)
+    folder.graph.mkdir(parents=True)
+    for run in (Path("toy"), folder.path, folder.graph, Path("toy/software")):
+        assert find_run(run, tmp_path).path == folder.path
+
+
+def test_an_unknown_run_names_the_nearest_or_the_newest(tmp_path: Path) -> None:
+    for number in range(7):
+        make_run(tmp_path, f"run{number}", 1000 + number)
+    with pytest.raises(UnknownNameError, match=r"^there is no run 'run10', did you mean 'run1'\?$"):
+        find_run(Path("run10"), tmp_path)
+    with pytest.raises(UnknownNameError, match=r"'zz', the newest are: run6, run5, run4, run3, run2$"):
+        find_run(Path("zz"), tmp_path)
+
+
+def test_the_run_to_resume_is_the_latest_of_the_same_model_and_data(train_config: TrainConfig) -> None:
+    project = train_config.project_dir
+    names = ("toy_classification_toy_tiny_a", "toy_classification_toy_tiny_b", "toy_classification_jsc_a")
+    folders = [make_run(project, name, 1000) for name in names]
+    for number, folder in enumerate(folders):
+        folder.metrics.touch()
+        os.utime(folder.metrics, (1000 + number, 1000 + number))
+    assert find_run_to_resume(train_config, lambda folder: folder.metrics) == folders[1]
+    assert find_run_to_resume(train_config, lambda folder: folder.metrics, lambda f: f == folders[0]) == folders[0]
+    beside = replace(train_config, config=folders[2].config)
+    assert find_run_to_resume(beside, lambda folder: folder.metrics) == folders[2]
+    assert find_run_to_resume(train_config, lambda folder: folder.search_log) is None

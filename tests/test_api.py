@@ -1,0 +1,163 @@
+"""The Python interface: the names of `chop`, and the functions that do what the commands do."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import chop
+from chop.dataset import Rows
+from quick import one_thread_and_no_drawing  # noqa: F401
+
+INTEGER = {
+    "name": "integer",
+    "data_in_width": 8,
+    "data_in_frac_width": 4,
+    "weight_width": 8,
+    "weight_frac_width": 4,
+}
+QUANTIZE = {"quantize": {"by": "type", "linear": {"config": INTEGER}}}
+SEARCH = {
+    "search_space": {"seed": {"default": {"config": {"name": ["integer"], "weight_width": [2, 8]}}}},
+    "strategy": {"sw_runner": {"basic_evaluation": {"num_samples": 64}}},
+}
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> dict[str, Any]:
+    return {"accelerator": "cpu", "batch_size": 64, "project_dir": tmp_path / "out"}
+
+
+@pytest.fixture
+def trained(options: dict[str, Any]) -> chop.Run:
+    return chop.train("toy", "toy_tiny", max_epochs=2, learning_rate=0.01, **options)
+
+
+def test_every_name_can_be_imported_and_has_a_docstring() -> None:
+    for name in chop.__all__:
+        assert getattr(chop, name).__doc__, name
+        assert name in dir(chop)
+    with pytest.raises(AttributeError, match="module 'chop' has no attribute 'trian'"):
+        _ = chop.trian
+
+
+def test_importing_chop_does_not_import_torch() -> None:
+    code = "import sys, chop; assert 'torch' not in sys.modules, 'torch'; assert chop.passes.PASSES"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_train_returns_the_run(trained: chop.Run, options: dict[str, Any]) -> None:
+    assert trained.action == "train"
+    assert trained.folder.path.parent == options["project_dir"]
+    assert trained.summary["steps"] == 24
+    assert trained.graph.model(torch.zeros(3, 4)).shape == (3, 2)
+
+
+def test_transform_starts_from_a_run(trained: chop.Run, options: dict[str, Any]) -> None:
+    run = chop.transform("toy", "toy_tiny", QUANTIZE, load=trained, **options)
+    assert run.summary["checkpoint"] == str(trained.folder)
+    assert run.summary["test"]["before"]["accuracy"] == trained.summary["test"]["accuracy"]
+    assert any(meta.quantized for meta in run.graph.metas())
+
+
+def test_options_are_read_from_a_file_and_replaced(options: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "toy.toml"
+    file.write_text('model = "toy"\ndataset = "toy_tiny"\nmax_epochs = 9\nseed = 3\n[passes.count_flops]\n')
+    run = chop.train(config=file, max_epochs=1, **options)
+    assert (run.summary["epochs"], run.summary["seed"]) == (1, 3)
+    assert chop.transform(config=str(file), **options).summary["passes"] == ["count_flops"]
+
+
+@pytest.mark.slow
+def test_search_returns_its_run(trained: chop.Run, options: dict[str, Any]) -> None:
+    run = chop.search("toy", "toy_tiny", SEARCH, n_trials=3, load=trained, **options)
+    assert run.action == "search"
+    assert run.folder.best_config.is_file()
+    assert run.summary["front"]
+
+
+@pytest.mark.parametrize("name", ["train", "transform", "search"])
+def test_a_model_instance_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"chop.{name} needs the name of a model, or a reference such as 'net.py"):
+        getattr(chop, name)(nn.Linear(4, 2), "toy_tiny")
+
+
+def test_an_unknown_option_is_reported() -> None:
+    with pytest.raises(ValueError, match=r"chop.train: unknown key 'max_epoch', did you mean 'max_epochs'"):
+        chop.train("toy", "toy_tiny", max_epoch=3)
+    with pytest.raises(ValueError, match=r"chop.train: 'dataset' is required"):
+        chop.train("toy")
+
+
+def loader(rows: Rows) -> list[tuple[Tensor, Tensor]]:
+    return list(zip(rows.features.split(7), rows.labels.split(7), strict=True))
+
+
+def test_evaluate_gives_the_test_results_of_a_run(trained: chop.Run) -> None:
+    data = trained.experiment.data
+    expected = trained.summary["test"]
+    for model in (trained.model, trained.graph):
+        for given in (data, data.splits.test, loader(data.splits.test)):
+            found = chop.evaluate(model, given)
+            assert found.accuracy == expected["accuracy"]
+            assert found.loss == pytest.approx(expected["loss"])
+            assert found.confusion.tolist() == expected["confusion"]
+
+
+def test_evaluate_loads_a_data_set_by_name(trained: chop.Run) -> None:
+    assert chop.evaluate(trained.model, "toy_tiny").accuracy == trained.summary["test"]["accuracy"]
+    val = chop.evaluate(trained.model, "toy_tiny", split="val")
+    assert val.accuracy == trained.summary["validation"]["accuracy"]
+
+
+def test_evaluate_against_numbers_worked_out_by_hand() -> None:
+    batch = torch.tensor([[0.0, 0.0], [1.0, 3.0], [2.0, 0.0]]), torch.tensor([0, 1, 1])
+    model = nn.Identity().train()
+    found = chop.evaluate(model, [batch])
+    losses = [0.6931472, 0.1269280, 2.1269280]  # log 2, log(1 + e^-2), log(1 + e^2)
+    assert found.loss == pytest.approx(sum(losses) / 3)
+    assert found.accuracy == pytest.approx(2 / 3)
+    assert found.confusion.tolist() == [[1, 0], [1, 1]]
+    assert model.training
+
+
+def test_what_cannot_be_evaluated_is_reported() -> None:
+    batch = torch.zeros(3, 4), torch.zeros(3, dtype=torch.int64)
+    with pytest.raises(ValueError, match=r"needs a torch.nn.Module or a MaseGraph, got a str"):
+        chop.evaluate("toy", [batch])  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"there are no rows to evaluate on"):
+        chop.evaluate(nn.Identity(), [])
+    with pytest.raises(ValueError, match=r"returns \[rows, classes\]; this one returns \[8\]"):
+        chop.evaluate(nn.Flatten(0), [batch])
+
+
+def test_a_run_is_opened_by_name_by_path_and_as_the_latest(
+    trained: chop.Run, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = options["project_dir"]
+    for run in ("latest", trained.name, trained.folder.path):
+        assert chop.open_run(run, project_dir=project).folder == trained.folder
+    project.rename(project.with_name("mase_output"))
+    monkeypatch.chdir(project.parent)
+    assert chop.open_run("latest").name == trained.name
+
+
+def test_a_report_of_a_run(trained: chop.Run, tmp_path: Path) -> None:
+    page = chop.report(trained, samples=16, sensitivity=False)
+    assert page == trained.folder.report
+    assert "<!doctype html>" in page.read_text().lower()
+    assert chop.report(trained.folder.path, tmp_path / "a.html", samples=16, sensitivity=False).is_file()
+
+
+def test_a_report_of_a_graph(trained: chop.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    page = chop.report(trained.graph, tmp_path / "graph.html", data=trained.experiment.data, samples=16, open=True)
+    assert "<!doctype html>" in page.read_text().lower()
+    assert opened == [page.as_uri()]

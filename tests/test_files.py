@@ -1,0 +1,96 @@
+"""Files are written completely or not at all; corrupt ones are reported in one sentence."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from chop.files import (
+    CorruptFileError,
+    atomic_path,
+    parse_json,
+    read_json,
+    read_toml,
+    remove_temporary_files,
+    write_bytes,
+    write_json,
+    write_text,
+)
+
+
+def fail(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_content_is_read_as_written(tmp_path: Path) -> None:
+    write_bytes(tmp_path / "a", b"\x00\xff", sync=True)
+    write_text(tmp_path / "b", "π\n")
+    write_json(tmp_path / "c.json", {"a": [1, 2]})
+    assert (tmp_path / "a").read_bytes() == b"\x00\xff"
+    assert (tmp_path / "b").read_text(encoding="utf-8") == "π\n"
+    assert read_json(tmp_path / "c.json") == {"a": [1, 2]}
+
+
+def test_a_file_that_cannot_be_replaced_is_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.txt"
+    write_text(path, "old")
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match=r"No space left on device: '.*/a.txt'"):
+        write_text(path, "new")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_error_while_writing_leaves_no_temporary_file(tmp_path: Path) -> None:
+    def write_half() -> None:
+        with atomic_path(tmp_path / "a.txt") as temporary:
+            temporary.write_text("half")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        write_half()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_temporary_file_keeps_the_suffix(tmp_path: Path) -> None:
+    with atomic_path(tmp_path / "plot.png") as temporary:
+        assert temporary.suffix == ".png"
+        temporary.touch()
+
+
+def test_only_temporary_files_are_removed(tmp_path: Path) -> None:
+    for name in (".7.a.txt", "a.txt"):
+        (tmp_path / name).touch()
+    (tmp_path / ".folder").mkdir()
+    remove_temporary_files(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".folder", "a.txt"]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[" * 100_000, b"\xff\xfe\xfd", b"[]", b"3"])
+def test_corrupt_json_is_reported_with_its_path(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(content)
+    with pytest.raises(CorruptFileError, match=r"a.json is corrupt: ") as caught:
+        read_json(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_corrupt_json_is_reported_with_its_source() -> None:
+    with pytest.raises(CorruptFileError, match=r"^metrics.jsonl, line 2, is corrupt: "):
+        parse_json('{"st', "metrics.jsonl, line 2,")
+
+
+@pytest.mark.parametrize("content", [b"model = ", b"\xff", b"a = 1\na = 2"])
+def test_corrupt_toml_is_reported_with_its_path(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "run.toml"
+    path.write_bytes(content)
+    with pytest.raises(CorruptFileError, match=r"run.toml is corrupt: "):
+        read_toml(path)
+
+
+def test_a_missing_file_is_not_corrupt(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_json(tmp_path / "a.json")

@@ -1,0 +1,87 @@
+"""Passes in order over a graph: data for each run of a pass, and the graph before the transforms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from torch import Tensor
+
+from chop.config import TransformConfig
+from chop.ir import MaseGraph
+from chop.passes.base import ANALYSIS_PASSES, PASSES, PassResult, register_pass
+from chop.registry import UnknownNameError
+from chop.runs import Experiment
+from chop.transforming.pipeline import Comparison, check_names, numbers_in, run_passes
+
+INTEGER = {"name": "integer", "weight_width": 4, "weight_frac_width": 2}
+QUANTIZE = {"by": "type", "linear": {"config": INTEGER}}
+
+
+@pytest.fixture
+def experiment() -> Experiment:
+    return Experiment.load(TransformConfig(model="toy", dataset="toy_tiny", batch_size=64))
+
+
+@dataclass(frozen=True)
+class CountArgs:
+    input_generator: Iterator[dict[str, Tensor]] | None = None
+    original: MaseGraph | None = None
+
+
+@pytest.fixture
+def originals(monkeypatch: pytest.MonkeyPatch) -> list[MaseGraph | None]:
+    """Register a pass that counts the rows it is given; return the list of the originals it is given."""
+    given: list[MaseGraph | None] = []
+    for registry in (PASSES, ANALYSIS_PASSES):
+        monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+
+    def count_rows(graph: MaseGraph, args: CountArgs) -> PassResult:
+        given.append(args.original)
+        assert args.input_generator is not None
+        return graph, {"rows": sum(len(batch["x"]) for batch in args.input_generator), "by_node": {}}
+
+    count_rows.__annotations__ = {"graph": MaseGraph, "args": CountArgs}
+    register_pass("count_rows", kind="analysis", compare=True)(count_rows)
+    return given
+
+
+def test_a_compared_pass_gets_all_data_in_both_runs(experiment: Experiment, originals: list[object]) -> None:
+    passes: dict[str, dict[str, Any]] = {"quantize": QUANTIZE, "count_rows": {}}
+    _, comparisons = run_passes(passes, experiment.annotated_graph(), experiment)
+    assert comparisons == [Comparison("count_rows", "rows", before=720, after=720)]
+
+
+def test_the_original_is_the_graph_before_the_transforms(
+    experiment: Experiment, originals: list[MaseGraph | None]
+) -> None:
+    original = experiment.annotated_graph()
+    graph, _ = run_passes({"quantize": QUANTIZE, "count_rows": {}}, original, experiment)
+    assert originals == [original, original]
+    assert not any(meta.quantized for meta in original.metas())
+    assert any(meta.quantized for meta in graph.metas())
+
+
+def test_passes_over_two_graphs_run_in_a_pipeline(
+    experiment: Experiment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    passes: dict[str, dict[str, Any]] = {"quantize": QUANTIZE, "summarize_quantization": {}, "compare_graphs": {}}
+    run_passes(passes, experiment.annotated_graph(), experiment)
+    assert "LinearInteger" in capsys.readouterr().out
+
+
+def test_an_unknown_pass_is_reported() -> None:
+    with pytest.raises(UnknownNameError, match="unknown pass 'quantise', did you mean 'quantize'"):
+        check_names({"quantise": {}})
+
+
+def test_numbers_are_found_at_the_top_in_the_total_and_as_the_lowest_sqnr() -> None:
+    info = {
+        "total_flops": 3,
+        "total": {"macs": 5, "energy_pj": None},
+        "by_node": {"a": 1},
+        "fc1": {"weight": {"sqnr_db": 20.0, "format": "integer"}, "data_in_0": {"sqnr_db": 12.5}},
+    }
+    assert numbers_in(info) == {"total_flops": 3, "macs": 5, "lowest SQNR in dB (fc1.data_in_0)": 12.5}
