@@ -141,8 +141,8 @@ def _copying_trials(graph: MaseGraph, rows: Rows, number: int) -> float:
     generator = random.Random(0)
     start = time.process_time()
     for _ in range(number):
-        configs = problem.space.draw(lambda dimension: generator.choice(dimension.choices))
-        by_name = {name: {"config": config} for name, config in configs.items()}
+        configuration = problem.space.draw(lambda dimension: generator.choice(dimension.choices))
+        by_name = {name: {"config": config} for name, config in configuration.items()}
         changed, _ = quantize_transform_pass(deepcopy_mase_graph(graph), {"by": "name", **by_name})
         with torch.no_grad():
             for features, labels in zip(rows.features.split(256), rows.labels.split(256), strict=True):
@@ -177,15 +177,15 @@ class _Chain(nn.Module):
 
 def _one_changed(problem: PTQProblem, name: str, number: int) -> float:
     """Return the CPU seconds per trial if each trial changes one layer to a config that it did not have before."""
-    configs = problem.space.draw(lambda dimension: dimension.choices[-1])
+    configuration = problem.space.draw(lambda dimension: dimension.choices[-1])
     widths = itertools.islice(itertools.product(range(2, 17), range(2, 17)), number + 2)
-    changed = [{**configs[name], "weight_width": weight, "data_in_width": data} for weight, data in widths]
+    changed = [{**configuration[name], "weight_width": weight, "data_in_width": data} for weight, data in widths]
     unit = next(unit for unit in problem.space.units if unit.name == name)
     for config in changed:
         problem.quantized_unit(unit, config)  # made once per config of a layer, so not measured
     for config in changed[:2]:
-        problem.measure({**configs, name: config})
+        problem.measure({**configuration, name: config})
     start = time.process_time()
     for config in changed[2:]:
-        problem.measure({**configs, name: config})
+        problem.measure({**configuration, name: config})
     return (time.process_time() - start) / number

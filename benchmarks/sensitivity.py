@@ -19,7 +19,7 @@ from chop.passes.graph import (
     init_metadata_analysis_pass,
     quantize_transform_pass,
 )
-from chop.passes.graph.analysis.sensitivity import Candidates, candidates_of, measure_sensitivity
+from chop.passes.graph.analysis.sensitivity import LabelledReplacements, labelled_replacements, measure_sensitivity
 from chop.passes.graph.utils import deepcopy_mase_graph
 from chop.passes.quantization.selection import QuantizeArgs
 from chop.statistics.deviation import Deviation
@@ -54,23 +54,23 @@ def run(quick: bool = False) -> list[Result]:
 def _compared(name: str, model: nn.Module, batch: Batch, repeats: int) -> list[Result]:
     graph, _ = init_metadata_analysis_pass(MaseGraph(model.eval()))
     graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": batch})
-    candidates = candidates_of(graph, {"8": QuantizeArgs.from_pass_args(_CHOICE, "benchmark")})
+    replacements = labelled_replacements(graph, {"8": QuantizeArgs.from_pass_args(_CHOICE, "benchmark")})
 
     def ours() -> None:
-        measure_sensitivity(graph, candidates, [(batch, None)])
+        measure_sensitivity(graph, replacements, [(batch, None)])
 
     ours_time, complete, copied, plain = cpu_times(
         ours,
-        lambda: running_all(graph, candidates, batch),
-        lambda: copying(graph, list(candidates), batch),
+        lambda: running_all(graph, replacements, batch),
+        lambda: copying(graph, list(replacements), batch),
         lambda: forward(graph, batch),
         repeats=repeats,
         warm_up=min(2, repeats - 1),
     )
     return [
-        Result(f"{name}, {len(candidates)} nodes", ours_time / complete, 0.7, "x running all"),
+        Result(f"{name}, {len(replacements)} nodes", ours_time / complete, 0.7, "x running all"),
         Result("the same", ours_time / copied, 0.7, "x copying"),
-        Result("the same", ours_time / plain / (2 * len(candidates)), float("inf"), "x forward per measurement"),
+        Result("the same", ours_time / plain / (2 * len(replacements)), float("inf"), "x forward per measurement"),
     ]
 
 
@@ -83,17 +83,17 @@ def each_way(nodes: list[str], measure: Callable[[list[str]], object]) -> None:
         measure([other for other in nodes if other != name])
 
 
-def running_all(graph: MaseGraph, candidates: Candidates, batch: Batch) -> None:
+def running_all(graph: MaseGraph, replacements: LabelledReplacements, batch: Batch) -> None:
     found = {node.name: node for node in graph.fx_graph.nodes}
     with undisturbed(graph.model):
         incremental = IncrementalRun(graph, batch, keep=False)
         plain = incremental.run()
 
         def measure(names: list[str]) -> None:
-            replaced = {found[name]: candidates[name]["8"] for name in names}
+            replaced = {found[name]: replacements[name]["8"] for name in names}
             Deviation().add(plain, incremental.run(replaced))
 
-        each_way(list(candidates), measure)
+        each_way(list(replacements), measure)
 
 
 def copying(graph: MaseGraph, nodes: list[str], batch: Batch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -129,7 +129,7 @@ def test_evaluate_against_numbers_worked_out_by_hand() -> None:
 
 def test_what_cannot_be_evaluated_is_reported() -> None:
     batch = torch.zeros(3, 4), torch.zeros(3, dtype=torch.int64)
-    with pytest.raises(ValueError, match=r"needs a torch.nn.Module or a MaseGraph, got a str"):
+    with pytest.raises(ValueError, match=r"needs a torch.nn.Module, a MaseGraph or a Run, got str"):
         chop.evaluate("toy", [batch])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"there are no rows to evaluate on"):
         chop.evaluate(nn.Identity(), [])
@@ -161,3 +161,30 @@ def test_a_report_of_a_graph(trained: chop.Run, tmp_path: Path, monkeypatch: pyt
     page = chop.report(trained.graph, tmp_path / "graph.html", data=trained.experiment.data, samples=16, open=True)
     assert "<!doctype html>" in page.read_text().lower()
     assert opened == [page.as_uri()]
+
+
+def test_evaluate_accepts_a_run(trained: chop.Run) -> None:
+    assert chop.evaluate(trained, "toy_tiny").accuracy == chop.evaluate(trained.model, "toy_tiny").accuracy
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: chop.train(cast(Any, nn.Linear), "toy_tiny"),
+            r"chop.train needs the name of a model.*'net.py:Linear'",
+        ),
+        (
+            lambda: chop.evaluate(nn.Linear(4, 2), "toy_tiny", split=cast(Any, "valid")),
+            "unknown split 'valid', did you mean 'val'",
+        ),
+        (
+            lambda: chop.evaluate(nn.Linear(4, 2), cast(Any, (torch.ones(3, 4), torch.ones(3)))),
+            "for a single batch pass",
+        ),
+        (lambda: chop.report(cast(Any, nn.Linear(4, 2))), "chop.report needs a Run, .* got Linear$"),
+    ],
+)
+def test_a_wrong_argument_gets_one_sentence(call: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()

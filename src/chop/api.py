@@ -6,7 +6,7 @@ import webbrowser
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
@@ -18,15 +18,17 @@ from chop.cli.settings import read_config_file
 from chop.config import ActionConfig, SearchConfig, TrainConfig, TransformConfig
 from chop.dataset import MaseDataModule, Rows
 from chop.ir import MaseGraph
+from chop.ir.graph.interpreter import evaluation_mode
 from chop.options import check_options, read_options
 from chop.passes.graph import report_html_analysis_pass
 from chop.plugins import load_plugin
+from chop.registry import closest
 from chop.reporting.run_report import write_report
 from chop.runs import Run, RunFolder, open_run
 from chop.training.batches import Batch, evaluation_batches
-from chop.training.metrics import Evaluation
-from chop.training.metrics import evaluate as evaluate_batches
-from chop.training.threads import multiplications, threads_for
+from chop.training.evaluation import Evaluation
+from chop.training.evaluation import evaluate as evaluate_batches
+from chop.training.threads import limit_threads, multiplications_per_row
 
 __all__ = ["Evaluation", "Run", "evaluate", "open_run", "report", "search", "train", "transform"]
 
@@ -76,23 +78,23 @@ def search(
 
 
 def evaluate(
-    model: nn.Module | MaseGraph, data: Data, *, split: Split = "test", batch_size: int = 128
+    model: nn.Module | MaseGraph | Run, data: Data, *, split: Split = "test", batch_size: int = 128
 ) -> Evaluation:
     """Return loss, accuracy and confusion matrix of a classifier, on the device of its parameters.
 
     `split` and `batch_size` apply to a data set by name, and `split` to a data module.
     """
-    module = model.model if isinstance(model, MaseGraph) else model
+    module = model.model if isinstance(model, MaseGraph | Run) else model
     if not isinstance(module, nn.Module):
-        raise ValueError(f"chop.evaluate needs a torch.nn.Module or a MaseGraph, got a {type(model).__name__}")
+        raise ValueError(f"chop.evaluate needs a torch.nn.Module, a MaseGraph or a Run, got {type(model).__name__}")
     batches = _batches(data, split, batch_size)
     first = next(batches, None)
     if first is None:
         raise ValueError("chop.evaluate: there are no rows to evaluate on")
     device = next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
     num_classes = _num_classes(module, first, device)
-    work = multiplications(module, first.features[:2].to(device)) * len(first.labels)
-    with threads_for(work):
+    work = multiplications_per_row(module, first.features[:2].to(device)) * len(first.labels)
+    with limit_threads(work):
         return evaluate_batches(module, chain([first], batches), num_classes, device)
 
 
@@ -111,11 +113,16 @@ def report(
     A run is given as a `Run`, or as `open_run` accepts it; by default the page is `report.html` in its folder. The
     page of a graph shows the values of the first `samples` rows of `data` and a comparison with `original`.
     """
+    if samples < 1:
+        raise ValueError(f"chop.report: 'samples' must be at least 1, got {samples}")
     if isinstance(subject, MaseGraph):
-        path = Path("report.html") if output is None else Path(output)
+        path = RunFolder(Path()).report if output is None else Path(output)
         batches = None if data is None else _named_batches(subject, data, samples)
         given = {"path": path, "original": original, "input_generator": batches, "num_samples": samples}
         report_html_analysis_pass(subject, given)
+    elif not isinstance(subject, Run | Path | str):
+        kind = type(subject).__name__
+        raise ValueError(f"chop.report needs a Run, the name or path of a run, or a MaseGraph, got {kind}")
     else:
         run = subject if isinstance(subject, Run) else open_run(subject)
         path = run.folder.report if output is None else Path(output)
@@ -130,9 +137,10 @@ def _read_config(
 ) -> Config:
     """Return the options of an action: those of its TOML file, if any, replaced by those that are given."""
     where = f"chop.{action}"
-    if isinstance(model, nn.Module | MaseGraph):
+    if isinstance(model, nn.Module | MaseGraph | type):
+        name = model.__name__ if isinstance(model, type) else type(model).__name__
         raise ValueError(
-            f"{where} needs the name of a model, or a reference such as 'net.py:{type(model).__name__}', so that "
+            f"{where} needs the name of a model, or a reference such as 'net.py:{name}', so that "
             "the run can be repeated from its folder; chop.evaluate and the passes accept the model itself"
         )
     names = {name: value for name, value in (("model", model), ("dataset", dataset)) if value is not None}
@@ -155,23 +163,32 @@ def _batches(data: Data, split: Split, batch_size: int) -> Iterator[Batch]:
     if isinstance(data, str):
         data = MaseDataModule(data, batch_size)
     if isinstance(data, MaseDataModule):
+        if split not in get_args(Split):
+            raise ValueError(f"chop.evaluate: unknown split '{split}', {closest(split, get_args(Split))}")
         data.prepare_data()
         data.setup()
         return evaluation_batches(getattr(data.splits, split), data.batch_size)
     if isinstance(data, Rows):
         return evaluation_batches(data, batch_size)
-    return (Batch(features, labels, len(labels)) for features, labels in data)
+    if not isinstance(data, Iterable):
+        raise ValueError(f"chop.evaluate: data must be a data set or yield batches, got {type(data).__name__}")
+    return map(_batch, data)
+
+
+def _batch(pair: object) -> Batch:
+    match pair:
+        case (Tensor() as features, Tensor() as labels):
+            return Batch(features, labels, len(labels))
+    raise ValueError(
+        "chop.evaluate: data must be a data set or yield batches (features, labels); for a single batch pass "
+        "[(features, labels)]"
+    )
 
 
 def _num_classes(model: nn.Module, batch: Batch, device: torch.device) -> int:
     """Return the number of scores that a model returns per row."""
-    was_training = model.training
-    model.eval()
-    try:
-        with torch.no_grad():
-            output = model(batch.features[:2].to(device))
-    finally:
-        model.train(was_training)
+    with evaluation_mode(model):
+        output = model(batch.features[:2].to(device))
     if not isinstance(output, Tensor) or output.ndim != 2:
         shape = list(output.shape) if isinstance(output, Tensor) else type(output).__name__
         raise ValueError(f"chop.evaluate needs a model that returns [rows, classes]; this one returns {shape}")

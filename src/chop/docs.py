@@ -11,7 +11,7 @@ from chop.formats import FORMATS
 from chop.info import KINDS
 from chop.info.page import escape
 from chop.passes import PASSES
-from chop.source_map import file_list, room_graph, room_table
+from chop.source_map import file_list, component_graph, component_table
 
 PAGES = ("formats.md", "passes.md", "ops.md", "architecture.md", "source-map.md")
 # A table is between `<!-- table: formats -->` and `<!-- end -->`; the rest of a page is written by hand.
@@ -45,8 +45,8 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "ops": lambda: _overview("ops"),
     "models": lambda: _overview("models"),
     "datasets": lambda: _overview("datasets"),
-    "rooms": room_table,
-    "room-graph": room_graph,
+    "components": component_table,
+    "component-graph": component_graph,
     "files": file_list,
 }
 

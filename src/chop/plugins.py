@@ -66,7 +66,7 @@ def _import_module(name: str) -> ModuleType:
         except ModuleNotFoundError as error:
             if error.name is None or not f"{name}.".startswith(f"{error.name}."):
                 raise
-            raise ImportError(f"module '{name}' does not exist; a file is given as path/to/net.py:Net") from error
+            raise ImportError(f"module '{name}' does not exist; to use a file, write path/to/net.py:Net") from error
     if module.__file__:
         _loaded[Path(module.__file__).resolve()] = module
     return module

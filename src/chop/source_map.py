@@ -1,4 +1,4 @@
-"""The map of this package for docs/: what each file is for, and which room imports which."""
+"""The map of this package for docs/: what each file is for, and which component imports which."""
 
 from __future__ import annotations
 
@@ -11,55 +11,61 @@ from pathlib import Path
 ROOT = Path(__file__).parent
 
 
-def room_graph() -> str:
-    """Return a Mermaid diagram of the imports between rooms; edges that follow from others are left out."""
-    imports = room_imports()
-    edges = [f"    {room} --> {below}" for room in rooms() for below in sorted(_reduced(imports, room))]
+def component_graph() -> str:
+    """Return a Mermaid diagram of the imports between components; edges that follow from others are left out."""
+    imports = component_imports()
+    edges = [
+        f"    {component} --> {below}"
+        for component in components()
+        for below in sorted(_reduced(imports, component))
+    ]
     return "\n".join(["```mermaid", "flowchart TD", *edges, "```"])
 
 
-def room_table() -> str:
-    """Return a Markdown table of the rooms, top to bottom: what each is for, and which rooms it imports."""
-    imports = room_imports()
-    lines = ["| room | what is in it | imports |", "|---|---|---|"]
-    for room in rooms():
-        below = ", ".join(f"`{each}`" for each in rooms() if each in imports[room])
-        lines.append(f"| `{room}` | {_purpose(_file_of(room))} | {below} |")
+def component_table() -> str:
+    """Return a Markdown table of the components, top to bottom: what each is for, and what it imports."""
+    imports = component_imports()
+    lines = ["| component | what is in it | imports |", "|---|---|---|"]
+    for component in components():
+        below = ", ".join(f"`{_title(each)}`" for each in components() if each in imports[component])
+        lines.append(f"| `{_title(component)}` | {_purpose(_file_of(component))} | {below} |")
     return "\n".join(lines)
 
 
 def file_list() -> str:
     """Return a Markdown list of every folder and file, one line each."""
     parts = []
-    for room in sorted(rooms()):
-        path = ROOT / room
+    for component in sorted(components()):
+        path = ROOT / component
         if not path.is_dir():
             continue
-        lines = [f"### {room}/", "", _purpose(_file_of(room)), ""]
+        lines = [f"### {component}/", "", _purpose(_file_of(component)), ""]
         parts.append("\n".join([*lines, *_lines(path)]))
     top = [f"- `{file.name}`: {_purpose(file)}" for file in _python_files(ROOT)]
     return "\n\n".join(["\n".join(["### chop/", "", *top]), *parts])
 
 
 @cache
-def rooms() -> list[str]:
+def components() -> list[str]:
     """Return the folders and single files of the package, each above everything that it imports."""
-    order = TopologicalSorter({room: sorted(below) for room, below in sorted(room_imports().items())})
+    order = TopologicalSorter(
+        {component: sorted(below) for component, below in sorted(component_imports().items())}
+    )
     return list(order.static_order())[::-1]
 
 
 @cache
-def room_imports() -> Mapping[str, set[str]]:
-    """Return, for each room, the other rooms that its files import, lazily or not."""
+def component_imports() -> Mapping[str, set[str]]:
+    """Return, for each component, the other components that its files import, lazily or not."""
     found: dict[str, set[str]] = {}
     for file in sorted(ROOT.rglob("*.py")):
-        room = file.relative_to(ROOT).parts[0].removesuffix(".py")
-        if not room.startswith("__"):
-            found.setdefault(room, set()).update(_imported_rooms(file) - {room})
+        component = file.relative_to(ROOT).parts[0].removesuffix(".py")
+        if not component.startswith("__"):
+            found.setdefault(component, set()).update(_imported_components(file) - {component})
     return found
 
 
-def _imported_rooms(file: Path) -> set[str]:
+def _imported_components(file: Path) -> set[str]:
     return {module.split(".")[1] for module in _imports(ast.parse(file.read_text(encoding="utf-8")))}
 
 
@@ -84,16 +90,16 @@ def _texts(node: ast.AST) -> Iterator[str]:
     return (each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, str))
 
 
-def _reduced(imports: Mapping[str, set[str]], room: str) -> set[str]:
-    """Return the imports of a room that are not also imports of another room that it imports."""
+def _reduced(imports: Mapping[str, set[str]], component: str) -> set[str]:
+    """Return the imports of a component that are not also imports of another component that it imports."""
     indirect: set[str] = set()
-    for below in imports[room]:
+    for below in imports[component]:
         indirect |= _reachable(imports, below)
-    return imports[room] - indirect
+    return imports[component] - indirect
 
 
-def _reachable(imports: Mapping[str, set[str]], room: str) -> set[str]:
-    return set(imports[room]).union(*(_reachable(imports, below) for below in imports[room]))
+def _reachable(imports: Mapping[str, set[str]], component: str) -> set[str]:
+    return set(imports[component]).union(*(_reachable(imports, below) for below in imports[component]))
 
 
 def _lines(folder: Path, indent: str = "") -> Iterator[str]:
@@ -109,8 +115,13 @@ def _python_files(folder: Path) -> list[Path]:
     return [file for file in sorted(folder.glob("*.py")) if not file.name.startswith("__")]
 
 
-def _file_of(room: str) -> Path:
-    return ROOT / room / "__init__.py" if (ROOT / room).is_dir() else ROOT / f"{room}.py"
+def _title(component: str) -> str:
+    """Return the name of a component: that of its folder, or of its file with `.py`."""
+    return component if (ROOT / component).is_dir() else f"{component}.py"
+
+
+def _file_of(component: str) -> Path:
+    return ROOT / component / "__init__.py" if (ROOT / component).is_dir() else ROOT / f"{component}.py"
 
 
 def _purpose(file: Path) -> str:

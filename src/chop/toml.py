@@ -1,4 +1,4 @@
-"""Options as the text of a TOML file."""
+"""Writes options as the text of a TOML file."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def test_node_is_explained_on_test_rows(trained: Path, capsys: pytest.CaptureFix
     assert cli.main([*words, "--sqnr", "20"]) == 0
     out = capsys.readouterr().out
     run = open_run(trained)
-    assert out == f"{explain_node(run.graph, 'seq_blocks_0', run.batches(70), sqnr_db=20.0)}\n"
+    assert out == f"{explain_node(run.graph, 'seq_blocks_0', run.test_batches(70), sqnr_db=20.0)}\n"
     assert out.startswith("seq_blocks_0: linear (Linear)\n")
     assert "20 dB" in out
     assert "Activations were measured on 70 rows." in out

@@ -89,7 +89,7 @@ def test_error_in_a_config_file_is_reported(
         ),
         (
             "[passes.quantize]\nby = 'type'\n[passes.quantize.liner.config]\nname = 'integer'\n",
-            "quantize by type: no op 'liner' can be quantised; did you mean 'linear'?",
+            "quantize by type: 'liner' is not an op that can be quantised; did you mean 'linear'?",
         ),
     ],
 )

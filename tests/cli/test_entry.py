@@ -100,7 +100,7 @@ def test_help_is_grouped_with_aliases_and_defaults(capsys: pytest.CaptureFixture
     for line in ("--config PATH", "--load, --load-name PATH", "--cpu, --num-workers N", "--plugin, --plugins PATH"):
         assert f"  {line} " in text
     assert "samples per batch (or a list: 1,2,3; default: 128)" in text
-    assert "worker processes that load data; 0: the main process (default: 0)" in text
+    assert "worker processes that load data; 0: use the main process (default: 0)" in text
     for group in ("training:", "general:", "data:", "machine:", "output:", "examples:"):
         assert f"\n{group}\n" in text
 
@@ -152,7 +152,7 @@ def test_help_lists_only_options_of_the_action(capsys: pytest.CaptureFixture[str
         (["view", "--port", "x"], "command line: 'port' must be int, got 'x' (str)"),
         (
             ["explain", "--project-dir", "nowhere"],
-            "there is no finished run in 'nowhere'; --project-dir names another folder",
+            "there is no finished run in 'nowhere'; use --project-dir to select another folder",
         ),
         (["transform", "--config", "no.toml"], "cannot read no.toml: No such file or directory"),
         (["transform", "--config", "."], "cannot read .: Is a directory"),

@@ -17,7 +17,7 @@ from chop.formats.integer import Integer
 from chop.ir import NodeMeta
 from chop.ir.graph.shared_layers import group_by_layer
 from chop.searching.evaluation import COST_RUNNERS, CostRunner
-from chop.searching.evaluation.cost_metrics import Amounts
+from chop.searching.evaluation.cost_runners import Amounts
 from chop.searching.evaluation.costs import Costs
 from samples import Mixed, annotated
 

@@ -28,8 +28,8 @@ def test_a_given_label_takes_precedence() -> None:
     [
         (["a", "kind"], "kidn", "file has no column 'kidn'; did you mean 'kind'? its columns: a, kind"),
         (["a", "kind"], "zzz", "file has no column 'zzz'; its columns: a, kind"),
-        (["a"], None, "file has no column called label, class, target, y: give the name of the label "
-                      "column as label=; its columns: a"),
+        (["a"], None, "file has no column called label, class, target, y: name the label "
+                      "column with label=; its columns: a"),
         ([f"c{i}" for i in range(20)], "zzz", "file has no column 'zzz'; its columns: c0, c1, c2, c3, c4, c5, c6, "
                                               "c7, c8, c9, c10, c11 and 8 more"),
         (["y", "class"], None, "file has several possible label columns, class, y: choose one with label=, "

@@ -54,7 +54,7 @@ def test_titles_for_headings_columns_and_axes() -> None:
 
 def test_an_unknown_name_is_its_own_title() -> None:
     found = figure("my_metric")
-    assert (found.title, found.better, found.text(1234.5)) == ("my metric", None, "1,234")
+    assert (found.title, found.better, found.text(1234.5)) == ("my metric", None, "1,235")
 
 
 def test_declared_figures_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,4 +70,4 @@ def test_declared_figures_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_page_can_write_every_kind() -> None:
     script = files("chop.page").joinpath("assets/numbers.js").read_text()
     table = script.partition("const SHOWN = {")[2].partition("\n};")[0]
-    assert set(get_args(Kind)) <= set(re.findall(r"^  (\w+):", table, flags=re.MULTILINE))
+    assert set(get_args(Kind)) <= set(re.findall(r"^  (\w+)[:,]", table, flags=re.MULTILINE))

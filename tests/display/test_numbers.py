@@ -108,7 +108,7 @@ def test_table_number(value: float | None, text: str) -> None:
     assert numbers.table_number(value) == text
 
 
-def test_decibels() -> None:
-    assert numbers.decibels(None) == "-"
-    assert numbers.decibels(math.inf) == "exact"
-    assert numbers.decibels(-3.06) == "-3.1 dB"
+def test_table_decibels() -> None:
+    assert numbers.table_decibels(None) == "-"
+    assert numbers.table_decibels(math.inf) == "exact"
+    assert numbers.table_decibels(-3.06) == "-3.1 dB"

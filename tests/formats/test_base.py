@@ -17,7 +17,7 @@ from chop.formats.ternary import Ternary
         (lambda: Integer(frac_width=200), "frac_width must be from -96 to 126, got 200"),
         (lambda: MinifloatIEEE(width=4, exponent_width=4), "exponent_width must be from 1 to 3, got 4"),
         (lambda: BlockFP(block_size=0), "block_size must be a positive integer or a list of them, got 0"),
-        (lambda: Ternary(threshold=-1), "threshold must be 0 or more, got -1"),
+        (lambda: Ternary(threshold=-1), "threshold must be at least 0, got -1"),
     ],
 )
 def test_invalid_parameters_are_rejected(make: object, message: str) -> None:

@@ -75,7 +75,7 @@ def test_report_of_a_transform_compares_and_has_the_curves_of_its_training(
     layers = [node for node in document["nodes"] if node["op"] == "linear"]
     assert layers
     for node in layers:
-        assert (node["weight_bits"], node["before"]["weight_bits"]) == (4, 32)
+        assert (node["bits_per_weight"], node["before"]["bits_per_weight"]) == (4, 32)
         assert node["error"]["sqnr_db"] > 0
         assert node["sensitivity"]["alone"]["loss_change"] is not None
         assert node["sensitivity"]["all_but"]["output_sqnr_db"] is not None
@@ -107,7 +107,7 @@ def test_sensitivity_can_be_skipped_and_the_output_path_chosen(quantized: Path, 
 
 
 def test_unwritable_output_is_reported_before_the_measurements(trained: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="is a folder; --output is a file"):
+    with pytest.raises(ValueError, match="is a folder; --output must be a file"):
         report(ReportConfig(run=trained, output=tmp_path))
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match=r"cannot write in '.*file'"):

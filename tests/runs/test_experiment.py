@@ -10,7 +10,7 @@ import torch
 
 from chop.config import TrainConfig
 from chop.runs import Experiment
-from chop.training.threads import fitting_threads
+from chop.training.threads import limit_threads_for
 
 
 def test_the_hash_is_of_the_rows(train_config: TrainConfig) -> None:
@@ -46,6 +46,6 @@ def test_a_corrupt_checkpoint_is_reported(train_config: TrainConfig, tmp_path: P
 
 def test_the_mode_of_the_model_is_unchanged(train_config: TrainConfig) -> None:
     experiment = Experiment.load(train_config)
-    with fitting_threads(experiment, 64):
+    with limit_threads_for(experiment, 64):
         assert experiment.model.training
     assert not experiment.is_graph

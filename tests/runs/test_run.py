@@ -113,7 +113,7 @@ def test_a_transform_is_opened_with_its_formats_and_its_original(
 
 def test_the_batches_give_the_accuracy_of_the_run(transform_config: TransformConfig) -> None:
     run = open_run(transform(transform_config))
-    batches = run.batches(10**9)
+    batches = run.test_batches(10**9)
     assert batches.num_samples == len(run.experiment.data.splits.test.labels)
     assert run.original is not None
     for name, graph in (("before", run.original), ("after", run.graph)):
@@ -124,7 +124,7 @@ def test_the_batches_give_the_accuracy_of_the_run(transform_config: TransformCon
 
 def test_every_iteration_over_the_batches_starts_at_the_first_row(trained: Path) -> None:
     run = open_run(trained)
-    batches = run.batches(100)
+    batches = run.test_batches(100)
     for _ in range(2):
         rows = [batch["x"] for batch in batches]
         assert [len(each) for each in rows] == [64, 36]
@@ -190,7 +190,7 @@ def test_a_trained_graph_is_compared_with_itself_without_formats(
     assert weights.keys() == plain.state_dict().keys()
     assert all(run.graph.model.state_dict()[key].equal(value) for key, value in weights.items())
     plain.load_state_dict(weights)
-    (rows,) = run.batches(8)
+    (rows,) = run.test_batches(8)
     assert run.original.model.eval()(**rows).equal(plain.eval()(**rows))
 
 
@@ -251,12 +251,14 @@ def test_an_unknown_run_names_the_nearest(trained: Path, train_config: TrainConf
         os.utime(project / f"run{number}" / "run.toml", (2**31 + number, 2**31 + number))
     with pytest.raises(UnknownNameError, match=r"'zz', the newest are: run5, run4, run3, run2, run1$"):
         open_run("zz", project)
-    with pytest.raises(UnknownNameError, match=r"^there is no run 'zz', and '.*nowhere' has none; --project-dir"):
+    with pytest.raises(
+        UnknownNameError, match=r"^there is no run 'zz', and '.*nowhere' has no runs; use --project-dir"
+    ):
         open_run("zz", project / "nowhere")
 
 
 def test_a_folder_that_is_not_a_run_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"is not a run folder: ch train"):
+    with pytest.raises(ValueError, match=r"is not a run folder; ch train"):
         open_run(tmp_path)
 
 
@@ -267,8 +269,8 @@ def test_a_folder_that_is_not_a_run_is_reported(tmp_path: Path) -> None:
         ("summary.json", b"\xff\xfe\xfd", r"summary.json is corrupt: "),
         ("summary.json", b"[" * 100_000, r"summary.json is corrupt: "),
         ("summary.json", b"[]", r"summary.json is corrupt: it does not hold an object$"),
-        ("summary.json", b"{}", r"summary.json is corrupt: there is no action 'None'$"),
-        ("summary.json", b'{"action": "report"}', r"summary.json is corrupt: there is no action 'report'$"),
+        ("summary.json", b"{}", r"summary.json is corrupt: unknown action 'None'$"),
+        ("summary.json", b'{"action": "report"}', r"summary.json is corrupt: unknown action 'report'$"),
         ("run.toml", b"model = ", r"run.toml is corrupt: Invalid value"),
         ("run.toml", b"\xff", r"run.toml is corrupt: "),
         ("run.toml", b"model = 'toy'", r"run.toml: 'dataset' is required$"),

@@ -100,7 +100,7 @@ def test_an_unknown_load_type_names_the_allowed_ones(tmp_path: Path) -> None:
 
 
 def test_weights_need_a_model(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="holds weights only: give the model"):
+    with pytest.raises(ValueError, match="holds only weights: pass the model"):
         load_model(save_pt(tmp_path / "w.pt", tagger()))
 
 
@@ -108,8 +108,8 @@ def test_the_wrong_load_type_is_reported(tmp_path: Path) -> None:
     weights, checkpoint = save_pt(tmp_path / "w.pt", tagger()), save_pl(tmp_path / "best.ckpt", tagger())
     assert "has no 'state_dict'; use load_type 'pt' or 'auto'" in refuse(weights, "pl")
     assert "under 'state_dict'; use load_type 'pl' or 'auto'" in refuse(checkpoint, "pt")
-    assert "is a file, load_type 'mz' reads a folder" in refuse(weights, "mz")
-    assert "is a folder, load_type 'pt' reads a file" in refuse(tmp_path, "pt")
+    assert "is a file, but load_type 'mz' needs a folder" in refuse(weights, "mz")
+    assert "is a folder, but load_type 'pt' needs a file" in refuse(tmp_path, "pt")
 
 
 @pytest.mark.parametrize("save", [save_pt, save_pl])
@@ -125,7 +125,7 @@ def test_weights_of_another_model_name_the_keys(tmp_path: Path, save: Callable[[
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ([torch.ones(2)], "holds a list, not a dict of weights"),
+        ([torch.ones(2)], "holds list, not a dict of weights"),
         ({}, "is not a dict of weights: it holds nothing"),
         ({"epoch": 3, "loss": 0.5}, "is not a dict of weights: it holds epoch, loss"),
         ({3: torch.ones(2)}, "is not a dict of weights: it holds 3"),

@@ -44,7 +44,7 @@ def test_a_search_is_found_by_the_name_of_its_study(toy_search: SearchConfig) ->
         )
     )
     assert read(folder.parents[1])["test"]["after"]["accuracy"] == pytest.approx(read(first)["best"]["accuracy"])
-    with pytest.raises(ValueError, match="there is no search of study 'third' to apply a trial of"):
+    with pytest.raises(ValueError, match="found no search of study 'third' with a trial to apply"):
         search(replace(toy_search, study="third", apply=0))
 
 
@@ -59,7 +59,7 @@ def test_an_unknown_trial_is_reported_with_the_trials_of_the_front(toy_search: S
 
 
 def test_applying_a_trial_needs_a_search(toy_search: SearchConfig) -> None:
-    with pytest.raises(ValueError, match="there is no search to apply a trial of"):
+    with pytest.raises(ValueError, match="found no search with a trial to apply"):
         search(replace(toy_search, apply=0))
 
 

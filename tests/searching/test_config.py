@@ -81,7 +81,7 @@ def test_seeds_of_the_other_kind_are_ignored_with_a_warning(
         with caplog.at_level(logging.WARNING):
             space = SearchSpec.read(read(write(table, tmp_path))).problem().space
         assert [unit.name for unit in space.units] == units
-        assert f"setup.by is '{by}': seed {unused} is not used" in caplog.text
+        assert f"setup.by is '{by}', so these seeds are not used: {unused}" in caplog.text
 
 
 def read(file: Path) -> SearchConfig:
@@ -166,7 +166,7 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ({f"{STRATEGY}/metrics/acuracy": {"scale": 1.0}}, "unknown metric 'acuracy', did you mean 'accuracy'?"),
     ({f"{STRATEGY}/metrics/accuracy/scal": 1.0}, "unknown key 'scal', did you mean 'scale'?"),
     ({f"{STRATEGY}/metrics/accuracy/direction": "maximise"}, "did you mean 'maximize'?"),
-    ({f"{SPACE}/training": {"learning_rate": [0.1]}}, f"needs training of each configuration: name = '{QAT}'"),
+    ({f"{SPACE}/training": {"learning_rate": [0.1]}}, f"needs training in the loop: set name = '{QAT}'"),
     ({f"{SPACE}/name": QAT, f"{SPACE}/training": {"learning_rat": [1]}}, "did you mean 'learning_rate'?"),
     ({f"{SPACE}/name": QAT, f"{SPACE}/training": {"learning_rate": 0.1}}, "must be a list of choices, got 0.1"),
     ({f"{SPACE}/name": QAT, f"{SPACE}/training": {"learning_rate": [-1]}}, "'learning_rate' must be at least 0"),
@@ -179,7 +179,7 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"model": "jsc-mlp", "load_name": "x.pt", f"{SPACE}/name": QAT, f"{SPACE}/model": {"hidden": [[8]]}},
-        "needs untrained weights for each shape of the model; leave out 'x.pt'",
+        "changes the model's shape, so weights cannot be loaded; remove 'x.pt'",
     ),
 ]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from chop.statistics.batches import LabelledBatch, limited, num_rows
+from chop.statistics.batches import LabelledBatch, limited_batches, limited_labelled_batches, num_rows
 
 
 def endless(drawn: list[int]) -> Iterator[LabelledBatch]:
@@ -21,12 +21,19 @@ def endless(drawn: list[int]) -> Iterator[LabelledBatch]:
 
 def test_the_last_batch_is_cut_and_no_other_is_drawn() -> None:
     drawn: list[int] = []
-    found = list(limited(endless(drawn), 6))
+    found = list(limited_labelled_batches(endless(drawn), 6))
     assert [inputs["x"].tolist() for inputs, _ in found] == [[0, 1, 2, 3], [4, 5]]
     assert [labels.tolist() for _, labels in found if labels is not None] == [[0, 1, 2, 3], [4, 5]]
     assert all(inputs["table"].shape == (3, 2) and inputs["scale"].ndim == 0 for inputs, _ in found)
     drawn.clear()
-    assert len(list(limited(endless(drawn), 8))) == len(drawn) == 2
+    assert len(list(limited_labelled_batches(endless(drawn), 8))) == len(drawn) == 2
+
+
+def test_batches_without_labels_are_limited_in_the_same_way() -> None:
+    drawn: list[int] = []
+    found = list(limited_batches((inputs for inputs, _ in endless(drawn)), 6))
+    assert [inputs["x"].tolist() for inputs in found] == [[0, 1, 2, 3], [4, 5]]
+    assert len(drawn) == 2
 
 
 def test_the_first_tensor_decides_the_number_of_rows() -> None:
@@ -36,11 +43,11 @@ def test_the_first_tensor_decides_the_number_of_rows() -> None:
 
 def test_a_batch_that_is_not_a_dict_is_refused() -> None:
     wrong: Any = [(torch.zeros(2), None)]
-    with pytest.raises(ValueError, match=r"must be dicts such as {'x': tensor}, got a Tensor"):
-        list(limited(wrong, 2))
+    with pytest.raises(ValueError, match=r"must be dicts such as {'x': tensor}, got Tensor"):
+        list(limited_labelled_batches(wrong, 2))
 
 
 @pytest.mark.parametrize("number", [0, -3])
 def test_the_number_of_rows_must_be_at_least_one(number: int) -> None:
     with pytest.raises(ValueError, match=f"'num_samples' must be at least 1, got {number}"):
-        list(limited(endless([]), number))
+        list(limited_labelled_batches(endless([]), number))

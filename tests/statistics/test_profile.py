@@ -240,7 +240,7 @@ def small(path: Path) -> Path:
 
 
 CHANGES: list[tuple[Any, str]] = [
-    (lambda h, t: h.update(version=9), "it has version 9, version 1 is required"),
+    (lambda h, t: h.update(version=9), "it has version 9, but version 1 is required"),
     (lambda h, t: h.pop("version"), "is corrupt: KeyError: 'version'"),
     (lambda h, t: h.update(num_samples=-1), "-1 is not a count"),
     (lambda h, t: h["places"][0].__setitem__(3, 7), "is corrupt: IndexError"),
@@ -274,9 +274,9 @@ CHANGES: list[tuple[Any, str]] = [
         lambda h, t: t["0/summary/state.distribution.extremes.high"].fill_(torch.nan),
         "a largest value is below the",
     ),
-    (lambda h, t: t["0/summary/count"].add_(9), "the counts contradict each other"),
-    (lambda h, t: t["0/summary/state.moments.count"].add_(9), "the counts contradict each other"),
-    (lambda h, t: t["0/summary/state.distribution.histogram.counts"].add_(9), "counts contradict"),
+    (lambda h, t: t["0/summary/count"].add_(9), "the counts are inconsistent"),
+    (lambda h, t: t["0/summary/state.moments.count"].add_(9), "the counts are inconsistent"),
+    (lambda h, t: t["0/summary/state.distribution.histogram.counts"].add_(9), "counts are inconsistent"),
     (lambda h, t: t.pop("0/summary/state.moments.total"), "'state.moments.total' is missing"),
     (lambda h, t: t.pop("0/summary/count"), "is corrupt: KeyError: 'count'"),
     (
@@ -293,7 +293,7 @@ CHANGES: list[tuple[Any, str]] = [
     ),
     (lambda h, t: t["0/summary/state.distribution.histogram.keys"].add_(1 << 40), "unordered or empty bins"),
     (lambda h, t: t["0/summary/state.distribution.histogram.counts"].zero_(), "unordered or empty bins"),
-    (lambda h, t: t["0/summary/state.distribution.histogram.keys"][0].zero_(), "bins that denote no number"),
+    (lambda h, t: t["0/summary/state.distribution.histogram.keys"][0].zero_(), "bins that represent no number"),
     (
         lambda h, t: t.update({"0/summary/state.distribution.parts.0": torch.zeros(2, 3, dtype=torch.int64)}),
         "expected floating-point numbers of shape [2, None]",

@@ -88,7 +88,7 @@ def test_the_best_checkpoint_is_copied_without_hard_links(tmp_path: Path, monkey
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "there is nothing to resume: no "),
+        (None, "there is nothing to resume: "),
         (b"PK\x03\x04", "is corrupt"),
         ({"x": 1}, "was not written by ch train"),
     ],

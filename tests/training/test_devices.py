@@ -20,7 +20,7 @@ no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has 
 def test_an_unavailable_device_is_a_warning(name: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="chop"):
         assert pick_accelerator(name) == "cpu"
-    assert f"accelerator '{name}' is not available on this machine: running on the cpu" in caplog.text
+    assert f"accelerator '{name}' is not available on this machine: running on the CPU" in caplog.text
 
 
 def test_auto_and_cpu_log_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -33,7 +33,7 @@ def test_auto_and_cpu_log_nothing(caplog: pytest.LogCaptureFixture) -> None:
     ("change", "message"),
     [
         ({"strategy": "fsdp"}, "strategy 'fsdp' is not supported"),
-        ({"trainer_precision": "16-mixed"}, "trainer_precision '16-mixed' needs a gpu"),
+        ({"trainer_precision": "16-mixed"}, "trainer_precision '16-mixed' needs a GPU"),
     ],
 )
 def test_unsupported_options_are_reported(train_config: TrainConfig, change: dict[str, Any], message: str) -> None:

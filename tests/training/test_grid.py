@@ -68,5 +68,5 @@ def test_other_varied_options_have_a_column(train_config: TrainConfig) -> None:
 
 
 def test_a_grid_of_several_processes_is_refused(train_config: TrainConfig) -> None:
-    with pytest.raises(ValueError, match="a grid of trainings runs in one process"):
+    with pytest.raises(ValueError, match="a grid runs in one process"):
         run_grid([replace(train_config, num_devices=2)], ("seed",))

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 
 from chop.dataset import DatasetInfo
 from chop.display import plots
+from chop.training.evaluation import Evaluation
 from chop.training.loop import EpochMetrics
-from chop.training.metrics import Evaluation
 from chop.training.plots import plot_confusion, plot_curves, plot_grid
 
 SAVE = Figure.savefig
@@ -65,3 +65,9 @@ def test_confusion(tmp_path: Path, texts: list[str], count: int) -> None:
 def test_a_grid(tmp_path: Path, texts: list[str]) -> None:
     plot_grid([("64", [0.5, 0.6], [0.7, 0.8]), ("128", [0.4], [0.5])], "batch_size", TITLE, tmp_path / "grid.png")
     assert {TITLE, "batch_size", "64", "128"} <= set(texts)
+
+
+def test_the_rows_of_a_grid_over_epochs_are_labelled(tmp_path: Path, texts: list[str]) -> None:
+    plot_grid([("5", [0.5], [0.7]), ("80", [0.4], [0.5])], "epoch", TITLE, tmp_path / "grid.png")
+    assert {"epoch", "5", "80"} <= set(texts)
+    assert "1" not in texts  # the position of the second row

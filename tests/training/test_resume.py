@@ -177,6 +177,15 @@ def test_a_checkpoint_from_before_an_option_existed_is_resumed(config: TrainConf
     assert read_checkpoint(path)["epoch"] == 3
 
 
+def test_a_checkpoint_with_the_former_name_of_the_score_is_resumed(config: TrainConfig) -> None:
+    path = train(replace(config, max_epochs=1)) / CHECKPOINTS / "last.ckpt"
+    content = read_checkpoint(path)
+    content["meter"] = content.pop("score")
+    torch.save(content, path)
+    train(replace(config, resume=True))
+    assert read_checkpoint(path)["epoch"] == config.max_epochs
+
+
 def test_a_checkpoint_of_another_tool_is_not_resumed(config: TrainConfig) -> None:
     folder = train(replace(config, max_epochs=1))
     torch.save({"state_dict": {}}, folder / CHECKPOINTS / "last.ckpt")

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from chop.training.threads import MIN_PARALLEL_WORK, multiplications, threads_for
+from chop.training.threads import MIN_PARALLEL_WORK, limit_threads, multiplications_per_row
 
 
 @pytest.fixture(autouse=True)
@@ -16,21 +16,21 @@ def _several(monkeypatch: pytest.MonkeyPatch, one_thread_and_no_drawing: None) -
 
 
 def test_small_models_use_one_thread_temporarily() -> None:
-    with threads_for(MIN_PARALLEL_WORK - 1):
+    with limit_threads(MIN_PARALLEL_WORK - 1):
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == 3
-    with threads_for(MIN_PARALLEL_WORK):
+    with limit_threads(MIN_PARALLEL_WORK):
         assert torch.get_num_threads() == 3
 
 
 def test_the_environment_variable_takes_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    with threads_for(1):
+    with limit_threads(1):
         assert torch.get_num_threads() == 3
 
 
 def test_multiplications_worked_out_by_hand() -> None:
     model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4 * 3 * 3, 5))
     # 4 x 3 x 3 outputs of 2 x 3 x 3 weights each, and 5 outputs of 36 weights each
-    assert multiplications(model.eval(), torch.zeros(2, 2, 5, 5)) == 36 * 18 + 5 * 36
+    assert multiplications_per_row(model.eval(), torch.zeros(2, 2, 5, 5)) == 36 * 18 + 5 * 36
     assert all(not layer._forward_hooks for layer in model.modules())

@@ -236,7 +236,7 @@ def test_a_missing_gpu_is_a_warning(train_config: TrainConfig, caplog: pytest.Lo
         pytest.skip("this machine has a gpu")
     with caplog.at_level(logging.WARNING, logger="chop"):
         assert summary(train(replace(train_config, accelerator="gpu", max_epochs=1)))["device"] == "cpu"
-    assert "accelerator 'gpu' is not available on this machine: running on the cpu" in caplog.text
+    assert "accelerator 'gpu' is not available on this machine: running on the CPU" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -199,9 +199,7 @@ def test_what_passes_measure_is_printed_and_kept(
     assert measured["w_avg_bit"]["after"] < 32
     assert any(what.startswith("lowest SQNR in dB (") for what in measured)
     assert "total_bitops" in printed
-    assert (
-        f"{measured['total_bitops']['after']:.6g}" in printed or str(measured["total_bitops"]["after"]) in printed
-    )
+    assert str(measured["total_bitops"]["after"]) in printed
 
 
 def test_arguments_of_all_passes_are_read_before_the_first_runs(config: TransformConfig) -> None:
@@ -260,7 +258,7 @@ def test_the_cost_before_and_after_is_always_kept(config: TransformConfig) -> No
 def test_a_report_is_written_on_request(config: TransformConfig, capsys: pytest.CaptureFixture[str]) -> None:
     page = transform(replace(config, report=True)).parent.parent / "report.html"
     assert "<!doctype html>" in page.read_text().lower()
-    assert f"page: {page}" in capsys.readouterr().out
+    assert f"report: {page}" in capsys.readouterr().out
     module = TransformTable(style="module")
     with pytest.raises(ValueError, match='--report cannot be used with style = "module"'):
         transform(replace(config, report=True, transform=module))

@@ -16,7 +16,7 @@ def explain(config: ExplainConfig) -> None:
     if config.node is None:
         print(_list_nodes(run.graph))
         return
-    print(explain_node(run.graph, config.node, run.batches(config.samples), config.samples, config.sqnr))
+    print(explain_node(run.graph, config.node, run.test_batches(config.samples), config.samples, config.sqnr))
 
 
 def _list_nodes(graph: MaseGraph) -> str:

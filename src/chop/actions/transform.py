@@ -14,5 +14,5 @@ def transform(config: TransformConfig) -> Path:
     folder = transforming.transform(config)
     if config.report or config.open:
         page = report(ReportConfig(run=folder.path, open=config.open))
-        print(f"page: {page}")
+        print(f"report: {page}")
     return folder.transform

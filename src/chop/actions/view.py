@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from chop.config import ViewConfig
-from chop.reporting.view import serve
+from chop.reporting.view import start_server
 
 
 def view(config: ViewConfig) -> None:
     """Serve the runs of a project to browsers on this machine."""
-    serve.view(config)
+    start_server.view(config)

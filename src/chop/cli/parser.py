@@ -13,7 +13,7 @@ from chop.config import ACTIONS, PAIRS, ActionConfig, CommandConfig
 from chop.options import aliases, type_hints
 from chop.registry import UnknownNameError, closest
 
-DESCRIPTION = "Explore number formats, cost and hardware of PyTorch models."
+DESCRIPTION = "Explore number formats for PyTorch models: accuracy, error and cost."
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,9 @@ def _add_options(parser: argparse.ArgumentParser, cls: type[CommandConfig]) -> N
             group.add_argument(*flags(field), **_argument(field, cls))
     if issubclass(cls, ActionConfig):
         groups["general"].add_argument(
-            "--show-config", action="store_true", help="print all options and where each value comes from, and exit"
+            "--show-config",
+            action="store_true",
+            help="print all options, and where each value comes from, then exit",
         )
 
 

@@ -1,4 +1,4 @@
-"""The options of an action, from defaults, a TOML file and the command line; the later one overrides."""
+"""The options of an action, from defaults, a TOML file and the command line; each overrides those before it."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class WorkOptions:
         None, aliases=("load",), help="checkpoint, folder of a saved graph, or run folder to start from"
     )
     load_type: Literal["auto", "pt", "pl", "mz"] = option(
-        "auto", help="what --load names: a state_dict (pt), a training checkpoint (pl) or a saved graph (mz)"
+        "auto", help="type of --load: pt for a state_dict, pl for a training checkpoint, mz for a saved graph"
     )
     model_options: Mapping[str, Any] = option(
         {}, aliases=("model_option",), help="option of the model, for example hidden=[64,32]; repeatable"
@@ -90,7 +90,7 @@ class WorkOptions:
         0, least=0, grid=True, same_on_resume=True, help="random seed of the initial weights and the data order"
     )
 
-    data_path: Path | None = option(None, aliases=("data",), group="data", help="file or folder of the data set")
+    data_path: Path | None = option(None, aliases=("data",), group="data", help="file or folder with the data")
     data_options: Mapping[str, Any] = option(
         {},
         aliases=("data_option",),
@@ -99,11 +99,15 @@ class WorkOptions:
         help="option of the data set, for example num_rows=1000; repeatable",
     )
     num_workers: int = option(
-        0, aliases=("cpu",), least=0, group="data", help="worker processes that load data; 0: the main process"
+        0,
+        aliases=("cpu",),
+        least=0,
+        group="data",
+        help="number of worker processes that load data; 0: use the main process",
     )
 
     accelerator: Literal["auto", "cpu", "gpu", "mps"] = option("auto", group="machine", help="device to run on")
-    num_devices: int = option(1, aliases=("gpu",), least=1, group="machine", help="devices per machine")
+    num_devices: int = option(1, aliases=("gpu",), least=1, group="machine", help="number of devices per machine")
     nodes: int = option(1, least=1, group="machine", help="number of machines")
     strategy: Literal["auto", "ddp", "fsdp"] = option(
         "auto", group="machine", help="how to distribute the work over several devices"
@@ -113,7 +117,7 @@ class WorkOptions:
     ] = option("32", group="machine", same_on_resume=True, help="floating-point precision of the computation")
 
     project_dir: Path = option(Path("mase_output"), group="output", help="folder in which run folders are created")
-    project: str | None = option(None, group="output", help="project name, recorded with the run")
+    project: str | None = option(None, group="output", help="name of the project, saved with the run")
     report_to: Literal["tensorboard", "none", "wandb"] = option(
         "tensorboard", group="output", help="where to log training curves, in addition to metrics.jsonl"
     )
@@ -134,6 +138,6 @@ class RunConfig(CommandConfig):
     """Options of every command that opens an existing run."""
 
     run: Path | None = option(
-        None, kind="positional", help="run folder, or its name in --project-dir; default: the latest run"
+        None, kind="positional", help="run folder, its name in --project-dir, or latest (default)"
     )
     project_dir: Path = option(Path("mase_output"), help="folder with the runs")

@@ -15,7 +15,7 @@ INFO_KINDS = ("models", "datasets", "formats", "passes", "ops")
 
 @dataclass(frozen=True, kw_only=True)
 class InfoConfig(CommandConfig):
-    """List the models, data sets, formats, passes or ops, or describe one of them."""
+    """List all models, data sets, formats, passes or ops, or describe one of them."""
 
     examples: ClassVar[tuple[str, ...]] = (
         "ch info formats",
@@ -24,7 +24,7 @@ class InfoConfig(CommandConfig):
     )
 
     kind: str = option(kind="positional", help=", ".join(INFO_KINDS))
-    name: str | None = option(None, kind="positional", help="name of the one to describe; default: list all")
+    name: str | None = option(None, kind="positional", help="name of the entry to describe; default: list all")
     png: Path | None = option(None, help="plot the values of a format to this file")
 
     def __post_init__(self) -> None:

@@ -59,7 +59,7 @@ class SearchTable:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchConfig(ActionConfig):
-    """Search for Pareto-optimal number formats of the layers."""
+    """Search for Pareto-optimal number formats for the layers of a model."""
 
     examples: ClassVar[tuple[str, ...]] = (
         "ch search --config configs/examples/jsc_toy_search.toml",
@@ -73,14 +73,14 @@ class SearchConfig(ActionConfig):
     timeout: float | None = option(
         None, least=0, group="search", help="start no new trials after this many seconds"
     )
-    workers: int | None = option(None, least=1, group="search", help="worker processes on this machine")
+    workers: int | None = option(None, least=1, group="search", help="number of worker processes on this machine")
     storage: str | None = option(
         None,
         group="search",
         help="database of the study, for example postgresql://user@host/name; default: a journal file",
     )
     study: str | None = option(
-        None, group="search", help="name of the study; machines with the same name share the work"
+        None, group="search", help="name of the study; machines that use the same name share its trials"
     )
     resume: bool = option(False, group="search", help="resume an interrupted search")
     max_drop: float | None = option(
@@ -89,7 +89,9 @@ class SearchConfig(ActionConfig):
         group="search",
         help="choose the cheapest trial that loses at most this many percentage points of accuracy",
     )
-    apply: int | None = option(None, group="search", help="write the graph of this trial instead of searching")
+    apply: int | None = option(
+        None, group="search", help="write the graph of the trial with this number, and do not search"
+    )
     finetune: int = option(
         0, least=0, group="search", help="number of epochs to fine-tune the chosen configuration"
     )

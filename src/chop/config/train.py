@@ -37,14 +37,14 @@ class TrainConfig(ActionConfig):
         "none", group="training", same_on_resume=True, help="learning rate schedule"
     )
     accumulate_grad_batches: int = option(
-        1, least=1, grid=True, group="training", same_on_resume=True, help="batches per optimizer step"
+        1, least=1, grid=True, group="training", same_on_resume=True, help="number of batches per optimizer step"
     )
     resume: bool = option(False, group="training", help="resume an interrupted run")
 
 
 @dataclass(frozen=True)
 class TrainGrid:
-    """Several trainings: one configuration per combination of the values given for the options `varied`."""
+    """Several training runs: one configuration per combination of the values given for the options `varied`."""
 
     configs: Sequence[TrainConfig]
     varied: tuple[str, ...]

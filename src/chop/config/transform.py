@@ -27,5 +27,5 @@ class TransformConfig(ActionConfig):
 
     passes: Mapping[str, Mapping[str, Any]] = option({}, kind="toml", help="[passes.NAME], run in order")
     transform: TransformTable = option(TransformTable(), kind="toml", help="the [transform] table")
-    report: bool = option(False, group="output", help="also write a report, as ch report does")
+    report: bool = option(False, group="output", help="also write a report, like ch report")
     open: bool = option(False, group="output", help="also write a report and open it in a browser")

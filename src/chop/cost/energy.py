@@ -54,10 +54,10 @@ class Energy:
             object.__setattr__(self, name, by_width(getattr(self, name), name))
         for name, picojoules in self.memory.items():
             if not 0 <= picojoules < math.inf:
-                raise ValueError(f"memory must be picojoules per bit, got {picojoules} for '{name}'")
+                raise ValueError(f"memory '{name}' must have picojoules per bit of at least 0, got {picojoules}")
         for name in (self.weights, self.activations):
             if name not in self.memory:
-                raise ValueError(f"there is no memory '{name}', {closest(name, self.memory)}")
+                raise ValueError(f"unknown memory '{name}', {closest(name, self.memory)}")
 
     def add(self, width: float, *, floating_point: bool) -> float:
         """Return the energy of one addition of `width` bits, in pJ."""

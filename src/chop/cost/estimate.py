@@ -120,14 +120,14 @@ def _total(
 ) -> TotalCost:
     known = [cost for cost in costs if cost.operations is not None]
     counted, moved = sum(cost.operations or 0 for cost in known), sum(cost.moved_bits for cost in known)
-    held = parameter_storage(metas)
+    stored = parameter_storage(metas)
     return TotalCost(
         macs=sum(cost.macs or 0 for cost in known),
         flops=sum(cost.flops or 0 for cost in known),
         operations=counted,
         bitops=exact_int(sum(cost.bitops or 0 for cost in known)),
-        parameters=held.elements,
-        weight_bits=held.bits,
+        parameters=stored.elements,
+        weight_bits=stored.bits,
         activation_bits=live.total,
         moved_bits=exact_int(moved),
         intensity=8 * counted / moved if moved else None,

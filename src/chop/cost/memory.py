@@ -74,12 +74,12 @@ def _operands(metas: Sequence[NodeMeta]) -> Iterator[tuple[NodeMeta, str, Role]]
 
 def _is_weight(meta: NodeMeta, name: str, role: Role, constant: set[fx.Node]) -> bool:
     """Whether an operand is a weight or bias that depends on parameters only."""
-    return role != "data_in" and (meta.args[name].held or _source(meta, name) in constant)
+    return role != "data_in" and (meta.args[name].is_parameter or _source(meta, name) in constant)
 
 
 def is_constant(meta: NodeMeta, name: str) -> bool:
     """Whether an operand of a node depends on parameters and buffers only."""
-    if meta.args[name].held:
+    if meta.args[name].is_parameter:
         return True
     source = _source(meta, name) if meta.op is not None else None
     if source is None:
@@ -113,7 +113,7 @@ def _source(meta: NodeMeta, name: str) -> fx.Node | None:
 
 def _origin(meta: NodeMeta, name: str) -> Hashable:
     """Return a key that is equal for operands that are the same tensor, even if transposed or reshaped."""
-    if meta.args[name].held:
+    if meta.args[name].is_parameter:
         return id(getattr(meta.module, name))
     source = _source(meta, name)
     assert source is not None, "a weight that is not a parameter of a layer comes from a node"

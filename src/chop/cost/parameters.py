@@ -57,7 +57,7 @@ def _of_layer(meta: NodeMeta) -> Iterator[HeldParameter]:
     module = meta.module
     for name, parameter in () if module is None else module.named_parameters():
         known = meta.args.get(name)
-        number_format = known.format if known is not None and known.held else Float()
+        number_format = known.format if known is not None and known.is_parameter else Float()
         yield HeldParameter(id(parameter), parameter.numel(), number_format)
 
 

@@ -41,7 +41,7 @@ class Device:
         if not fitting:
             widest = max(int(listed) for listed in self.peak)
             raise ValueError(
-                f"device '{self.name}' lists peaks up to {widest} bits only, but operands have {width}"
+                f"device '{self.name}' lists peaks up to {widest} bits only, but operands have {width} bits"
             )
         return self.peak[min(fitting)]
 
@@ -57,7 +57,7 @@ def moved_bits(meta: NodeMeta) -> Number:
     """Return the bits that a node reads and writes: operands (in the formats it reads), parameters, results."""
     if meta.node.op in GRAPH_KINDS or is_view(meta) or not meta.results:
         return 0
-    tensors = [tensor for tensor in meta.args.values() if not tensor.held] + list(meta.results.values())
+    tensors = [tensor for tensor in meta.args.values() if not tensor.is_parameter] + list(meta.results.values())
     return exact_int(sum(tensor_bits(tensor) for tensor in tensors) + layer_bits(meta) - unread_bits(meta))
 
 

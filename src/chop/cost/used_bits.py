@@ -54,9 +54,9 @@ def _declared(number_format: Format) -> int:
 
 def _integers(meta: NodeMeta, name: str, value: Tensor, number_format: Format) -> Tensor:
     """Return the integers that represent a weight, or its significands as integers if the format has none."""
-    layer = meta.quantized
+    layer = meta.quantized if isinstance(meta.quantized, QuantizedLayer) else None
     try:
-        if isinstance(layer, QuantizedLayer) and name in layer.held and layer.formats.get(name) == number_format:
+        if layer is not None and name in layer.parameter_names and layer.formats.get(name) == number_format:
             return layer.integers(name)[0]  # with the layer's scale, which may be learned
         return number_format.integers(value)[0]
     except ValueError:

@@ -30,7 +30,7 @@ def pick_label(columns: Sequence[str], label: str | None, where: str, candidates
     found = [name for name in candidates if name in columns]
     if not found:
         raise ValueError(
-            f"{where} has no column called {', '.join(candidates)}: give the name of the label column as label=; "
+            f"{where} has no column called {', '.join(candidates)}: name the label column with label=; "
             f"its columns: {_list(columns)}"
         )
     if len(found) > 1:

@@ -115,7 +115,7 @@ def _from_arrays(arrays: Arrays, label: str | None, ignore: Sequence[str], where
     if features.ndim < 2 or labels.ndim != 1 or len(features) != len(labels):
         raise ValueError(
             f"{where}: '{features_name}' and '{labels_name}' must have the shapes [rows, ...] and [rows], "
-            f"they have {list(features.shape)} and {list(labels.shape)}"
+            f"got {list(features.shape)} and {list(labels.shape)}"
         )
     if not (np.issubdtype(features.dtype, np.number) or features.dtype == bool) or np.iscomplexobj(features):
         raise ValueError(f"{where}: '{features_name}' must hold numbers, not {features.dtype}")

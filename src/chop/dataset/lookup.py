@@ -29,7 +29,7 @@ def resolve_dataset(spec: str) -> DatasetMaker:
     if is_reference(spec):
         make = load_object(spec)
         if not callable(make):
-            raise ValueError(f"data set '{spec}' is a {type(make).__name__}, not a class or a function")
+            raise ValueError(f"data set '{spec}' is of type {type(make).__name__}, not a class or a function")
         return make
     if len(path.parts) > 1:
         raise ValueError(f"data file '{spec}' does not exist")
@@ -56,7 +56,7 @@ def dataset_from(
             raise ValueError(f"data set '{spec}' needs the option '{name}'")
     dataset = make(**_checked(make, given, f"data set '{spec}'"))
     if not (hasattr(dataset, "info") and callable(getattr(dataset, "load", None))):
-        raise ValueError(f"data set '{spec}' is a {type(dataset).__name__} without info and load()")
+        raise ValueError(f"data set '{spec}' is of type {type(dataset).__name__}, without info and load()")
     return dataset
 
 

@@ -11,7 +11,7 @@ from chop.registry import Registry
 
 Better = Literal["higher", "lower"]
 Kind = Literal["share", "points", "count", "number", "memory", "energy", "decibel", "seconds"]
-"""How a number is written, here and by `SHOWN` in page/assets/numbers.js."""
+"""How a number is written, by `KeyFigure.text` and by `SHOWN` in page/assets/numbers.js."""
 
 _TEXT: dict[Kind, Callable[[float], str]] = {
     "share": numbers.percent,
@@ -122,7 +122,7 @@ for _each in (
     KeyFigure(
         "average_activation_bits",
         "average activation bits",
-        "bits per activation, averaged over all inputs of layers",
+        "bits per activation, averaged over the inputs of all layers",
         better="lower",
         short_title="activation bits",
         column_format=".2f",
@@ -139,7 +139,7 @@ for _each in (
     KeyFigure(
         "memory_density",
         "memory density",
-        "how many times less memory the model takes than with 32 bits per element",
+        "how many times smaller the model is than with 32 bits per element",
         better="higher",
         column_format=".2f",
     ),
@@ -172,15 +172,20 @@ for _each in (
     KeyFigure(
         "peak_activation_bits",
         "peak activations",
-        "memory of the activations that are needed at the same time, at its maximum",
+        "largest memory of activations that are needed at the same time",
         unit="bits",
         better="lower",
         kind="memory",
     ),
     KeyFigure("energy_pj", "energy", "estimated energy", unit="pJ", better="lower", kind="energy"),
-    KeyFigure("intensity", "operations per byte", "operations per byte that is read or written", better="higher"),
+    KeyFigure("intensity", "operations per byte", "operations per byte read or written", better="higher"),
     KeyFigure(
-        "time_s", "estimated time", "lower bound by the roofline model", unit="s", better="lower", kind="seconds"
+        "time_s",
+        "estimated time",
+        "lower bound given by the roofline model",
+        unit="s",
+        better="lower",
+        kind="seconds",
     ),
     KeyFigure("sqnr_db", "SQNR", "signal-to-quantisation-noise ratio", unit="dB", better="higher", kind="decibel"),
     KeyFigure(
@@ -191,13 +196,13 @@ for _each in (
         better="higher",
         kind="decibel",
     ),
-    KeyFigure("max_error", "largest error", "largest absolute difference to the original", better="lower"),
+    KeyFigure("max_error", "largest error", "largest absolute difference from the original", better="lower"),
     KeyFigure("cosine", "cosine similarity", "cosine of the angle to the original", better="higher"),
-    KeyFigure("loss_change", "change in loss", "difference to the loss without formats", better="lower"),
+    KeyFigure("loss_change", "change in loss", "difference from the loss without quantisation", better="lower"),
     KeyFigure(
         "accuracy_change",
         "change in accuracy",
-        "difference to the accuracy without formats",
+        "difference from the accuracy without quantisation",
         better="higher",
         kind="points",
     ),

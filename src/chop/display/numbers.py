@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from decimal import ROUND_HALF_UP, Decimal, localcontext
 
 MINUS, TIMES, INFINITY = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}", "\N{INFINITY}"
 PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 ENERGY_UNITS = ((1e12, "J"), (1e9, "mJ"), (1e6, "µJ"), (1e3, "nJ"), (1.0, "pJ"))
+TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 ROUNDS_UP = 0.9995  # from this share of 1000 on, three digits would show 1000
 
 
@@ -29,30 +31,32 @@ def table_number(value: float | None, digits: int = 5) -> str:
     return f"{value:.{digits}g}"
 
 
-def decibels(value: float | None) -> str:
-    """Return a ratio in decibels: `31.4 dB`; `exact` if there is no error at all, `-` if it is unknown."""
+def table_decibels(value: float | None) -> str:
+    """Return a ratio in decibels for a text table: `31.4 dB`; `exact` if there is no error, `-` if unknown."""
     if value is None:
         return "-"
     return "exact" if value == math.inf else f"{value:.1f} dB"
 
 
-# Pages
+# Pages. The functions up to `duration` are also in page/assets/numbers.js, and write the same text there.
 
 
 def exact(value: float) -> str:
     """Return all digits of an integer, six significant digits of any other number: 1,234,567 or 0.333333."""
     if math.isnan(value) or math.isinf(value):
         return "not a number" if math.isnan(value) else f"{MINUS if value < 0 else ''}{INFINITY}"
-    return _with_minus(f"{int(value):,}" if _is_integer(value) else f"{value:,.6g}")
+    return _with_minus(f"{int(value):,}") if _is_integer(value) else significant(value, 6)
 
 
 def significant(value: float, digits: int = 4) -> str:
-    """Return a number rounded to `digits` significant digits, without trailing zeros: 13.43."""
+    """Return `digits` significant digits, but all before the point, without trailing zeros: 13.43, 12,346."""
     if not math.isfinite(value) or value == 0:
         return exact(value)
-    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
-    text = f"{value:.{digits - 1}e}" if decimals > 8 or abs(value) >= 1e6 else f"{value:,.{decimals}f}"
-    return _with_minus(text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text)
+    mantissa, exponent = _rounded(value, f".{digits - 1}e").split("e")
+    is_plain = -4 <= int(exponent) < 6
+    text = _rounded(value, f",.{max(0, digits - 1 - int(exponent))}f") if is_plain else mantissa
+    trimmed = text.rstrip("0").rstrip(".") if "." in text else text
+    return _with_minus(trimmed if is_plain else f"{trimmed}e{exponent}")
 
 
 def with_prefix(value: float, unit: str = "") -> str:
@@ -65,14 +69,20 @@ def with_prefix(value: float, unit: str = "") -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share as a percentage: 30.38 %."""
-    return _with_minus(f"{share:.2%}".replace("%", " %")) if math.isfinite(share) else exact(share)
+    """Return a share as a percentage: 30.38 %, or 0.00012 % if two decimals would show zero."""
+    return f"{_percentage(share)} %" if math.isfinite(share) else exact(share)
 
 
 def points(share: float) -> str:
     """Return a difference between two shares in percentage points, with its sign: +2.10 points."""
-    change = 100 * share
-    return _with_plus(f"{_with_minus(f'{change:.2f}')} points", change) if math.isfinite(change) else ""
+    return _with_plus(f"{_percentage(share)} points", share) if math.isfinite(share) else ""
+
+
+def decibels(value: float) -> str:
+    """Return a ratio in decibels: 31.4 dB; `exact` if there is no error at all."""
+    if value == math.inf:
+        return "exact"
+    return f"{_with_minus(_rounded(value, '.1f')) if math.isfinite(value) else exact(value)} dB"
 
 
 def memory(bits: float) -> str:
@@ -87,10 +97,11 @@ def energy(picojoules: float) -> str:
 
 def duration(seconds: float) -> str:
     """Return a duration: 12.3 ms, 5.25 s, 1 min 1 s or 2 h 3 min."""
+    if seconds == 0:
+        return "0 s"
     if not 60 <= seconds < math.inf:
-        in_seconds = seconds >= 1 or seconds == 0
-        return with_prefix(seconds, "s") if in_seconds else f"{significant(seconds * 1e3, 3)} ms"
-    minutes, rest = divmod(round(seconds), 60)
+        return _in_units(seconds, TIME_UNITS)
+    minutes, rest = divmod(math.floor(seconds + 0.5), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
@@ -99,7 +110,7 @@ def duration(seconds: float) -> str:
 
 
 def relative_change(before: float, after: float) -> str:
-    """Return the change as a percentage of `before`, from the double on as a factor; absolute if `before` is 0."""
+    """Return the change in percent of `before`, as a factor if it at least doubles, absolute if `before` is 0."""
     change = after - before
     if not math.isfinite(change):
         return ""
@@ -121,6 +132,17 @@ def _is_integer(value: float) -> bool:
     if isinstance(value, int):
         return abs(value) < 10**21
     return value.is_integer() and abs(value) < 1e15
+
+
+def _percentage(share: float) -> str:
+    text = _rounded(100 * share, ".2f")
+    return significant(100 * share, 2) if share != 0 and float(text) == 0 else _with_minus(text)
+
+
+def _rounded(value: float, specification: str) -> str:
+    """Format a number; ties are rounded away from zero, as in JavaScript: 0.125 to 0.13."""
+    with localcontext(rounding=ROUND_HALF_UP):
+        return format(Decimal(value + 0.0), specification)  # turns a negative zero into 0
 
 
 def _in_units(value: float, units: Sequence[tuple[float, str]]) -> str:

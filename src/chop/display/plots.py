@@ -17,11 +17,11 @@ MORE_COLOURS = ("#009e73", "#cc79a7", "#e69f00")
 DPI = 150
 
 
-def label_axes(axes: Axes, x: str, y: str) -> None:
-    """Name both axes, and draw a light grid instead of a frame."""
+def label_axes(axes: Axes, x: str, y: str, *, integer_x: bool = False) -> None:
+    """Name both axes, and draw a light grid instead of a frame; `integer_x`: ticks only at integers."""
     axes.set_xlabel(x)
     axes.set_ylabel(y)
-    if x == "epoch":
+    if integer_x:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)

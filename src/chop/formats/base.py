@@ -70,25 +70,20 @@ class Format(ABC):
 
     def integers(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return integers and a scale with `integers * scale == quantize(x)`, exactly."""
-        raise ValueError(f"format '{self.name}' does not represent its values by integers")
+        raise ValueError(f"format '{self.name}' does not represent its values as integers")
 
     def encode(self, x: Tensor) -> Encoded:
         """Return the codes that are stored for `x`, and their scales."""
-        raise ValueError(f"format '{self.name}' does not say how its values are stored")
+        raise ValueError(f"format '{self.name}' does not define codes for its values")
 
     def decode(self, codes: Tensor, scales: Scales = ()) -> Tensor:
         """Return the numbers of codes: `decode(*encode(x))` is `quantize(x)`. Without `scales`, they are 1."""
-        raise ValueError(f"format '{self.name}' does not say how its values are stored")
+        raise ValueError(f"format '{self.name}' does not define codes for its values")
 
     @classmethod
     def has_codes(cls) -> bool:
         """Whether the format defines `encode` and `decode`."""
         return cls.encode is not Format.encode and cls.decode is not Format.decode
-
-    @classmethod
-    def has_integers(cls) -> bool:
-        """Whether the format defines `integers`."""
-        return cls.integers is not Format.integers
 
     @property
     def values_depend_on_data(self) -> bool:

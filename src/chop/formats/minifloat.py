@@ -63,7 +63,7 @@ class Grid:
     def encode(self, values: Tensor) -> Tensor:
         """Return the codes of numbers on the grid; -0 has the sign bit. NaN has no code."""
         if bool(values.isnan().any()):
-            raise ValueError("NaN has no code in a format whose codes are all numbers")
+            raise ValueError("NaN cannot be encoded: every code of this format is a number")
         magnitude = values.abs()
         exponent = floor_log2(magnitude).clamp_(min=self.min_exponent)
         significand = magnitude / power_of_two(exponent - self.mantissa, values.dtype)

@@ -26,7 +26,7 @@ class Ternary(Format):
 
     def __post_init__(self) -> None:
         if not self.threshold >= 0:
-            raise ValueError(f"threshold must be 0 or more, got {self.threshold}")
+            raise ValueError(f"threshold must be at least 0, got {self.threshold}")
 
     @property
     def width(self) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tabulate import tabulate
 
-from chop.display.numbers import exact
+from chop.display.numbers import table_number
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def _cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
-        return exact(value)
+        return table_number(value, digits=6)
     if isinstance(value, Iterable) and not isinstance(value, str):
         return ", ".join(_cell(each) for each in value)
     return str(value)

@@ -67,7 +67,7 @@ class ModelInfo:
 
     def _with_named_inputs(self, model: nn.Module) -> nn.Module:
         if not isinstance(model, nn.Module):
-            raise ValueError(f"model '{self.name}' returned a {type(model).__name__}, not an nn.Module")
+            raise ValueError(f"model '{self.name}' returned {type(model).__name__}, not an nn.Module")
         if type(model) is nn.Sequential and self.inputs == ("x",):
             model = _NamedSequential(OrderedDict(model.named_children()))
         names = inspect.signature(model.forward).parameters.values()
@@ -129,7 +129,9 @@ def get_model_info(name: str) -> ModelInfo:
         return MODELS[name]
     make = load_object(name)
     if not callable(make):
-        raise ValueError(f"'{name}' is a {type(make).__name__}, not a class or a function that returns a model")
+        raise ValueError(
+            f"'{name}' is of type {type(make).__name__}, not a class or a function that returns a model"
+        )
     return describe_model(name, make)
 
 

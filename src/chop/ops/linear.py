@@ -1,4 +1,4 @@
-"""Ops that multiply data with weights: linear layers, convolutions, matrix products, attention, embedding."""
+"""Ops that multiply data by weights: linear layers, convolutions, matrix products, attention, embedding."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from chop import __version__
 from chop.display.figures import figure
 from chop.ir import MaseGraph
 from chop.page.figure_cards import figure_cards
-from chop.page.nodes import PassResults, describe_nodes
+from chop.page.nodes import ResultsByNode, describe_nodes
 from chop.page.search_log import read_search_log
 from chop.page.tensor_values import TensorValues
 from chop.page.tensors import describe_histogram
@@ -59,7 +59,7 @@ def make_document(
     graph: MaseGraph, original: MaseGraph | None, values: TensorValues, inputs: ReportInputs
 ) -> dict[str, Any]:
     """Return everything that the page shows as dicts, lists, numbers and strings."""
-    results = PassResults(
+    results = ResultsByNode(
         values=values,
         original={} if original is None else {meta.node.name: meta for meta in original.annotated_metas()},
         cost=inputs.cost["by_node"],
@@ -79,7 +79,7 @@ def make_document(
         "notes": _notes(graph, values, inputs),
         "curves": [asdict(plot) for plot in training_curves(inputs.curves)],
         "search": read_search_log(inputs.search),
-        "footer": f"Made by chop {__version__} on {datetime.now().astimezone():%Y-%m-%d %H:%M}. "
+        "footer": f"Created by chop {__version__} on {datetime.now().astimezone():%Y-%m-%d %H:%M}. "
         "Drawn with dagre and uPlot (MIT licence).",
     }
 
@@ -115,7 +115,7 @@ def _notes(graph: MaseGraph, values: TensorValues, inputs: ReportInputs) -> dict
 
 
 def _cost_note(graph: MaseGraph) -> str:
-    """Return which forward run the costs are for, with the shapes of its inputs."""
+    """Return which forward pass the costs are for, with the shapes of its inputs."""
     shapes = [list(t.shape) for m in graph.metas() if m.node.op == "placeholder" for t in m.results.values()]
-    run = "sample" if {shape[0] for shape in shapes if shape} == {1} else "forward run"
+    run = "sample" if {shape[0] for shape in shapes if shape} == {1} else "forward pass"
     return f"Costs are for one {run}, with inputs of shape {', '.join(str(shape) for shape in shapes)}."

@@ -18,7 +18,7 @@ NamedNumbers = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class PassResults:
+class ResultsByNode:
     """The results of the passes, by node."""
 
     values: TensorValues
@@ -39,8 +39,8 @@ class NodeFormats:
 
     weight_format: str | None
     data_format: str | None
-    weight_bits: float | None
-    data_bits: float | None
+    bits_per_weight: float | None
+    bits_per_input: float | None
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class PageNode(NodeFormats):
         }
 
 
-def describe_nodes(graph: MaseGraph, results: PassResults) -> list[PageNode]:
+def describe_nodes(graph: MaseGraph, results: ResultsByNode) -> list[PageNode]:
     """Describe all nodes of a graph, in its order."""
     metas = graph.annotated_metas()
     scopes = module_scopes(graph.fx_graph.nodes)
@@ -91,7 +91,7 @@ def describe_nodes(graph: MaseGraph, results: PassResults) -> list[PageNode]:
 
 
 def _describe_node(
-    meta: NodeMeta, scope: ModuleScope, positions: Mapping[fx.Node, int], results: PassResults
+    meta: NodeMeta, scope: ModuleScope, positions: Mapping[fx.Node, int], results: ResultsByNode
 ) -> PageNode:
     name, is_layer = meta.node.name, meta.node.op == "call_module"
     target = str(meta.node.target)

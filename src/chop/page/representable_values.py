@@ -9,7 +9,7 @@ from torch import Tensor
 
 from chop.formats import Format
 from chop.formats.describe import describe, is_enumerable
-from chop.statistics.range_meter import limits_of
+from chop.statistics.format_fit import limits_of
 
 MAX_VALUES_DRAWN = 256
 MARGIN = 1.5

@@ -14,12 +14,11 @@ from chop.formats.float import Float
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.interpreter import bind_inputs, named_inputs, tensors_in, undisturbed
 from chop.ir.graph.node_target import get_node_actual_target
-from chop.nn.quantized import QuantizedLayer
 from chop.page.representable_values import RepresentableValues, representable_values
-from chop.statistics.batches import limited, num_rows
+from chop.statistics.batches import limited_batches, num_rows
+from chop.statistics.format_fit import FormatFitMeter
 from chop.statistics.profile import Profile, TensorKey, make_statistics, update
 from chop.statistics.profiler import Profiler, weights_of
-from chop.statistics.range_meter import RangeMeter
 
 TensorName = tuple[str, str]
 """A node, and the name of one of its operands or results."""
@@ -40,7 +39,7 @@ class TensorValues:
     """The results of the statistic `summary`; a tensor that one node makes and others read has one of them."""
     summary_index: dict[TensorName, int]
     """The position of each tensor's summary in `summaries`."""
-    roundings: dict[TensorName, RangeMeter] = field(default_factory=dict)
+    roundings: dict[TensorName, FormatFitMeter] = field(default_factory=dict)
     representable: dict[TensorName, RepresentableValues] = field(default_factory=dict)
     num_samples: int = 0
     """Rows that the activations were measured on."""
@@ -52,7 +51,7 @@ def measure_tensors(
     """Measure the weights of a graph and, if there are batches, its activations on the first `num_samples` rows."""
     observer = _TensorObserver(graph)
     with undisturbed(graph.model):
-        for batch, _ in limited(((each, None) for each in batches or ()), num_samples):
+        for batch in limited_batches(batches or (), num_samples):
             observer.profile_batch(bind_inputs(graph, batch), num_rows(batch))
     profile = observer.profile
     if batches is not None and profile.num_samples == 0:
@@ -81,12 +80,12 @@ class _TensorObserver(Profiler):
     def __init__(self, graph: MaseGraph) -> None:
         metas = graph.annotated_metas()
         self.metas = {meta.node: meta for meta in metas if meta.node.op not in ("output", "get_attr")}
-        self.roundings: dict[TensorName, RangeMeter] = {}
+        self.roundings: dict[TensorName, FormatFitMeter] = {}
         self.representable: dict[TensorName, RepresentableValues] = {}
         weights = {node: weights_of(meta) for node, meta in self.metas.items()}
         super().__init__(graph.model, self.metas, weights, STATISTICS, outputs=True)
-        for node, held in weights.items():
-            for name, value in held.items():
+        for node, parameters in weights.items():
+            for name, value in parameters.items():
                 self._measure_weight(self.metas[node], name, value)
         for meta in metas:
             if meta.node.op == "get_attr" and isinstance(value := get_node_actual_target(meta.node), Tensor):
@@ -117,7 +116,7 @@ class _TensorObserver(Profiler):
             return
         key = (meta.node.name, name)
         if key not in self.roundings:
-            self.roundings[key] = RangeMeter(number_format, _scale(meta, name), keeps_sample=False)
+            self.roundings[key] = FormatFitMeter(number_format, meta.scale_of(name), keeps_sample=False)
             self._find_representable(meta, name, values)
         for chunk in _chunks(number_format, values):
             self.roundings[key].add(chunk)
@@ -125,7 +124,7 @@ class _TensorObserver(Profiler):
     def _find_representable(self, meta: NodeMeta, name: str, values: Tensor) -> None:
         number_format = _rounding_format(meta, name)
         if number_format is not None and values.is_floating_point() and values.numel() > 0:
-            found = representable_values(number_format, values, _scale(meta, name))
+            found = representable_values(number_format, values, meta.scale_of(name))
             self.representable[meta.node.name, name] = found
 
 
@@ -133,14 +132,6 @@ def _rounding_format(meta: NodeMeta, name: str) -> Format | None:
     """Return the format that a tensor of a node is rounded to; None if it is not quantised."""
     tensor = (meta.args | meta.results).get(name)
     return None if tensor is None or isinstance(tensor.format, Float) else tensor.format
-
-
-def _scale(meta: NodeMeta, name: str) -> Tensor | None:
-    """Return the learned or calibrated scale of an operand, if it has one."""
-    if not isinstance(meta.quantized, QuantizedLayer):
-        return None
-    scale: Tensor | None = getattr(meta.quantized, f"{name.removesuffix('_0')}_scale", None)
-    return None if scale is None else scale.detach()
 
 
 def _chunks(number_format: Format, values: Tensor) -> tuple[Tensor, ...]:

@@ -26,7 +26,7 @@ class PageTensor:
     """Its format in the original graph."""
     histogram: int | None
     """The position of its histogram in the document's list."""
-    grid: dict[str, Any] | None
+    representable: dict[str, Any] | None
     """The values that its format can represent."""
     rounding: dict[str, Any] | None
     """The effect of rounding it to its format."""
@@ -51,7 +51,7 @@ def describe_tensors(meta: NodeMeta, original: NodeMeta | None, values: TensorVa
             bits=tensor.format.bits,
             before=format_name(before[name].format) if name in before else None,
             histogram=values.summary_index.get((meta.node.name, name)),
-            grid=_grid(values, (meta.node.name, name)),
+            representable=_representable(values, (meta.node.name, name)),
             rounding=_rounding(values, (meta.node.name, name)),
         )
         for name, tensor in (meta.args | meta.results).items()
@@ -61,7 +61,7 @@ def describe_tensors(meta: NodeMeta, original: NodeMeta | None, values: TensorVa
 def describe_histogram(summary: Mapping[str, Any]) -> dict[str, Any]:
     """Return the numbers and bars of a histogram, from the result of the statistic `summary`."""
     if summary["count"] == 0 or not bool(summary["edges"].isfinite().all()):
-        return {"count": summary["count"], "odd": summary.get("nan_count", 0), "counts": []}
+        return {"count": summary["count"], "num_not_finite": summary.get("nan_count", 0), "counts": []}
     counts = summary["counts"].tolist()
     variance = summary["variance"]
     return {
@@ -71,15 +71,15 @@ def describe_histogram(summary: Mapping[str, Any]) -> dict[str, Any]:
         "to": summary["edges"][-1].item(),
         "mean": summary["mean"],
         "median": summary["quantiles"][0].item(),
-        "deviation": math.sqrt(max(variance, 0.0)) if math.isfinite(variance) else None,
+        "standard_deviation": math.sqrt(max(variance, 0.0)) if math.isfinite(variance) else None,
         "zeros": summary["zeros"] / summary["count"],
         "count": summary["count"],
-        "odd": summary["nan_count"] + summary["count"] - sum(counts),
+        "num_not_finite": summary["nan_count"] + summary["count"] - sum(counts),
         "counts": counts,
     }
 
 
-def _grid(values: TensorValues, key: TensorName) -> dict[str, Any] | None:
+def _representable(values: TensorValues, key: TensorName) -> dict[str, Any] | None:
     found = values.representable.get(key)
     if found is None or key not in values.summary_index:
         return None

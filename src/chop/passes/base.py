@@ -93,7 +93,7 @@ def _read(args_class: Any, pass_args: Any, where: str) -> Any:
 def _check_graph(graph: object, graph_class: Any, where: str) -> None:
     if not isinstance(graph, graph_class):
         kind = type(graph).__name__
-        raise ValueError(f"{where}: works on a MaseGraph, got a {kind}; make one with MaseGraph(model)")
+        raise ValueError(f"{where}: needs a MaseGraph, got {kind}; create one with MaseGraph(model)")
 
 
 def _accepting_two_graphs(run: Callable[..., PassResult], args_class: Any) -> Callable[..., PassResult]:

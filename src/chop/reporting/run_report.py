@@ -14,10 +14,11 @@ from tabulate import tabulate
 
 from chop.config import ReportConfig, TransformConfig
 from chop.display.figures import figure
-from chop.display.numbers import decibels, table_number
+from chop.display.numbers import table_decibels, table_number
 from chop.display.progress import StatusLine
 from chop.files import read_json
 from chop.ir import MaseGraph
+from chop.ir.graph.meta import annotated_batch_size
 from chop.passes.graph import (
     compare_graphs_analysis_pass,
     estimate_cost_analysis_pass,
@@ -25,8 +26,9 @@ from chop.passes.graph import (
     sensitivity_analysis_pass,
 )
 from chop.registry import UnknownNameError
+from chop.runs import RunFolder
 from chop.runs.run import Run, TestBatches, open_run
-from chop.training.threads import fitting_threads
+from chop.training.threads import limit_threads_for
 
 logger = logging.getLogger(__name__)
 
@@ -64,15 +66,15 @@ def write_report(
     path = path or run.folder.report
     _check_writable(path)
     search = read_json(run.folder.search_log) if run.folder.search_log.is_file() else None
-    batches = run.batches(num_samples)
-    with fitting_threads(run.experiment, batches.batch_size):
+    batches = run.test_batches(num_samples)
+    with limit_threads_for(run.experiment, batches.batch_size):
         return _run_passes(run, batches, path, search, with_sensitivity)
 
 
 def _check_writable(path: Path) -> None:
     """Raise an error before the measurements if the page cannot be written to `path`."""
     if path.is_dir():
-        raise ValueError(f"'{path}' is a folder; --output is a file, such as {path / 'report.html'}")
+        raise ValueError(f"'{path}' is a folder; --output must be a file, such as {RunFolder(path).report}")
     folder = next(each for each in path.absolute().parents if each.exists())
     if not (folder.is_dir() and os.access(folder, os.W_OK)):
         raise ValueError(f"cannot write in '{folder}'; choose another file with --output")
@@ -112,18 +114,19 @@ def _run_passes(
 
 @dataclass(frozen=True)
 class BatchesWithProgress:
-    """Batches that show on a terminal how many rows are done."""
+    """Batches, with or without labels, that show on a terminal how many rows are done."""
 
-    batches: Iterable[Mapping[str, Any]]
+    batches: Iterable[Any]
     num_samples: int
     activity: str
 
-    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+    def __iter__(self) -> Iterator[Any]:
         line, done = StatusLine(), 0
         for batch in self.batches:
             line.draw(f"{self.activity}: {done} of {self.num_samples} rows")
             yield batch
-            done += len(next(iter(batch.values())))
+            inputs = batch[0] if isinstance(batch, tuple) else batch
+            done += len(next(iter(inputs.values())))
         line.close()
 
 
@@ -137,11 +140,10 @@ def _measure_sensitivity(run: Run, batches: TestBatches, cost: Info) -> Info | N
         return None
     rows = _affordable_rows(graph, cost, batches.num_samples)
     if rows < 1:
-        logger.warning("the model is too large to measure the sensitivity of its layers; the page is without it")
+        logger.warning("the model is too large to measure the sensitivity of its layers; the report leaves it out")
         return None
-    shown = BatchesWithProgress(batches, rows, "measuring sensitivity")
-    pairs = zip(shown, batches.labels.split(batches.batch_size), strict=False)
-    _, info = sensitivity_analysis_pass(graph, {**formats, "labelled_batches": pairs, "num_samples": rows})
+    shown = BatchesWithProgress(batches.labelled(), rows, "measuring sensitivity")
+    _, info = sensitivity_analysis_pass(graph, {**formats, "labelled_batches": shown, "num_samples": rows})
     return {**info, "formats": f"{description}, on {rows} rows"}
 
 
@@ -157,9 +159,7 @@ def _formats_to_measure(run: Run, graph: MaseGraph) -> tuple[dict[str, Any], str
 def _affordable_rows(graph: MaseGraph, cost: Info, wanted: int) -> int:
     """Return on how many rows all layers can be measured within `MAX_SENSITIVITY_MACS`, at most `wanted`."""
     metas = graph.annotated_metas()
-    shapes = (tensor.shape for meta in metas if meta.node.op == "placeholder" for tensor in meta.results.values())
-    num_rows = next((shape[0] for shape in shapes if shape), 1)
-    macs_per_row = cost["total"]["macs"] / num_rows * sum(meta.quantizable for meta in metas)
+    macs_per_row = cost["total"]["macs"] / annotated_batch_size(metas) * sum(meta.quantizable for meta in metas)
     return min(wanted, int(MAX_SENSITIVITY_MACS / max(macs_per_row, 1)))
 
 
@@ -183,7 +183,7 @@ def print_summary(document: Info) -> None:
     align = ("left", "left", *["right"] * len(names))
     print("\n" + tabulate(rows, headers, disable_numparse=True, colalign=align) if rows else "\nno layers")
     if len(layers) > MAX_LAYERS_PRINTED:
-        print(f"... and {len(layers) - MAX_LAYERS_PRINTED} more, on the page")
+        print(f"... and {len(layers) - MAX_LAYERS_PRINTED} more in the report")
     print(f"\n{document['notes']['cost']}")
     for card in document["figures"]:
         before = "" if card["before"] in (None, card["value"]) else f"  (was {table_number(card['before'])})"
@@ -192,5 +192,5 @@ def print_summary(document: Info) -> None:
 
 def _layer_row(node: Info) -> tuple[str, ...]:
     cost, error = node["cost"] or {}, node["error"] or {}
-    values = (node["weight_bits"], node["data_bits"], cost.get("macs"), cost.get("bitops"))
-    return (node["name"], node["op"], *map(table_number, values), decibels(error.get("sqnr_db")))
+    values = (node["bits_per_weight"], node["bits_per_input"], cost.get("macs"), cost.get("bitops"))
+    return (node["name"], node["op"], *map(table_number, values), table_decibels(error.get("sqnr_db")))

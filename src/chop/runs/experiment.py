@@ -18,6 +18,7 @@ from chop import __version__
 from chop.config import ActionConfig
 from chop.dataset import MaseDataModule
 from chop.ir import MaseGraph
+from chop.ir.graph.interpreter import evaluation_mode
 from chop.models import ModelInfo, get_model, get_model_info
 from chop.passes.graph import (
     add_common_metadata_analysis_pass,
@@ -126,19 +127,15 @@ class Experiment:
         for split, rows in (("training", self.data.splits.train), ("test", self.data.splits.test)):
             if len(rows.labels) == 0:
                 raise ValueError(f"the {split} split of data set '{self.config.dataset}' has no rows")
-        was_training = self.model.training
-        self.model.eval()
         features = self.data.splits.train.features[:2]
         try:
-            with torch.no_grad():
+            with evaluation_mode(self.model):
                 output = self.model(features)
         except (RuntimeError, TypeError, IndexError) as error:
             raise ValueError(
                 f"model '{self.config.model}' does not accept rows of shape {list(features.shape)} from "
                 f"'{self.config.dataset}': {error}"
             ) from error
-        finally:
-            self.model.train(was_training)
         expected = (len(features), self.num_classes)
         if not isinstance(output, torch.Tensor) or output.shape != expected:
             shape = list(output.shape) if isinstance(output, torch.Tensor) else type(output).__name__
@@ -166,9 +163,7 @@ def open_data(config: ActionConfig) -> MaseDataModule:
 def warn_if_untrained(config: ActionConfig) -> None:
     """Warn if the configuration loads no checkpoint."""
     if config.load_name is None:
-        logger.warning(
-            "no checkpoint is loaded: '%s' has untrained weights; --load names a checkpoint", config.model
-        )
+        logger.warning("no checkpoint is loaded: '%s' has untrained weights; load one with --load", config.model)
 
 
 def _warn_about_graph(path: Path) -> None:

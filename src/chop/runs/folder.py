@@ -6,6 +6,7 @@ import json
 import logging
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, Self
 
 from chop.config import ActionConfig
 from chop.files import parse_json, read_json, remove_temporary_files, write_json, write_text
+from chop.passes.graph.transforms.quantize.summary import TABLE_FILE
 from chop.toml import to_table, write_toml
 
 logger = logging.getLogger(__name__)
@@ -84,7 +86,7 @@ class RunFolder:
     def confusion_plot(self) -> Path:
         return self.path / "confusion.png"
 
-    # A grid of trainings
+    # A grid of training runs
 
     @property
     def grid(self) -> Path:
@@ -114,6 +116,11 @@ class RunFolder:
     def transformed_weights(self) -> Path:
         """The `state_dict` of a model that was transformed module by module."""
         return self.transform / "transformed.pt"
+
+    @property
+    def quantization_table(self) -> Path:
+        """The types of all nodes before and after, as CSV."""
+        return self.transform / TABLE_FILE
 
     # Searching
 
@@ -153,9 +160,22 @@ class RunFolder:
     # State
 
     @property
+    def _markers(self) -> tuple[Path, ...]:
+        """Files of which every run has at least one; the first one that exists was written at the start."""
+        return self.config, self.grid, self.metrics, self.summary
+
+    @property
     def is_run(self) -> bool:
         """Whether the folder holds a run, complete or not."""
-        return any(file.is_file() for file in (self.config, self.summary, self.grid, self.metrics))
+        return any(file.is_file() for file in self._markers)
+
+    @property
+    def started_at(self) -> float | None:
+        """When the run was started or resumed, in seconds since 1970; None if the folder holds no run."""
+        for file in self._markers:
+            with suppress(OSError):  # it is missing, or was deleted a moment ago
+                return file.stat().st_mtime
+        return None
 
     @property
     def is_finished(self) -> bool:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from contextlib import suppress
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +21,9 @@ def list_runs(project_dir: Path) -> list[RunFolder]:
     if not project_dir.is_dir():
         return []
     folders = [RunFolder(path) for path in project_dir.iterdir() if not path.name.startswith(".")]
-    aged = [(age, folder) for folder in folders if (age := _age(folder)) is not None]
-    return [folder for _, folder in sorted(aged, key=itemgetter(0), reverse=True)]
+    started = [(time, folder) for folder in folders if (time := folder.started_at) is not None]
+    started.sort(key=lambda pair: (pair[0], _name_order(pair[1].name)), reverse=True)
+    return [folder for _, folder in started]
 
 
 def find_run(run: Path | None, project_dir: Path) -> RunFolder:
@@ -37,7 +36,7 @@ def find_run(run: Path | None, project_dir: Path) -> RunFolder:
             if RunFolder(folder).config.is_file():
                 return RunFolder(folder)
     if any(path.exists() for path in paths):
-        raise ValueError(f"'{run}' is not a run folder: ch train, ch test, ch transform and ch search make those")
+        raise ValueError(f"'{run}' is not a run folder; ch train, ch test, ch transform and ch search create them")
     raise UnknownNameError(f"there is no run '{run}', {_nearest(str(run), project_dir)}")
 
 
@@ -59,26 +58,22 @@ def find_run_to_resume(
     return max(found, key=lambda folder: marker(folder).stat().st_mtime, default=None)
 
 
-def _age(folder: RunFolder) -> tuple[int, list[Any]] | None:
-    """Return when a run was started or resumed; names break ties, with _10 after _9. None if there is no run."""
-    names = [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", folder.name)]
-    for file in (folder.config, folder.grid, folder.metrics, folder.summary):
-        with suppress(OSError):  # it is missing, or was deleted a moment ago
-            return file.stat().st_mtime_ns, names
-    return None
+def _name_order(name: str) -> list[Any]:
+    """Return a key that sorts the names of runs started at the same time, with _10 after _9."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
 
 
 def _latest(project_dir: Path) -> RunFolder:
     latest = next((folder for folder in list_runs(project_dir) if folder.is_finished), None)
     if latest is None:
-        raise ValueError(f"there is no finished run in '{project_dir}'; --project-dir names another folder")
+        raise ValueError(f"there is no finished run in '{project_dir}'; use --project-dir to select another folder")
     return latest
 
 
 def _nearest(name: str, project_dir: Path) -> str:
     names = [folder.name for folder in list_runs(project_dir)]
     if not names:
-        return f"and '{project_dir}' has none; --project-dir names another folder"
+        return f"and '{project_dir}' has no runs; use --project-dir to select another folder"
     text = closest(name, names)
     if text.startswith("did you mean") or len(names) <= MAX_RUNS_NAMED:
         return text

@@ -103,10 +103,10 @@ class Run:
     @cached_property
     def _initial(self) -> Experiment:
         """The data, and the model before the run."""
-        loaded = self.__dict__.get("experiment")
+        loaded = self.__dict__.get("experiment")  # the cached property, without loading it
         return Experiment.load(self.config, None if loaded is None else loaded.data)
 
-    def batches(self, num_samples: int) -> TestBatches:
+    def test_batches(self, num_samples: int) -> TestBatches:
         """Return the first `num_samples` rows of the test split, or all of them if there are fewer."""
         rows = self.experiment.data.splits.test
         features, labels = rows.features[:num_samples], rows.labels[:num_samples]
@@ -123,7 +123,7 @@ def open_run(run: Path | str | None = LATEST, project_dir: Path | str = RunConfi
     action = str(summary.get("action"))
     config_class = ACTIONS.get(action)
     if config_class is None or not issubclass(config_class, ActionConfig):
-        raise ValueError(f"{folder.summary} is corrupt: there is no action '{action}'")
+        raise ValueError(f"{folder.summary} is corrupt: unknown action '{action}'")
     config = read_options(config_class, read_toml(folder.config), str(folder.config))
     for plugin in config.plugins:
         load_plugin(plugin)

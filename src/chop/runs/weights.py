@@ -42,9 +42,9 @@ def load_model(
     if load_type == "mz" or (load_type == "auto" and path.is_dir()):
         return _load_graph(path)
     if path.is_dir():
-        raise ValueError(f"checkpoint '{path}' is a folder, load_type '{load_type}' reads a file; try 'mz'")
+        raise ValueError(f"checkpoint '{path}' is a folder, but load_type '{load_type}' needs a file; try 'mz'")
     if model is None:
-        raise ValueError(f"checkpoint '{path}' holds weights only: give the model they are for as model=")
+        raise ValueError(f"checkpoint '{path}' holds only weights: pass the model that they belong to as model=")
     state = _pick_state(path, load_type, _read_safely(path))
     _check_fit(path, state, model)
     model.load_state_dict(state)
@@ -53,7 +53,7 @@ def load_model(
 
 def _load_graph(path: Path) -> nn.Module:
     if not path.is_dir():
-        raise ValueError(f"checkpoint '{path}' is a file, load_type 'mz' reads a folder; try 'pl' or 'pt'")
+        raise ValueError(f"checkpoint '{path}' is a file, but load_type 'mz' needs a folder; try 'pl' or 'pt'")
     graph, _ = load_mase_graph_interface_pass(None, str(path))
     return graph.model
 
@@ -93,7 +93,7 @@ def _broken_record(path: Path) -> str | None:
 def _pick_state(path: Path, load_type: str, content: object) -> dict[str, Tensor]:
     """Return the weights under the keys of the model."""
     if not isinstance(content, Mapping):
-        raise ValueError(f"checkpoint '{path}' holds a {type(content).__name__}, not a dict of weights")
+        raise ValueError(f"checkpoint '{path}' holds {type(content).__name__}, not a dict of weights")
     wrapped = isinstance(content.get("state_dict"), Mapping)
     if load_type == "pt" and wrapped:
         raise ValueError(f"checkpoint '{path}' has its weights under 'state_dict'; use load_type 'pl' or 'auto'")

@@ -17,9 +17,9 @@ from chop.searching.evaluation.problem import Problem
 from chop.searching.evaluation.transform_config import common_options, transform_config
 from chop.searching.results.files import read_log
 from chop.searching.results.results import Results
-from chop.searching.space import Configs
+from chop.searching.space import Configuration
 from chop.searching.spec import SearchSpec
-from chop.training.threads import fitting_threads
+from chop.training.threads import limit_threads_for
 from chop.training.train import train
 from chop.transforming.outcome import graph_outcome, write_outcome
 from chop.transforming.transform import transform
@@ -39,9 +39,9 @@ def apply_trial(config: SearchConfig) -> RunFolder:
     experiment = Experiment.load(spec.config)
     if experiment.data_hash != run.summary.get("data", {}).get("sha256"):
         logger.warning("%s was run on different data: its metrics will differ", run.folder.path)
-    with fitting_threads(experiment, spec.config.batch_size):
+    with limit_threads_for(experiment, spec.config.batch_size):
         problem = spec.problem(experiment)
-        return _write_graph(spec, experiment, problem, problem.space.configs(params), config.finetune)
+        return _write_graph(spec, experiment, problem, problem.space.configuration(params), config.finetune)
 
 
 def apply_best(
@@ -52,17 +52,17 @@ def apply_best(
     Raises ValueError if all trials lose more than `--max-drop`.
     """
     max_drop = spec.config.max_drop
-    best = results.best(max_drop)
+    best = results.best(max_drop).record
     if best is None and results.most_accurate is not None:
         nearest = results.most_accurate
         raise ValueError(
-            f"no trial loses at most {max_drop:g} percentage points of accuracy; the most accurate, trial "
-            f"{nearest.number}, loses {results.accuracy_drop(nearest):.2f}: offer wider formats, or use a larger "
-            "--max-drop"
+            f"all trials lose more accuracy than --max-drop {max_drop:g}; the most accurate, trial "
+            f"{nearest.number}, loses {results.accuracy_drop(nearest):.2f} percentage points: offer wider formats, "
+            "or use a larger --max-drop"
         )
     if best is None or not spec.config.finetune:
         return folder
-    return _write_graph(spec, experiment, problem, problem.space.configs(best.params), spec.config.finetune)
+    return _write_graph(spec, experiment, problem, problem.space.configuration(best.params), spec.config.finetune)
 
 
 def _find_search(config: SearchConfig) -> Run:
@@ -74,10 +74,8 @@ def _find_search(config: SearchConfig) -> Run:
     folder = find_run_to_resume(config, lambda folder: folder.search_log, matches)
     if folder is None:
         study = "" if config.study is None else f" of study '{config.study}'"
-        raise ValueError(
-            f"there is no search{study} to apply a trial of: {config.project_dir} has no {run_prefix(config)}* "
-            f"with search/log.json"
-        )
+        logs = RunFolder(config.project_dir / f"{run_prefix(config)}*").search_log
+        raise ValueError(f"found no search{study} with a trial to apply: no file matches {logs}")
     return open_run(folder.path)
 
 
@@ -92,20 +90,20 @@ def _params_of_trial(log: Mapping[str, Any], number: int | None, folder: RunFold
 
 
 def _write_graph(
-    spec: SearchSpec, experiment: Experiment, problem: Problem, configs: Configs, epochs: int
+    spec: SearchSpec, experiment: Experiment, problem: Problem, configuration: Configuration, epochs: int
 ) -> RunFolder:
     """Write the graph of a configuration into a new run folder, and fine-tune it in another one if `epochs` > 0."""
     start = time.perf_counter()
-    config = transform_config(spec.config, problem.units(configs), configs)
-    trained = problem.trained_graphs(configs)
+    config = transform_config(spec.config, problem.units(configuration), configuration)
+    trained = problem.trained_graphs(configuration)
     if trained is None:
         folder = transform(config)
     else:
         original, graph = trained
         outcome = graph_outcome(original, graph)
-        folder = write_outcome(config, replace(experiment, model=original.model), outcome, start)
+        folder = write_outcome(config, experiment.with_model(original.model), outcome, start)
     if not epochs:
         return folder
     logger.info("the graph before fine-tuning is %s", folder.graph)
     options = common_options(replace(config, load_name=folder.graph))
-    return train(TrainConfig(**{**options, **problem.training_options(configs), "max_epochs": epochs}))
+    return train(TrainConfig(**{**options, **problem.training_options(configuration), "max_epochs": epochs}))

@@ -9,12 +9,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import optuna
 
 from chop.config import SearchConfig
-from chop.display.terminal import launcher
+from chop.display.launcher import launcher
 from chop.runs import Experiment, RunFolder
 from chop.searching.apply import apply_best, apply_trial
 from chop.searching.evaluation.problem import Problem
@@ -22,13 +22,13 @@ from chop.searching.results.files import ResultFiles
 from chop.searching.results.results import Results
 from chop.searching.results.terminal import SearchProgress, show_results
 from chop.searching.spec import SearchSpec
+from chop.searching.study.open_study import StudyLocation, open_study
 from chop.searching.study.processes import WorkerJob, run_workers
-from chop.searching.study.session import StudyLocation, open_study
 from chop.searching.study.storage import MEMORY, database_errors_explained
 from chop.searching.study.study import Study
-from chop.searching.study.worker import Worker
+from chop.searching.study.worker import make_worker
 from chop.training.interrupt import Interrupt
-from chop.training.threads import fitting_threads
+from chop.training.threads import limit_threads_for
 
 logger = logging.getLogger(__name__)
 
@@ -45,13 +45,15 @@ def search(config: SearchConfig) -> RunFolder:
     spec = SearchSpec.read(config)
     num_workers = config.workers or spec.strategy.n_jobs
     if config.storage == MEMORY and num_workers > 1:
-        raise ValueError(f"--storage memory allows one worker, not {num_workers}: processes share no memory")
+        raise ValueError(
+            f"--storage memory allows only one worker, got {num_workers}: processes do not share memory"
+        )
     with database_errors_explained(config.storage):
         location = StudyLocation.find(config)
         experiment = Experiment.load(config)
         spec.warn()
-        with fitting_threads(experiment, config.batch_size):
-            with _quiet_passes():
+        with limit_threads_for(experiment, config.batch_size):
+            with _suppress_pass_messages():
                 problem = spec.problem(experiment)
                 with open_study(spec, experiment, problem, location) as (folder, study):
                     results = Search(spec, experiment, problem, folder, study, num_workers).run()
@@ -59,7 +61,7 @@ def search(config: SearchConfig) -> RunFolder:
 
 
 @contextmanager
-def _quiet_passes() -> Iterator[None]:
+def _suppress_pass_messages() -> Iterator[None]:
     """Suppress the messages of passes about each layer: a search runs them for many trials."""
     log = logging.getLogger("chop.passes")
     before = log.level
@@ -87,7 +89,7 @@ class Search:
             self.study, self.spec.objectives, self.spec.strategy.save_every_n_trials, self._save
         )
         if not self._num_unfinished:
-            logger.info("all %d trials are finished; a larger --n-trials adds more", self.study.num_planned)
+            logger.info("all %d trials are finished; use a larger --n-trials to add more", self.study.num_planned)
         try:
             with Interrupt() as interrupt:
                 self._work(interrupt, progress)
@@ -117,25 +119,18 @@ class Search:
 
     def _work(self, interrupt: Interrupt, progress: SearchProgress) -> None:
         """Run trials in worker processes if there are several workers; the rest, or all, in this process."""
-        strategy, config = self.spec.strategy, self.spec.config
-        seconds = math.inf if strategy.timeout is None else strategy.timeout
+        timeout = self.spec.strategy.timeout
+        seconds = math.inf if timeout is None else timeout
         end = time.monotonic() + seconds
 
         def stop() -> bool:
             return interrupt.requested
 
         if self.num_workers > 1 and self.study.count("waiting"):
-            job = WorkerJob(config, self.folder, self.study.name, self.num_workers, seconds)
+            job = WorkerJob(self.spec.config, self.folder, self.study.name, self.num_workers, seconds)
             run_workers(job, stop, progress.tick)
-        self.study.use_samplers(partial(strategy.make_sampler, config.seed, num_workers=self.num_workers))
-        Worker(
-            self.study,
-            self.problem,
-            self.spec.objectives,
-            halving=strategy.halving,
-            end=end,
-            stop=stop,
-            tick=progress.tick,
+        make_worker(
+            self.spec, self.problem, self.study, self.num_workers, end=end, stop=stop, tick=progress.tick
         ).run()
 
     def _show_how_to_resume(self) -> None:

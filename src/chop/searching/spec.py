@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 
 from chop.config import SearchConfig
 from chop.config.search import SearchTable, SpaceSetup, SpaceTable, StrategyTable
+from chop.ir.graph.meta import annotated_batch_size
 from chop.models import get_model_info
 from chop.options import read_options
 from chop.registry import closest
 from chop.runs import Experiment
+from chop.runs.experiment import warn_if_untrained
 from chop.searching.evaluation import COST_RUNNERS, BasicEvaluation, CostRunner
 from chop.searching.evaluation.basic_train import SEARCHABLE_OPTIONS, BasicTrain, check_training_choices
 from chop.searching.evaluation.costs import Costs
@@ -91,7 +93,7 @@ class SearchSpec:
         loaded = experiment or Experiment.load(self.config)
         problem = self._qat_problem(loaded) if trains(self.config) else self._ptq_problem(loaded)
         if not problem.space.parts:
-            raise ValueError("search.search_space.seed quantises no node; name a format for some of them")
+            raise ValueError("search.search_space.seed quantises no node; give at least one of them a format")
         return problem
 
     def _qat_problem(self, experiment: Experiment) -> Problem:
@@ -105,16 +107,13 @@ class SearchSpec:
         space = read_space(self.config.search.search_space, metas)
         num_batches = round(1 / RUNG_SHARES[0]) if self.strategy.halving else 1
         evaluator = Evaluator(graph, experiment.input_name, rows, num_batches=num_batches)
-        costs = Costs(metas, self.cost_runners, metas[0].results["data_out_0"].shape[0])
+        costs = Costs(metas, self.cost_runners, annotated_batch_size(metas))
         return PTQProblem(space, evaluator, costs, experiment.data.splits.train)
 
     def warn(self) -> None:
         """Warn about options that are probably a mistake."""
-        if self.config.load_name is None and not trains(self.config):
-            logger.warning(
-                "no checkpoint is loaded, so '%s' has untrained weights; --load names a checkpoint",
-                self.config.model,
-            )
+        if not trains(self.config):
+            warn_if_untrained(self.config)
         if not (self.config.search.strategy.eval_mode or trains(self.config)):
             logger.warning("eval_mode = false has no effect: accuracy is measured in evaluation mode")
 
@@ -141,7 +140,7 @@ def _check_space(config: SearchConfig) -> None:
     for name in choices:
         if not trains(config):
             part = name.strip("[]")
-            raise ValueError(f"{where}.{part} needs training of each configuration: name = '{QAT}'")
+            raise ValueError(f"{where}.{part} needs training in the loop: set name = '{QAT}'")
     if TRAINING in choices:
         _check_names(choices[TRAINING], SEARCHABLE_OPTIONS, f"{where}.training")
         check_training_choices(choices[TRAINING], f"{where}.training")
@@ -152,7 +151,7 @@ def _check_space(config: SearchConfig) -> None:
         _check_names(choices[MODEL], known, f"{where}.model")
         if config.load_name is not None:
             raise ValueError(
-                f"{where}.model needs untrained weights for each shape of the model; leave out '{config.load_name}'"
+                f"{where}.model changes the model's shape, so weights cannot be loaded; remove '{config.load_name}'"
             )
 
 

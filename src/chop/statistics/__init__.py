@@ -12,12 +12,12 @@ from chop.statistics.base import (
     register_statistic,
 )
 from chop.statistics.histogram import Histogram
-from chop.statistics.keep_values import Record
 from chop.statistics.moments import VarianceOnline, VariancePrecise
 from chop.statistics.profile import Collection, Profile, TensorKey
 from chop.statistics.profile import TensorKey as Place  # its earlier name
 from chop.statistics.quantiles import Quantiles
 from chop.statistics.ranges import RangeMinMax, RangeNSigma, RangeQuantile
+from chop.statistics.record import Record
 from chop.statistics.summary import Summary
 
 __all__ = [

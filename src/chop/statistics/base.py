@@ -12,7 +12,7 @@ from torch import Tensor
 
 from chop.options import read_options
 from chop.registry import Registry
-from chop.statistics.layout import Layout, ObservedTensor, Sample
+from chop.statistics.layout import GroupedValues, Layout, ObservedTensor
 from chop.statistics.state import State, check_tensor, find_component, from_tensors, to_tensors
 
 
@@ -110,7 +110,7 @@ class Reduction(Statistic, Generic[S]):
     _total: _Total[S] | None = field(default=None, init=False, repr=False)
 
     @abstractmethod
-    def observe(self, sample: Sample) -> S:
+    def observe(self, grouped: GroupedValues) -> S:
         """Return the state for one tensor."""
 
     @abstractmethod
@@ -120,8 +120,8 @@ class Reduction(Statistic, Generic[S]):
     def update_from(self, observed: ObservedTensor) -> None:
         if observed.tensor.numel() == 0:
             return
-        sample = observed.sample(Layout(self.dims, self.keep, self.device))
-        self._add(_Total(sample.kept_shape, sample.count, sample.nan_count, self.observe(sample)))
+        grouped = observed.grouped(Layout(self.dims, self.keep, self.device))
+        self._add(_Total(grouped.kept_shape, grouped.count, grouped.nan_count, self.observe(grouped)))
 
     def merge(self, other: Self) -> None:
         self.check_mergeable(other)

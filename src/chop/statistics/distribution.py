@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from chop.statistics.extremes import Extremes
-from chop.statistics.layout import Sample
+from chop.statistics.layout import GroupedValues
 from chop.statistics.log_histogram import RELATIVE_ERROR, ZERO, LogHistogram
 from chop.statistics.state import check_tensor
 
@@ -37,17 +37,17 @@ class Distribution:
     """Keep all values, regardless of their number."""
 
     @classmethod
-    def of(cls, sample: Sample) -> Distribution:
+    def of(cls, grouped: GroupedValues) -> Distribution:
         """Return the distribution of one tensor, in bounded memory."""
-        extremes = sample.once(Extremes.of)
-        if _is_few(sample.values.numel(), len(sample.values)):
-            return cls(extremes, (sample.values.clone(),))
-        return cls(extremes, (), LogHistogram.of(sample.values, sample.nans))
+        extremes = grouped.once(Extremes.of)
+        if _is_few(grouped.values.numel(), len(grouped.values)):
+            return cls(extremes, (grouped.values.clone(),))
+        return cls(extremes, (), LogHistogram.of(grouped.values, grouped.nans))
 
     @classmethod
-    def all_of(cls, sample: Sample) -> Distribution:
+    def all_of(cls, grouped: GroupedValues) -> Distribution:
         """Return the distribution of one tensor that always keeps all values."""
-        return cls(sample.once(Extremes.of), (sample.values.clone(),), precise=True)
+        return cls(grouped.once(Extremes.of), (grouped.values.clone(),), precise=True)
 
     def merged(self, other: Distribution) -> Distribution:
         extremes = self.extremes.merged(other.extremes)
@@ -152,7 +152,7 @@ class Distribution:
             self.histogram.check(len(count))
             found += self.histogram.num_values(len(count))
         if not found.equal(count):
-            raise ValueError("the counts contradict each other")
+            raise ValueError("the counts are inconsistent")
 
 
 def _histogram_of(distribution: Distribution) -> LogHistogram:

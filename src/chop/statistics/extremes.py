@@ -8,7 +8,7 @@ from math import inf, nan
 import torch
 from torch import Tensor
 
-from chop.statistics.layout import Sample
+from chop.statistics.layout import GroupedValues
 from chop.statistics.state import check_tensor
 
 
@@ -20,11 +20,11 @@ class Extremes:
     high: Tensor
 
     @classmethod
-    def of(cls, sample: Sample) -> Extremes:
+    def of(cls, grouped: GroupedValues) -> Extremes:
         """Return the extremes of one tensor."""
-        low, high = sample.ends
-        if sample.nans is not None:
-            low, high = sample.fill(sample.values, inf).amin(1), sample.fill(sample.values, -inf).amax(1)
+        low, high = grouped.ends
+        if grouped.nans is not None:
+            low, high = grouped.fill(grouped.values, inf).amin(1), grouped.fill(grouped.values, -inf).amax(1)
         return cls(low.double(), high.double())
 
     def merged(self, other: Extremes) -> Extremes:

@@ -9,12 +9,12 @@ from torch import Tensor
 from chop.statistics.base import register_statistic
 from chop.statistics.distribution import Distribution
 from chop.statistics.extremes import as_range
-from chop.statistics.quantiles import OfDistribution
+from chop.statistics.quantiles import DistributionStatistic
 
 
 @register_statistic("histogram")
 @dataclass(eq=False)
-class Histogram(OfDistribution):
+class Histogram(DistributionStatistic):
     """The number of values in each of `bins` even bins from the smallest to the largest value, as `counts`.
 
     `edges` has one entry more than `counts`. The last bin includes its upper edge; infinities are in no bin. Above

@@ -22,15 +22,18 @@ class Layout(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sample:
-    """The values of one tensor in shape [groups, values per group]; there is at least one value."""
+class GroupedValues:
+    """The values of one tensor in shape [groups, values per group]; there is at least one value.
+
+    A tensor of shape [32, 16, 8, 8] with `keep=(1,)` has one group per channel: shape [16, 2048].
+    """
 
     values: Tensor
     kept_shape: torch.Size
     """The shape of the dimensions that are not reduced: its product is the number of groups."""
     _found: dict[Any, Any] = field(default_factory=dict, repr=False)
 
-    def once(self, measure: Callable[[Sample], T]) -> T:
+    def once(self, measure: Callable[[GroupedValues], T]) -> T:
         """Return `measure(self)`, computed once, so that several statistics share one pass over the data."""
         if measure not in self._found:
             self._found[measure] = measure(self)
@@ -64,20 +67,20 @@ class Sample:
 
 
 class ObservedTensor:
-    """A tensor that several statistics observe; those with the same layout share one sample."""
+    """A tensor that several statistics observe; those with the same layout share its groups."""
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor.detach()
-        self._samples: dict[Layout, Sample] = {}
+        self._grouped: dict[Layout, GroupedValues] = {}
 
-    def sample(self, layout: Layout) -> Sample:
-        """Return the tensor in a layout, arranged once."""
-        if layout not in self._samples:
-            self._samples[layout] = arrange(self.tensor, layout)
-        return self._samples[layout]
+    def grouped(self, layout: Layout) -> GroupedValues:
+        """Return the groups of a layout, arranged once."""
+        if layout not in self._grouped:
+            self._grouped[layout] = arrange(self.tensor, layout)
+        return self._grouped[layout]
 
 
-def arrange(tensor: Tensor, layout: Layout) -> Sample:
+def arrange(tensor: Tensor, layout: Layout) -> GroupedValues:
     """Return the values of `tensor` on the layout's device; with `dims=None` every element is a group."""
     if tensor.is_complex():
         raise ValueError(f"statistics need real numbers, got {tensor.dtype}")
@@ -87,11 +90,11 @@ def arrange(tensor: Tensor, layout: Layout) -> Sample:
     elif values.element_size() == 1:  # torch cannot compute with float8
         values = values.float()
     if layout.keep is None and layout.dims == "all":
-        return Sample(values.reshape(1, -1), torch.Size())
+        return GroupedValues(values.reshape(1, -1), torch.Size())
     reduced = _reduced(tensor, layout)
     kept = [dim for dim in range(tensor.ndim) if dim not in reduced]
     kept_shape = torch.Size(tensor.shape[dim] for dim in kept)
-    return Sample(values.permute(*kept, *reduced).reshape(kept_shape.numel(), -1), kept_shape)
+    return GroupedValues(values.permute(*kept, *reduced).reshape(kept_shape.numel(), -1), kept_shape)
 
 
 def _reduced(tensor: Tensor, layout: Layout) -> list[int]:

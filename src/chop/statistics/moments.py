@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from chop.statistics.base import Reduction, register_statistic
-from chop.statistics.layout import Sample
+from chop.statistics.layout import GroupedValues
 from chop.statistics.state import check_tensor
 
 _SLICE_SIZE = 1 << 16
@@ -24,14 +24,14 @@ class Moments:
     squares: Tensor
 
     @classmethod
-    def of(cls, sample: Sample) -> Moments:
+    def of(cls, grouped: GroupedValues) -> Moments:
         """Return the moments of one tensor."""
-        if sample.nans is None:
-            return cls._in_slices(sample.values)
-        count = sample.count.double()
-        values = sample.values.double()
-        total = sample.fill(values, 0.0).sum(1)
-        deviations = sample.fill(values - (total / count).unsqueeze(1), 0.0)
+        if grouped.nans is None:
+            return cls._in_slices(grouped.values)
+        count = grouped.count.double()
+        values = grouped.values.double()
+        total = grouped.fill(values, 0.0).sum(1)
+        deviations = grouped.fill(values - (total / count).unsqueeze(1), 0.0)
         return cls(count, total, deviations.square_().sum(1))
 
     @classmethod
@@ -68,7 +68,7 @@ class Moments:
         for tensor in (self.count, self.total, self.squares):
             check_tensor(tensor, torch.float64, len(count))
         if not self.count.equal(count.double()):
-            raise ValueError("the counts contradict each other")
+            raise ValueError("the counts are inconsistent")
         if bool((self.squares < 0).any()):
             raise ValueError("a sum of squares is negative")
 
@@ -85,8 +85,8 @@ def _of_slice(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 class VariancePrecise(Reduction[Moments]):
     """Mean and unbiased variance in double precision: two passes over each tensor, merged (Chan et al. 1979)."""
 
-    def observe(self, sample: Sample) -> Moments:
-        return sample.once(Moments.of)
+    def observe(self, grouped: GroupedValues) -> Moments:
+        return grouped.once(Moments.of)
 
     def summarize(self, state: Moments, count: Tensor) -> dict[str, Tensor]:
         return {"mean": state.mean, "variance": state.variance}

@@ -24,7 +24,7 @@ Kind = Literal["weights", "args", "results"]
 
 
 class TensorKey(NamedTuple):
-    """Identifies a tensor of a graph: `TensorKey("fc1", "args", "data_in_0")` is the first input of node `fc1`."""
+    """The key of a tensor in a graph: `TensorKey("fc1", "args", "data_in_0")` is the first input of node `fc1`."""
 
     node: str
     kind: Kind

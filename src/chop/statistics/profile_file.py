@@ -81,7 +81,7 @@ def _read(path: Path) -> tuple[dict[str, Any], Mapping[tuple[str, str], dict[str
     except SafetensorError as error:
         raise ValueError(f"it is corrupt: {error}") from None
     if header["version"] != VERSION:
-        raise ValueError(f"it has version {header['version']}, version {VERSION} is required")
+        raise ValueError(f"it has version {header['version']}, but version {VERSION} is required")
     return header, tensors
 
 

@@ -1,4 +1,4 @@
-"""Runs a model and updates statistics with its activations."""
+"""The profiler: an interpreter that updates statistics with the activations of a model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor, fx
 
 from chop.ir import NodeMeta
-from chop.ir.graph.interpreter import Runner, named_inputs, tensors_in
+from chop.ir.graph.interpreter import NodeInterpreter, named_inputs, tensors_in
 from chop.ir.graph.node_target import get_node_actual_target
 from chop.statistics.profile import (
     Collection,
@@ -27,7 +27,8 @@ logger = logging.getLogger(__name__)
 
 def weights_of(meta: NodeMeta) -> dict[str, Tensor]:
     """Return a node's weight and bias: a layer's parameters, or attributes that a function is called with."""
-    found = {name: value for name in meta.args if meta.args[name].held and (value := meta.value(name)) is not None}
+    parameters = {name: meta.value(name) for name, tensor in meta.args.items() if tensor.is_parameter}
+    found = {name: value for name, value in parameters.items() if value is not None}
     if meta.op is not None and meta.module is None:
         for name, operand, source in meta.op.bound(meta.node.args, meta.node.kwargs):
             is_attribute = isinstance(source, fx.Node) and source.op == "get_attr"
@@ -36,8 +37,8 @@ def weights_of(meta: NodeMeta) -> dict[str, Tensor]:
     return found
 
 
-class Profiler(Runner):
-    """Runs the model and collects a profile of the inputs and outputs of the chosen nodes."""
+class Profiler(NodeInterpreter):
+    """An interpreter that collects a profile of the inputs and outputs of the chosen nodes."""
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class Profiler(Runner):
         options: Options,
         outputs: bool,
     ) -> None:
-        """`weights` are the inputs of each chosen node to leave out; `outputs` also profiles the outputs."""
+        """Start a profile. `weights` are inputs of chosen nodes to leave out; `outputs` adds their outputs."""
         super().__init__(model)
         self.profile = Profile()
         self._chosen, self._weights, self._outputs = chosen, weights, outputs
@@ -61,7 +62,7 @@ class Profiler(Runner):
         self._batch = {}
         self.run(*inputs)
         self._measured = {}
-        # Which nodes share a tensor may differ between batches: merging separates those that did not share it once.
+        # Nodes that share a tensor in one batch may not in the next; merging then separates their statistics.
         self.profile.merge(Profile(self._batch, num_samples))
 
     def before(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -8,13 +8,13 @@ from torch import Tensor
 
 from chop.statistics.base import Reduction, register_statistic
 from chop.statistics.distribution import Distribution
-from chop.statistics.layout import Sample
+from chop.statistics.layout import GroupedValues
 
 SHARES = (0.001, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999)
 
 
 @dataclass(eq=False)
-class OfDistribution(Reduction[Distribution]):
+class DistributionStatistic(Reduction[Distribution]):
     """A statistic that is computed from the distribution of the values.
 
     Exact for up to 65536 values, or 64 values per group if there are more than 1024 groups. Above that, each value
@@ -24,13 +24,13 @@ class OfDistribution(Reduction[Distribution]):
     precise: bool = False
     """Keep all values, so that results are exact; memory then grows with the number of values."""
 
-    def observe(self, sample: Sample) -> Distribution:
-        return sample.once(Distribution.all_of if self.precise else Distribution.of)
+    def observe(self, grouped: GroupedValues) -> Distribution:
+        return grouped.once(Distribution.all_of if self.precise else Distribution.of)
 
 
 @register_statistic("quantiles")
 @dataclass(eq=False)
-class Quantiles(OfDistribution):
+class Quantiles(DistributionStatistic):
     """The values below which the given shares of all values lie, as `torch.quantile` computes them.
 
     They are along the last dimension of `quantiles`. `relative_error` bounds the error of each, relative to its

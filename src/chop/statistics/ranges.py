@@ -9,9 +9,9 @@ from torch import Tensor
 from chop.statistics.base import Reduction, register_statistic
 from chop.statistics.distribution import Distribution
 from chop.statistics.extremes import Extremes, as_range
-from chop.statistics.layout import Sample
+from chop.statistics.layout import GroupedValues
 from chop.statistics.moments import Moments
-from chop.statistics.quantiles import OfDistribution
+from chop.statistics.quantiles import DistributionStatistic
 
 
 @register_statistic("range_min_max")
@@ -19,8 +19,8 @@ from chop.statistics.quantiles import OfDistribution
 class RangeMinMax(Reduction[Extremes]):
     """From the smallest to the largest value, infinities included."""
 
-    def observe(self, sample: Sample) -> Extremes:
-        return sample.once(Extremes.of)
+    def observe(self, grouped: GroupedValues) -> Extremes:
+        return grouped.once(Extremes.of)
 
     def summarize(self, state: Extremes, count: Tensor) -> dict[str, Tensor]:
         return as_range(state.low, state.high, count)
@@ -39,8 +39,8 @@ class RangeNSigma(Reduction[Moments]):
         if not self.num_sigma > 0:
             raise ValueError(f"'num_sigma' must be above 0, got {self.num_sigma}")
 
-    def observe(self, sample: Sample) -> Moments:
-        return sample.once(Moments.of)
+    def observe(self, grouped: GroupedValues) -> Moments:
+        return grouped.once(Moments.of)
 
     def summarize(self, state: Moments, count: Tensor) -> dict[str, Tensor]:
         reach = self.num_sigma * state.variance.sqrt()
@@ -49,7 +49,7 @@ class RangeNSigma(Reduction[Moments]):
 
 @register_statistic("range_quantile")
 @dataclass(eq=False)
-class RangeQuantile(OfDistribution):
+class RangeQuantile(DistributionStatistic):
     """From the quantile `1 - q` to the quantile `q`, as `torch.quantile` computes them; as exact as `quantiles`."""
 
     quantile: float = 0.97

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from chop.ir.graph.interpreter import tensors_in
@@ -13,13 +14,13 @@ from chop.ir.graph.interpreter import tensors_in
 CPU = torch.device("cpu")
 
 
-def cross_entropy_sum(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the cross entropy summed over a batch, as a tensor, so that nothing waits for the device.
+def fast_cross_entropy_sum(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the cross entropy summed over a batch, in a third of the time of `F.cross_entropy` for few classes.
 
-    `logits` has shape [rows, classes], `labels` (int64) shape [rows]. For few classes and many rows this takes a
-    third of the time of `F.cross_entropy`.
+    `logits` has shape [rows, classes], `labels` (int64) shape [rows]. The difference of two large sums is less
+    accurate than `F.cross_entropy` if nearly all rows are confident and correct; a search ranks trials with it.
     """
-    return (logits.logsumexp(dim=1) - logits.gather(1, labels.unsqueeze(1)).squeeze(1)).sum()
+    return logits.logsumexp(dim=1).sum() - logits.gather(1, labels.unsqueeze(1)).sum()
 
 
 def num_correct(logits: Tensor, labels: Tensor) -> Tensor:
@@ -39,12 +40,14 @@ class Score:
     def add(self, logits: Tensor, labels: Tensor, loss_sum: Tensor | None = None) -> None:
         """Add a batch; `loss_sum` is the sum of its losses, if it is known already."""
         logits = logits.detach()
-        self._loss.add_(cross_entropy_sum(logits, labels) if loss_sum is None else loss_sum.detach())
+        if loss_sum is None:
+            loss_sum = F.cross_entropy(logits, labels, reduction="sum")
+        self._loss.add_(loss_sum.detach())
         self._correct.add_(num_correct(logits, labels))
         self.num_samples += labels.numel()
 
     def totals(self) -> Tensor:
-        """Return the sum of the losses, the number of correct answers and the number of samples."""
+        """Return the sum of the losses, the number of correct answers and the number of rows."""
         return torch.cat([self._sums, self._sums.new_tensor([self.num_samples])])
 
     def restore(self, totals: Tensor) -> None:
@@ -53,7 +56,7 @@ class Score:
         self.num_samples = int(totals[2])
 
     def read(self, reduce: Callable[[Tensor], Tensor] | None = None) -> tuple[float, float]:
-        """Return mean loss and accuracy, 0 without samples; `reduce` sums the totals of several processes."""
+        """Return mean loss and accuracy, 0 without rows; `reduce` sums the totals of several processes."""
         loss, correct, count = (self.totals() if reduce is None else reduce(self.totals())).tolist()
         return loss / max(1, count), correct / max(1, count)
 
@@ -67,7 +70,7 @@ def add_output(score: Score, output: Any, labels: Tensor) -> None:
     if logits is None:
         raise ValueError("the model returns no tensor, so there are no logits to compare with the labels")
     if labels.is_floating_point():
-        raise ValueError(f"labels must be class numbers, got a tensor of {labels.dtype}")
+        raise ValueError(f"labels must be integer class indices, got a tensor of {labels.dtype}")
     if logits.ndim < 2 or labels.shape != logits.shape[:1] + logits.shape[2:]:
         raise ValueError(f"labels of shape {list(labels.shape)} do not fit an output of shape {list(logits.shape)}")
     try:

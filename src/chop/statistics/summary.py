@@ -11,7 +11,7 @@ from chop.statistics.base import Reduction, register_statistic
 from chop.statistics.distribution import Distribution
 from chop.statistics.extremes import as_range
 from chop.statistics.histogram import bars, check_bins
-from chop.statistics.layout import Sample
+from chop.statistics.layout import GroupedValues
 from chop.statistics.moments import Moments
 from chop.statistics.quantiles import SHARES, check_shares
 
@@ -54,9 +54,9 @@ class Summary(Reduction[MomentsAndDistribution]):
         check_shares(self.shares)
         check_bins(self.bins)
 
-    def observe(self, sample: Sample) -> MomentsAndDistribution:
-        distribution = sample.once(Distribution.all_of if self.precise else Distribution.of)
-        return MomentsAndDistribution(sample.once(Moments.of), distribution)
+    def observe(self, grouped: GroupedValues) -> MomentsAndDistribution:
+        distribution = grouped.once(Distribution.all_of if self.precise else Distribution.of)
+        return MomentsAndDistribution(grouped.once(Moments.of), distribution)
 
     def summarize(self, state: MomentsAndDistribution, count: Tensor) -> dict[str, Tensor]:
         distribution = state.distribution

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from chop.dataset import Rows
+from chop.training.seeds import derived_seed
 
 MAX_GATHER_NUMEL = 2**24  # elements that one gather copies: 64 MB of float32
 EVALUATION_NUMEL = 2**20  # elements in a batch that is only evaluated
@@ -39,7 +40,7 @@ def shuffled_batches(
     rows: Rows, batch_size: int, seed: int, epoch: int, *, skip: int = 0, rank: int = 0, world_size: int = 1
 ) -> Iterator[Batch]:
     """Yield the batches of an epoch without the first `skip`; `seed` and `epoch` decide the order of the rows."""
-    generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+    generator = torch.Generator().manual_seed(derived_seed(seed, epoch))
     order = torch.randperm(len(rows.labels), generator=generator)
     sizes = _batch_sizes(len(order), batch_size)
     order, sizes = order[sum(sizes[:skip]) :], sizes[skip:]

@@ -1,4 +1,4 @@
-"""Checkpoints: the weights and the state of a training, in files that are written atomically."""
+"""Checkpoints: the weights and the state of a training run, in files that are written atomically."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
-        raise ValueError(f"there is nothing to resume: no {path}") from None
+        raise ValueError(f"there is nothing to resume: {path} does not exist") from None
     except Exception as error:  # a corrupt file makes torch raise errors of many kinds
         raise ValueError(f"{path} is corrupt: {type(error).__name__}: {error}") from error
     if not isinstance(content, dict) or "optimizer" not in content or "step" not in content:

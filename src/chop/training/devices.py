@@ -24,7 +24,7 @@ def pick_accelerator(requested: str) -> str:
     if requested == "auto":
         return next((name for name, is_available in available.items() if is_available), "cpu")
     if not available.get(requested, True):
-        logger.warning("accelerator '%s' is not available on this machine: running on the cpu", requested)
+        logger.warning("accelerator '%s' is not available on this machine: running on the CPU", requested)
         return "cpu"
     return requested
 
@@ -37,11 +37,11 @@ def pick_device(requested: str) -> torch.device:
 def make_fabric(config: ActionConfig, single: bool = False) -> Fabric:
     """Return a Fabric for the options of `config`, or for a `single` process; `launch()` starts the others."""
     if config.strategy == "fsdp":
-        raise ValueError("strategy 'fsdp' is not supported: checkpoints of sharded models are missing; use 'ddp'")
+        raise ValueError("strategy 'fsdp' is not supported: sharded models cannot be saved yet; use 'ddp'")
     accelerator = pick_accelerator(config.accelerator)
     precision = PRECISIONS.get(config.trainer_precision, config.trainer_precision)
     if accelerator == "cpu" and precision in ("16-mixed", "16-true"):
-        raise ValueError(f"trainer_precision '{config.trainer_precision}' needs a gpu; on the cpu use bf16-mixed")
+        raise ValueError(f"trainer_precision '{config.trainer_precision}' needs a GPU; on the CPU, use bf16-mixed")
     from lightning_fabric import Fabric  # here, because importing it takes as long as importing torch
 
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it logs each process that it starts

@@ -1,4 +1,4 @@
-"""A grid of trainings: all combinations of some options, compared in one table and one plot."""
+"""A grid of training runs: all combinations of some options, compared in one table and one plot."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from chop.runs.folder import run_prefix
 from chop.training.terminal import print_grid
 from chop.training.train import train
 
-OPTION_COLUMNS = ("epoch", "batch_size", "learning_rate")  # always shown, as in lab 1
+OPTION_COLUMNS = ("epoch", "batch_size", "learning_rate")  # always shown: the table that the course asks for
 RESULT_COLUMNS = ("training loss", "validation loss", "validation accuracy", "test accuracy (best)")
-"""The first three are measured after the last epoch, as in lab 1, and the last one at the best epoch."""
+"""The first three are measured after the last epoch, which shows overfitting; the last one at the best epoch."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def run_grid(configs: Sequence[TrainConfig], varied: Sequence[str]) -> RunFolder
     """
     if configs[0].num_devices * configs[0].nodes > 1:
         raise ValueError(
-            "a grid of trainings runs in one process: remove num_devices and nodes, or train one at a time"
+            "a grid runs in one process: remove num_devices and nodes, or train one combination at a time"
         )
     folders = []
     for number, config in enumerate(configs, 1):

@@ -18,6 +18,7 @@ from chop.statistics.scoring import Score
 from chop.training.batches import Batch, num_batches, shuffled_batches
 from chop.training.checkpoint import seed_all
 from chop.training.optimizer import make_optimizer, set_learning_rate
+from chop.training.seeds import derived_seed
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class TrainingLoop:
         """Train the rest of the epoch, yielding after each step; seed and epoch decide all random numbers."""
         config, processes = self.config, self.processes
         if self.batch == 0:
-            seed_all((config.seed * 1_000_003 + self.epoch) * 1_009 + processes.rank)
+            seed_all(derived_seed(config.seed, self.epoch, processes.rank))
         self.model.train()
         batches = shuffled_batches(
             self.rows,

@@ -1,4 +1,4 @@
-"""The log of a training: `metrics.jsonl`, and TensorBoard or Weights & Biases."""
+"""The log of a training run: `metrics.jsonl`, and TensorBoard or Weights & Biases."""
 
 from __future__ import annotations
 

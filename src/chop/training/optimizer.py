@@ -1,4 +1,4 @@
-"""The optimizer of a training, and its learning rate at each step."""
+"""The optimizer of a training run, and its learning rate at each step."""
 
 from __future__ import annotations
 

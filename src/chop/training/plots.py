@@ -1,4 +1,4 @@
-"""Plots of a training: its curves, its confusion matrix, and a grid of trainings."""
+"""Plots of a training run: its curves, its confusion matrix, and a grid of runs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from matplotlib.ticker import PercentFormatter
 
 from chop.dataset import DatasetInfo
 from chop.display.plots import BLUE, VERMILION, label_axes, save_figure, wrap_title
+from chop.training.evaluation import Evaluation, class_names
 from chop.training.loop import EpochMetrics
-from chop.training.metrics import Evaluation, class_names
 
 TRAINING_COLOUR, VALIDATION_COLOUR = BLUE, VERMILION
 MAX_EPOCHS_MARKED = 30  # above that, curves have no markers
@@ -34,7 +34,7 @@ def plot_curves(history: Sequence[EpochMetrics], best: EpochMetrics, title: str,
             values = [getattr(each, f"{split}_{metric}") for each in history]
             axes.plot(epochs, values, color=colour, label=label, marker=marker, markersize=3.5)
         axes.axvline(best.epoch, color="0.6", linestyle=":", zorder=0, label=f"best epoch ({best.epoch})")
-        label_axes(axes, "epoch", metric)
+        label_axes(axes, "epoch", metric, integer_x=True)
         if len(history) == 1:
             axes.set_xlim(best.epoch - 1, best.epoch + 1)
     right.yaxis.set_major_formatter(PercentFormatter(1.0))

@@ -1,4 +1,4 @@
-"""The progress of a training: a bar on a terminal, one line per epoch elsewhere."""
+"""The progress of a training run: a bar on a terminal, one line per epoch elsewhere."""
 
 from __future__ import annotations
 

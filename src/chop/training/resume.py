@@ -1,4 +1,4 @@
-"""Find the training to resume, and check that it was started with the same options and data."""
+"""Find the training run to resume, and check that it was started with the same options and data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from chop.config import TrainConfig
-from chop.display.terminal import launcher
+from chop.display.launcher import launcher
 from chop.runs import RunFolder
 from chop.runs.folder import run_prefix, with_absolute_paths
 from chop.runs.listing import find_run_to_resume
@@ -24,7 +24,7 @@ class ResumedRun:
 
 
 def identity(config: TrainConfig, data_hash: str) -> dict[str, Any]:
-    """Return what must not change when a training is resumed: the options that decide its weights, and the data."""
+    """Return what must not change when a run is resumed: the options that its weights depend on, and the data."""
     table = to_table(with_absolute_paths(config))
     same = [field.name for field in fields(config) if field.metadata["same_on_resume"]]
     return {**{name: table[name] for name in same}, "data": data_hash}

@@ -9,20 +9,22 @@ from chop.runs import Experiment, RunFolder
 from chop.runs.experiment import warn_if_untrained
 from chop.training.batches import evaluation_batches, to_device
 from chop.training.devices import make_fabric
-from chop.training.metrics import evaluate
-from chop.training.terminal import report_test
-from chop.training.threads import fitting_threads
+from chop.training.evaluation import evaluate
+from chop.training.terminal import print_test
+from chop.training.threads import limit_threads_for
 
 
 def run_test(config: TestConfig) -> RunFolder:
     """Evaluate the model of `config` and return the run folder."""
+    from chop.training.plots import plot_confusion  # here, because importing Matplotlib takes long
+
     experiment = Experiment.load(config)
     fabric = make_fabric(config, single=True)
     warn_if_untrained(config)
     model = fabric.setup(experiment.model)
     rows = to_device(experiment.data.splits.test, fabric.device)
     start = time.perf_counter()
-    with fitting_threads(experiment, config.batch_size):
+    with limit_threads_for(experiment, config.batch_size):
         result = evaluate(model, evaluation_batches(rows, config.batch_size), experiment.num_classes, fabric.device)
     seconds = time.perf_counter() - start
     folder = RunFolder.create_for(config)
@@ -36,5 +38,7 @@ def run_test(config: TestConfig) -> RunFolder:
             "device": str(fabric.device),
         }
     )
-    report_test(result, config.model, experiment.data.dataset_info, folder)
+    info = experiment.data.dataset_info
+    plot_confusion(result, info, f"{config.model}, data: {info.title}", folder.confusion_plot)
+    print_test(result, info)
     return folder

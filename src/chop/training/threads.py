@@ -9,24 +9,25 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from chop.ir.graph.interpreter import evaluation_mode
 from chop.runs import Experiment
 
 MIN_PARALLEL_WORK = 50_000_000  # multiplications per batch above which several threads are faster
 
 
 @contextmanager
-def fitting_threads(experiment: Experiment, batch_size: int) -> Iterator[None]:
-    """Use one thread if the forward run of a batch takes few multiplications; `OMP_NUM_THREADS` takes precedence.
+def limit_threads_for(experiment: Experiment, batch_size: int) -> Iterator[None]:
+    """Use one thread if the forward pass of a batch takes few multiplications; `OMP_NUM_THREADS` takes precedence.
 
     The choice depends only on the amount of work, never on measured time, so that runs are reproducible.
     """
-    work = multiplications(experiment.model, experiment.data.splits.train.features[:2])
-    with threads_for(work * batch_size):
+    work = multiplications_per_row(experiment.model, experiment.data.splits.train.features[:2])
+    with limit_threads(work * batch_size):
         yield
 
 
 @contextmanager
-def threads_for(num_multiplications: float) -> Iterator[None]:
+def limit_threads(num_multiplications: float) -> Iterator[None]:
     """Use one thread for a small number of multiplications per batch."""
     before = torch.get_num_threads()
     if num_multiplications < MIN_PARALLEL_WORK and "OMP_NUM_THREADS" not in os.environ:
@@ -37,7 +38,7 @@ def threads_for(num_multiplications: float) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def multiplications(model: nn.Module, features: Tensor) -> float:
+def multiplications_per_row(model: nn.Module, features: Tensor) -> float:
     """Estimate the multiplications per row: for each output of a layer, the weights that contribute to it."""
     total = 0.0
 
@@ -48,13 +49,10 @@ def multiplications(model: nn.Module, features: Tensor) -> float:
             total += output.numel() * weight[0].numel() / len(features)
 
     hooks = [layer.register_forward_hook(count) for layer in model.modules()]
-    was_training = model.training
-    model.eval()
     try:
-        with torch.no_grad():
+        with evaluation_mode(model):
             model(features)
     finally:
-        model.train(was_training)
         for hook in hooks:
             hook.remove()
     return total

@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from chop.config import TrainConfig
-from chop.display.terminal import launcher
+from chop.display.launcher import launcher
 from chop.ir import MaseGraph
 from chop.passes.graph import save_mase_graph_interface_pass
 from chop.runs import Experiment, RunFolder
 from chop.training.devices import is_main_process, make_fabric
-from chop.training.metrics import Evaluation
+from chop.training.evaluation import Evaluation
 from chop.training.metrics_log import MetricsLog, check_reporter, open_log
 from chop.training.optimizer import make_optimizer
 from chop.training.progress import TrainingProgress
 from chop.training.resume import ResumedRun, find_stopped_run, identity
-from chop.training.terminal import report_training
-from chop.training.threads import fitting_threads
+from chop.training.terminal import print_training
+from chop.training.threads import limit_threads_for
 from chop.training.trainer import Trainer
 
 
@@ -30,7 +30,7 @@ def train(config: TrainConfig) -> RunFolder:
     if not is_main_process():
         logging.getLogger("chop").setLevel(logging.ERROR)  # only the first process logs
     experiment = Experiment.load(config)
-    with fitting_threads(experiment, config.batch_size):
+    with limit_threads_for(experiment, config.batch_size):
         return _train(config, experiment)
 
 
@@ -48,7 +48,8 @@ def _train(config: TrainConfig, experiment: Experiment) -> RunFolder:
     if trainer.fabric.is_global_zero:
         _save_graph(experiment, folder)
         folder.write_summary(_summary(trainer, experiment, test, progress.samples_per_second))
-        report_training(trainer.history, trainer.best, test, config.model, experiment.data.dataset_info, folder)
+        _plot(trainer, experiment, test, folder)
+        print_training(trainer.history, trainer.best, test, experiment.data.dataset_info)
     trainer.fabric.barrier()  # the other processes may read what the first one has written
     return folder
 
@@ -100,6 +101,15 @@ def _save_graph(experiment: Experiment, folder: RunFolder) -> None:
         graph = MaseGraph(experiment.model.cpu())
         save_mase_graph_interface_pass(graph, folder.graph)
         sys.stderr.write(f"graph with its number formats: {folder.graph}\n")
+
+
+def _plot(trainer: Trainer, experiment: Experiment, test: Evaluation, folder: RunFolder) -> None:
+    from chop.training.plots import plot_confusion, plot_curves  # here, because importing Matplotlib takes long
+
+    info = experiment.data.dataset_info
+    title = f"{trainer.config.model}, data: {info.title}"
+    plot_curves(trainer.history, trainer.best, title, folder.curves_plot)
+    plot_confusion(test, info, title, folder.confusion_plot)
 
 
 def _summary(

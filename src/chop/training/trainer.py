@@ -1,4 +1,4 @@
-"""A training with everything around its loop: devices, validation, checkpoints, logs and Ctrl-C."""
+"""A training run with everything around its loop: devices, validation, checkpoints, logs and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from chop.training.checkpoint import (
     set_random_state,
     write_checkpoint,
 )
+from chop.training.evaluation import Evaluation, Reduce, evaluate
 from chop.training.interrupt import Interrupt
 from chop.training.loop import EpochMetrics, Processes, TrainingLoop
-from chop.training.metrics import Evaluation, Reduce, evaluate
 from chop.training.metrics_log import MetricsLog
 from chop.training.optimizer import Optimizer
 from chop.training.progress import TrainingProgress
@@ -124,7 +124,7 @@ class Trainer:
     def load_best(self, folder: RunFolder) -> None:
         """Load the weights of the best epoch into the model, in all processes."""
         state = read_checkpoint(folder.best_checkpoint)["state_dict"] if self.fabric.is_global_zero else {}
-        load_model_state(self.module, self.fabric.broadcast(state) if self._reduce else state)
+        load_model_state(self.module, self.fabric.broadcast(state) if self.fabric.world_size > 1 else state)
 
     @property
     def _reduce(self) -> Reduce | None:
@@ -152,7 +152,7 @@ class Trainer:
             "epoch": self.loop.epoch,
             "batch": self.loop.batch,
             "step": self.loop.step,
-            "meter": self.score.totals(),
+            "score": self.score.totals(),
             "random": random_state(),
             "history": [asdict(each) for each in self.history],
             "seconds": self.seconds,
@@ -166,7 +166,7 @@ class Trainer:
         self.loop.epoch, self.loop.batch, self.loop.step = state["epoch"], state["batch"], state["step"]
         self.history = [EpochMetrics(**each) for each in state["history"]]
         self.seconds = state["seconds"]
-        self.score.restore(state["meter"])
+        self.score.restore(state["score"] if "score" in state else state["meter"])  # "meter" in earlier checkpoints
         set_random_state(state["random"])
 
 

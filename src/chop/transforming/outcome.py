@@ -13,14 +13,15 @@ from torch import nn
 from chop.config import TransformConfig
 from chop.cost import estimate
 from chop.ir import MaseGraph
+from chop.ir.graph.meta import annotated_batch_size
 from chop.passes.graph import save_mase_graph_interface_pass, summarize_quantization_analysis_pass
 from chop.runs import Experiment, RunFolder
 from chop.training.batches import evaluation_batches, to_device
 from chop.training.devices import pick_device
-from chop.training.metrics import Evaluation, evaluate
-from chop.training.threads import fitting_threads
+from chop.training.evaluation import Evaluation, evaluate
+from chop.training.threads import limit_threads_for
 from chop.transforming.pipeline import Comparison
-from chop.transforming.terminal import print_outcome
+from chop.transforming.terminal import print_layers, print_outcome
 
 COST_CONVENTION = "bops"
 """How bit widths count in the cost that every summary has: `chop.cost.conventions`."""
@@ -35,6 +36,8 @@ class Outcome:
     """Writes the new model into a run folder."""
     comparisons: Sequence[Comparison] = ()
     cost: Mapping[str, Any] | None = None
+    quantized_layers: Sequence[str] = ()
+    """The paths of layers that were quantised one by one rather than in a graph."""
 
 
 def graph_outcome(original: MaseGraph, graph: MaseGraph, comparisons: Sequence[Comparison] = ()) -> Outcome:
@@ -61,6 +64,7 @@ def write_outcome(config: TransformConfig, experiment: Experiment, outcome: Outc
     except BaseException:
         shutil.rmtree(folder.path, ignore_errors=True)  # an incomplete run cannot be used
         raise
+    print_layers(outcome.models["after"], outcome.quantized_layers)
     print_outcome(experiment.data.dataset_info, results, outcome.comparisons)
     return folder
 
@@ -70,11 +74,10 @@ def _cost(original: MaseGraph, graph: MaseGraph) -> dict[str, Any] | None:
     before, after = original.metas(), graph.metas()
     if not all(meta.annotated for meta in after):
         return None
-    inputs = next(meta for meta in before if meta.node.op == "placeholder").results.values()
     costs = {name: estimate(metas, COST_CONVENTION) for name, metas in (("before", before), ("after", after))}
     totals = {name: asdict(cost.total) for name, cost in costs.items()}
     return {
-        "samples": next(iter(inputs)).shape[0],
+        "samples": annotated_batch_size(before),
         "convention": COST_CONVENTION,
         "unknown": list(costs["after"].unknown),
         **{name: {key: value for key, value in each.items() if value is not None} for name, each in totals.items()},
@@ -88,7 +91,7 @@ def _evaluate(
     device = pick_device(config.accelerator)
     rows = to_device(experiment.data.splits.test, device)
     results = {}
-    with fitting_threads(experiment, config.batch_size):
+    with limit_threads_for(experiment, config.batch_size):
         for name, model in models.items():
             batches = evaluation_batches(rows, config.batch_size)
             results[name] = evaluate(model.to(device), batches, experiment.num_classes, device)

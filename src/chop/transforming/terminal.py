@@ -8,7 +8,7 @@ from tabulate import tabulate
 from torch import nn
 
 from chop.dataset import DatasetInfo
-from chop.training.metrics import Evaluation
+from chop.training.evaluation import Evaluation
 from chop.training.terminal import print_scores
 from chop.transforming.pipeline import Comparison
 
@@ -31,6 +31,7 @@ def print_layers(model: nn.Module, paths: Sequence[str]) -> None:
 
 
 def _number(value: float | None) -> str:
+    """Return a number without commas, as in the `info` of the pass that measured it."""
     if value is None:
         return ""
     return str(value) if isinstance(value, int) else f"{value:.6g}"

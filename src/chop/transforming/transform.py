@@ -14,7 +14,6 @@ from chop.runs import Experiment, RunFolder
 from chop.runs.experiment import warn_if_untrained
 from chop.transforming.outcome import Outcome, graph_outcome, write_outcome
 from chop.transforming.pipeline import check_names, run_passes
-from chop.transforming.terminal import print_layers
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +33,7 @@ def transform(config: TransformConfig) -> RunFolder:
 
 def _warn(config: TransformConfig) -> None:
     if not config.passes:
-        logger.warning("there are no passes: name them in a TOML file, for example as [passes.quantize]")
+        logger.warning("there are no passes to run: add them to a TOML file, for example as [passes.quantize]")
     warn_if_untrained(config)
 
 
@@ -56,7 +55,6 @@ def _transform_modules(config: TransformConfig, experiment: Experiment) -> Outco
         quantized += info["quantized"]
 
     def save(folder: RunFolder) -> None:
-        print_layers(model, quantized)
         torch.save(model.state_dict(), folder.transformed_weights)
 
-    return Outcome({"before": experiment.model, "after": model}, save)
+    return Outcome({"before": experiment.model, "after": model}, save, quantized_layers=quantized)

@@ -17,7 +17,7 @@ from chop.ir.graph.result_cache import ResultCache
 from chop.nn.quantized import QuantConfig
 from chop.passes.graph import init_metadata_analysis_pass, quantize_transform_pass
 from chop.passes.graph.utils import deepcopy_mase_graph
-from chop.passes.quantization.replacement import formats_of, replacement
+from chop.passes.quantization.replacement import formats_of, make_replacement
 from samples import LAB_CONFIG, Mixed, annotated
 
 WIDTHS = (3, 5, 8)
@@ -63,7 +63,7 @@ def replaced(graph: MaseGraph, widths: dict[str, int], made: dict[Any, Any]) -> 
         if (name, width) not in made:
             quant_config = QuantConfig.read(config(width), name)
             assert quant_config is not None
-            made[name, width] = replacement(meta, formats_of(meta, quant_config)[0], "integer")
+            made[name, width] = make_replacement(meta, formats_of(meta, quant_config)[0], "integer")
         found[meta.node] = made[name, width]
     return found
 

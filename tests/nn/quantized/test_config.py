@@ -81,7 +81,7 @@ def test_the_result_is_rounded_only_with_data_out_keys() -> None:
         ({"name": "binary", "weight_width": 4}, "format 'binary' has no parameter 'weight_width'"),
         ({"name": "integer", "weight_width": "4"}, "weight: 'width' must be int, got '4' (str)"),
         ({"name": "integer", "weight_width": 99}, "weight: width must be from 1 to 32, got 99"),
-        ({"weight_width": 4}, "a config needs the key 'name', a format"),
+        ({"weight_width": 4}, "a config needs 'name', the name of a format"),
     ],
 )
 def test_errors_name_the_wrong_key(config: dict[str, Any], message: str) -> None:

@@ -53,7 +53,7 @@ def test_a_layer_without_bias_has_none() -> None:
 
 def test_float_has_no_integers() -> None:
     layer = quantize_layer(nn.Linear(2, 1), {"weight": Float()}, "Float")
-    with pytest.raises(ValueError, match="format 'float' does not represent its values by integers"):
+    with pytest.raises(ValueError, match="format 'float' does not represent its values as integers"):
         layer.integers("weight")
 
 

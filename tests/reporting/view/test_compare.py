@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from chop.reporting.view.compare import ComparedRow, figure_rows, format_rows, is_same, option_rows, summary_rows
-from chop.reporting.view.formats_by_layer import format_text
+from chop.reporting.view.formats_by_operand import format_text
 from chop.reporting.view.run_record import RunRecord, list_records
 from reporting.view.conftest import integer, train_summary, transform_summary, write_graph
 
@@ -63,8 +63,8 @@ def test_options_are_compared_by_key(pair: list[RunRecord]) -> None:
 
 
 def test_formats_are_compared_by_operand(pair: list[RunRecord]) -> None:
-    rows, problems = format_rows(pair)
-    assert problems == []
+    rows, errors = format_rows(pair)
+    assert errors == []
     assert texts(rows, differing=True) == {"fc1.weight": ["integer(8, 4)", "integer(4, 2)"]}
     assert texts(rows, differing=False) == {"fc1.data_in_0": ["integer(8, 4)", "integer(8, 4)"]}
 
@@ -79,8 +79,8 @@ def test_without_a_graph_layer_types_are_compared(add_run: AddRun, project: Path
 
 def test_corrupt_graph_is_reported(pair: list[RunRecord]) -> None:
     (pair[0].folder.path / "software/transform/transformed_ckpt/graph.json").write_text('{"metadata": ')
-    rows, problems = format_rows(pair)
-    assert problems[0].startswith("eight: graph.json is corrupt: ")
+    rows, errors = format_rows(pair)
+    assert errors[0].startswith("eight: graph.json is corrupt: ")
     assert texts(rows)["fc1.weight"] == [None, "integer(4, 2)"]
 
 

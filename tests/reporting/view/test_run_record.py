@@ -1,4 +1,4 @@
-"""Runs are read as far as their files allow, and problems are reported."""
+"""Runs are read as far as their files allow, and errors are reported."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def figure_values(record: RunRecord) -> dict[str, tuple[float | None, float | No
 
 def test_figures_of_a_training(add_run: AddRun) -> None:
     record = record_of(add_run("first", train_summary(0.5)))
-    assert (record.action, record.model, record.data, record.problems) == ("train", "toy", "jsc", ())
+    assert (record.action, record.model, record.data, record.errors) == ("train", "toy", "jsc", ())
     found = figure_values(record)
     assert found["accuracy"] == (0.5, None)
     assert found["loss"] == (1.25, None)
@@ -62,7 +62,7 @@ def test_a_grid_has_the_names_of_its_runs(project: Path) -> None:
     (project / "grid_toy/grid.json").write_text(json.dumps({"title": "toy, data: jsc (generated)", "rows": rows}))
     record = record_of(project / "grid_toy")
     assert (record.action, record.model, record.data, record.note) == ("grid", "toy", "jsc", "3 runs")
-    assert record.problems == ()
+    assert record.errors == ()
     assert [run_names(row) for row in rows] == [["a", "b"], ["c"]]
 
 
@@ -82,7 +82,7 @@ def test_a_search_has_the_figures_of_its_best_trial(add_run: AddRun) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "problem"),
+    ("text", "error"),
     [
         ("", "summary.json is corrupt: Expecting value"),
         ('{"action": "tr', "summary.json is corrupt: Unterminated string"),
@@ -90,10 +90,10 @@ def test_a_search_has_the_figures_of_its_best_trial(add_run: AddRun) -> None:
         ("[" * 100_000, "summary.json is corrupt: "),
     ],
 )
-def test_corrupt_summary_is_reported(add_run: AddRun, text: str, problem: str) -> None:
+def test_corrupt_summary_is_reported(add_run: AddRun, text: str, error: str) -> None:
     record = record_of(add_run("broken", text))
-    assert len(record.problems) == 1
-    assert record.problems[0].startswith(problem)
+    assert len(record.errors) == 1
+    assert record.errors[0].startswith(error)
     assert record.model == "toy"  # from run.toml
 
 
@@ -116,24 +116,24 @@ def test_progress_of_an_unfinished_run_is_shown(add_run: AddRun) -> None:
     folder = add_run("stopped", None)
     lines = ['{"step": 10, "epoch": 1}', '{"step": 20, "epoch": 2, "loss": 1.5}', '{"step": 3']
     (folder / "metrics.jsonl").write_text("\n".join(lines))
-    text = "it has no summary.json: it was stopped, or is still running (epoch 2, step 20)"
-    assert record_of(folder).problems == (text,)
+    text = "no summary.json: the run was stopped, or is still running (epoch 2, step 20)"
+    assert record_of(folder).errors == (text,)
     (folder / "metrics.jsonl").write_text('{"step": 1234567, "epoch": 2}\n')
-    assert record_of(folder).problems[0].endswith("(epoch 2, step 1,234,567)")
+    assert record_of(folder).errors[0].endswith("(epoch 2, step 1,234,567)")
 
 
 def test_corrupt_or_missing_options_are_reported(add_run: AddRun) -> None:
     cut = record_of(add_run("cut", train_summary(0.5), config="model = "))
-    assert cut.problems[0].startswith("run.toml is corrupt: Invalid value")
+    assert cut.errors[0].startswith("run.toml is corrupt: Invalid value")
     lost = record_of(add_run("lost", train_summary(0.5), config=None))
-    assert lost.problems == ("it has no run.toml, so its options are unknown",)
+    assert lost.errors == ("no run.toml: the options of the run are unknown",)
 
 
 def test_invalid_utf8_is_reported(add_run: AddRun) -> None:
     folder = add_run("bytes", train_summary(0.5))
     (folder / "run.toml").write_bytes(b"\xff\xfe\x00")
-    (problem,) = record_of(folder).problems
-    assert problem.startswith("run.toml is corrupt: 'utf-8' codec can't decode byte 0xff")
+    (error,) = record_of(folder).errors
+    assert error.startswith("run.toml is corrupt: 'utf-8' codec can't decode byte 0xff")
 
 
 def test_only_runs_are_listed_newest_first(add_run: AddRun, project: Path) -> None:

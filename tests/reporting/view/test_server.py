@@ -49,8 +49,8 @@ def test_a_run_has_a_page(ask: Ask) -> None:
     for text in ("integer(8, 4)", "count_bitops.total_bitops.after", "transformed_ckpt/graph.json", "6.4 k"):
         assert text in page
     assert "best.ckpt</a>" not in page
-    assert "To make it: " in page
-    assert "report " in page.partition("To make it: ")[2].partition("second</code>")[0]
+    assert "To create it: " in page
+    assert "report " in page.partition("To create it: ")[2].partition("second</code>")[0]
     assert 'src="/file/first/curves.png"' in ask("/run/first").text
 
 

@@ -9,7 +9,15 @@ import pytest
 
 from chop.config.search import Direction, MetricTable
 from chop.searching.evaluation import COST_RUNNERS
-from chop.searching.evaluation.objectives import Objective, Objectives, better_direction, is_cost, known_metrics
+from chop.searching.evaluation.objectives import (
+    Objective,
+    Objectives,
+    better_direction,
+    is_cost,
+    known_metrics,
+    pareto_front,
+    weakly_dominates,
+)
 
 
 def test_the_default_direction_is_that_of_the_metric() -> None:
@@ -41,8 +49,8 @@ def test_a_cost_with_a_negative_scale_is_minimized(direction: Direction | None) 
     found = Objectives.read(tables, sum_scaled=True, direction="maximize")
     narrow, wide = {"accuracy": 0.7, "average_bitwidth": 4.0}, {"accuracy": 0.7, "average_bitwidth": 8.0}
     assert found.values(narrow) > found.values(wide)
-    assert found.front([wide, narrow]) == [1]
-    assert found.each[1].gain(narrow) > found.each[1].gain(wide)
+    assert pareto_front([wide, narrow], found.gains) == [narrow]
+    assert found.items[1].gain(narrow) > found.items[1].gain(wide)
 
 
 def test_unknown_metrics_and_scales_are_reported() -> None:
@@ -61,13 +69,13 @@ def test_the_front_equals_that_of_brute_force() -> None:
         return a != b and a["accuracy"] >= b["accuracy"] and a["bitops"] <= b["bitops"]
 
     expected = {tuple(p.values()) for p in points if not any(dominates(other, p) for other in points)}
-    front = objectives.front(points)
-    found = [tuple(points[index].values()) for index in front]
+    front = pareto_front(points, objectives.gains)
+    found = [tuple(point.values()) for point in front]
     assert set(found) == expected
     assert len(found) == len(set(found))
     assert found == sorted(found, reverse=True)  # the most accurate first
-    for index, other in itertools.permutations(front, 2):
-        assert not objectives.covers(points[other], points[index])
+    for one, other in itertools.permutations(front, 2):
+        assert not weakly_dominates(objectives.gains(one), objectives.gains(other))
 
 
 @pytest.mark.parametrize("name", known_metrics())

@@ -28,9 +28,9 @@ from samples import annotated
 from searching.conftest import table
 
 
-def measure_copy(graph: MaseGraph, configs: dict[str, dict[str, Any]], rows: Rows) -> dict[str, float]:
+def measure_copy(graph: MaseGraph, configuration: dict[str, dict[str, Any]], rows: Rows) -> dict[str, float]:
     """Return accuracy, loss and cost by copying the graph and running the passes."""
-    by_name = {name: {"config": config} for name, config in configs.items()}
+    by_name = {name: {"config": config} for name, config in configuration.items()}
     changed, _ = quantize_transform_pass(deepcopy_mase_graph(graph), {"by": "name", **by_name})
     with torch.no_grad():
         logits = changed.model(rows.features.clone())
@@ -47,8 +47,8 @@ def measure_copy(graph: MaseGraph, configs: dict[str, dict[str, Any]], rows: Row
 def test_metrics_equal_those_of_a_quantised_copy(problem: PTQProblem, graph: MaseGraph, rows: Rows) -> None:
     all_params = list(problem.space.all_params())
     for params in random.Random(0).sample(all_params, 12):
-        configs = problem.space.configs(params)
-        found, expected = problem.measure(configs), measure_copy(graph, configs, rows)
+        configuration = problem.space.configuration(params)
+        found, expected = problem.measure(configuration), measure_copy(graph, configuration, rows)
         for name, value in expected.items():
             assert found[name] == pytest.approx(value, rel=1e-6), name
 
@@ -65,7 +65,8 @@ def test_original_metrics_are_those_of_the_model(problem: PTQProblem, graph: Mas
 
 def test_costs_equal_those_computed_by_hand(problem: PTQProblem) -> None:
     narrow = {
-        name: {**config, "weight_width": 2, "data_in_width": 4} for name, config in _first_configs(problem).items()
+        name: {**config, "weight_width": 2, "data_in_width": 4}
+        for name, config in _first_configuration(problem).items()
     }
     found = problem.measure(narrow)
     assert found["bitops"] == 2 * 4 * (6 * 12 + 12 * 3)
@@ -76,8 +77,8 @@ def test_costs_equal_those_computed_by_hand(problem: PTQProblem) -> None:
     assert found["memory_density"] == pytest.approx(32 / ((weights + data) / 2))
 
 
-def _first_configs(problem: PTQProblem) -> dict[str, dict[str, Any]]:
-    return problem.space.configs(next(problem.space.all_params()))
+def _first_configuration(problem: PTQProblem) -> dict[str, dict[str, Any]]:
+    return problem.space.configuration(next(problem.space.all_params()))
 
 
 def test_batches_and_cache_size_do_not_change_the_metrics(
@@ -88,10 +89,10 @@ def test_batches_and_cache_size_do_not_change_the_metrics(
     several = PTQProblem(problem.space, Evaluator(graph, "x", rows, num_batches=7), costs)
     uncached = PTQProblem(problem.space, Evaluator(graph, "x", rows, num_batches=7, memory=0), costs)
     for params in list(problem.space.all_params())[::5]:
-        configs = problem.space.configs(params)
-        expected = problem.measure(configs)
-        assert several.measure(configs) == pytest.approx(expected)
-        assert uncached.measure(configs) == pytest.approx(expected)
+        configuration = problem.space.configuration(params)
+        expected = problem.measure(configuration)
+        assert several.measure(configuration) == pytest.approx(expected)
+        assert uncached.measure(configuration) == pytest.approx(expected)
 
 
 def test_weights_are_rounded_once_per_format(problem: PTQProblem, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +107,7 @@ def test_weights_are_rounded_once_per_format(problem: PTQProblem, monkeypatch: p
 
     monkeypatch.setattr(Integer, "quantize", count)
     for params in problem.space.all_params():
-        problem.measure(problem.space.configs(params))
+        problem.measure(problem.space.configuration(params))
     assert shapes.count((12, 6)) == 3  # three weight widths, independent of the data widths
     assert shapes.count((3, 12)) == 3
 
@@ -121,7 +122,7 @@ def test_an_evaluation_can_be_stopped_early(graph: MaseGraph, rows: Rows, proble
         seen.append((costs["bitops"], num_rows))
         return num_rows < 100
 
-    found = several.measure(_first_configs(problem), should_continue)
+    found = several.measure(_first_configuration(problem), should_continue)
     assert [rows for _, rows in seen] == [50, 100]
     assert found["num_rows"] == 100
 
@@ -129,7 +130,7 @@ def test_an_evaluation_can_be_stopped_early(graph: MaseGraph, rows: Rows, proble
 def test_measuring_does_not_change_the_model(problem: PTQProblem, graph: MaseGraph) -> None:
     before = {key: value.clone() for key, value in graph.model.state_dict().items()}
     kinds = [type(module) for module in graph.model.modules()]
-    problem.measure(_first_configs(problem))
+    problem.measure(_first_configuration(problem))
     assert [type(module) for module in graph.model.modules()] == kinds
     assert all(torch.equal(before[key], value) for key, value in graph.model.state_dict().items())
 
@@ -137,9 +138,9 @@ def test_measuring_does_not_change_the_model(problem: PTQProblem, graph: MaseGra
 def test_a_configuration_becomes_options_of_transform(problem: PTQProblem) -> None:
     from chop.config import SearchConfig
 
-    configs = {**_first_configs(problem), "second": {"name": None}}
-    made = transform_config(SearchConfig(model="jsc-toy", dataset="jsc"), problem.space.units, configs)
-    assert made.passes == {"quantize": {"by": "name", "first": {"config": configs["first"]}}}
+    configuration = {**_first_configuration(problem), "second": {"name": None}}
+    made = transform_config(SearchConfig(model="jsc-toy", dataset="jsc"), problem.space.units, configuration)
+    assert made.passes == {"quantize": {"by": "name", "first": {"config": configuration["first"]}}}
 
 
 class TiedLayers(nn.Module):
@@ -178,12 +179,12 @@ def test_a_shared_weight_is_stored_once_per_format(
     seed = {"name": ["integer", "NA"], "weight_width": [4, 8], "weight_frac_width": 2}
     costs = Costs(metas, [runner() for runner in COST_RUNNERS.values()], num_rows=10)
     problem = PTQProblem(read_space(table(linear=seed), metas), Evaluator(graph, "x", rows), costs)
-    configs = {
+    configuration = {
         unit.name: {"name": None} if width is None else _integers(width)
         for unit, width in zip(problem.space.units, widths, strict=True)
     }
-    assert problem.costs(configs)["weight_bits"] == 36 * bits
-    assert problem.costs(configs)["bitops"] == 36 * 32 * sum(width or 32 for width in widths)
+    assert problem.costs(configuration)["weight_bits"] == 36 * bits
+    assert problem.costs(configuration)["bitops"] == 36 * 32 * sum(width or 32 for width in widths)
 
 
 def _integers(weight_width: int) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def test_a_max_drop_that_no_trial_meets_is_an_error(
     two = {**TOY_LAYER, "data_in_width": [2], "weight_width": [2]}
     space = SpaceTable(seed={"default": {"config": two}})
     narrow = replace(toy_search, search=replace(toy_search.search, search_space=space), max_drop=0.1)
-    with pytest.raises(ValueError, match=r"no trial loses at most 0.1 percentage points .* trial \d+, loses \d"):
+    with pytest.raises(ValueError, match=r"all trials lose more .* --max-drop 0.1; .* trial \d+, loses \d"):
         search(narrow)
     run = max(toy_search.project_dir.glob("*/search"), key=lambda each: each.stat().st_mtime)
     assert (run / "log.json").is_file()
@@ -139,4 +139,4 @@ def test_a_search_needs_only_a_max_drop(toy_search: SearchConfig, capsys: pytest
 
 def test_untrained_weights_are_reported(toy_search: SearchConfig, caplog: pytest.LogCaptureFixture) -> None:
     search(replace(toy_search, load_name=None, n_trials=1))
-    assert "'toy' has untrained weights; --load names a checkpoint" in caplog.text
+    assert "'toy' has untrained weights; load one with --load" in caplog.text

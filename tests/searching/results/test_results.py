@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chop.searching.evaluation.objectives import Objective, Objectives
+from chop.searching.results.results import BestTrial
 from chop.searching.study.study import TrialRecord
 from searching.results.example_trials import FOUR, SUM, metrics, results, trial
 
@@ -24,21 +25,21 @@ def test_pruned_trials_and_trials_without_finite_loss_are_not_on_the_front() -> 
     ("max_drop", "expected"), [(0.0, None), (0.3, None), (0.5, 1), (1.0, 1), (2.0, 2), (2.5, 2), (None, 1)]
 )
 def test_the_best_trial_is_the_cheapest_within_the_max_drop(max_drop: float | None, expected: int | None) -> None:
-    best = results(*FOUR).best(max_drop)
+    best = results(*FOUR).best(max_drop).record
     assert (None if best is None else best.number) == expected
 
 
 def test_without_a_max_drop_the_most_accurate_trial_is_the_fallback() -> None:
     found = results(*FOUR[2:])
-    assert found.best(None) == FOUR[2]
-    assert found.rule(None) == "highest accuracy: all trials lose more than 1 percentage point"
-    assert found.best(1.0) is None
+    rule = "highest accuracy: all trials lose more than 1 percentage point"
+    assert found.best(None) == BestTrial(FOUR[2], rule)
+    assert found.best(1.0).record is None
 
 
 def test_the_best_trial_of_a_sum_has_the_largest_sum() -> None:
     found = results(*FOUR, objectives=SUM)  # 0.80 - 1.0, 0.806 - 0.9, 0.79 - 0.5, 0.78 - 0.6
-    assert found.best(None) == FOUR[2]
-    assert found.best(0.5) == FOUR[1]  # --max-drop takes precedence
+    assert found.best(None).record == FOUR[2]
+    assert found.best(0.5).record == FOUR[1]  # --max-drop takes precedence
 
 
 def test_the_baseline_of_a_trial_has_the_nearest_cost() -> None:
@@ -64,5 +65,5 @@ def test_unknown_importances_are_explained() -> None:
     assert same.importances("accuracy") == "the importance of choices is not shown: all trials are equally good"
     none = results(*(trial(number, number / 30, 100) for number in range(30)))
     assert none.importances("accuracy") == (
-        "the importance of choices is not shown: no choice that all trials make differs between them"
+        "the importance of choices is not shown: no choice that all trials have in common varies"
     )

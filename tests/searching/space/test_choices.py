@@ -109,7 +109,7 @@ def test_a_node_can_stay_unquantised() -> None:
         ({"name": ["NA", "integer", "mxfp"], "weight_width": [4, 99]}, "width must be from 1 to"),
         ({"name": ["integer", "mxfp"], "weight_element": ["e4m3", "e4m4"]}, "e4m4"),
         ({"name": "integer", "weight_width": ["4"]}, "'width' must be int, got '4'"),
-        ({"name": "integer", "weight_is_signed": "auto"}, "'weight_is_signed' declares no values for"),
+        ({"name": "integer", "weight_is_signed": "auto"}, "'weight_is_signed' has no predefined values for"),
         (
             {"name": "integer", "weight_width": [4], "data_in_width": "same as wieght_width"},
             "did you mean 'weight_width'",

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from chop.ir import MaseGraph
 from chop.searching.space import read_space
 from chop.searching.space.baselines import uniform_baselines
+from chop.searching.space.dimension import distinct_params
 from samples import annotated
 from searching.conftest import SEED, table
 
@@ -20,7 +21,7 @@ def test_every_node_has_its_own_choices_by_type_and_by_name(graph: MaseGraph) ->
     by_type = read_space(table("type", linear=SEED), graph.annotated_metas())
     by_name = read_space(table("name", first=SEED, second=SEED), graph.annotated_metas())
     assert [unit.name for unit in by_type.units] == [unit.name for unit in by_name.units] == ["first", "second"]
-    assert by_type.num_configs == by_name.num_configs == 36
+    assert by_type.num_configurations == by_name.num_configurations == 36
 
 
 def test_default_applies_to_all_other_nodes(graph: MaseGraph) -> None:
@@ -32,15 +33,15 @@ def test_all_params_are_distinct_and_convert_to_configs_and_back(graph: MaseGrap
     several = {"name": ["NA", "integer", "mxfp"], "weight_width": [2, 4], "weight_element": ["e4m3", "e2m1"]}
     space = read_space(table("name", first=SEED, second=several), graph.annotated_metas())
     found = list(space.all_params())
-    assert len(found) == space.num_configs == 6 * 5
+    assert len(found) == space.num_configurations == 6 * 5
     assert len({tuple(sorted(params.items())) for params in found}) == len(found)
     for params in found:
-        assert space.params(space.configs(params)) == params
+        assert space.params(space.configuration(params)) == params
 
 
 def test_a_configuration_outside_the_space_has_no_params(graph: MaseGraph) -> None:
     space = read_space(table("name", first=SEED), graph.annotated_metas())
-    inside = space.configs(next(space.all_params()))
+    inside = space.configuration(next(space.all_params()))
     assert space.params({"first": {**inside["first"], "weight_width": 3}}) is None
     assert space.params({"first": {**inside["first"], "bias_width": 3}}) is None
 
@@ -69,7 +70,7 @@ def test_a_layer_called_twice_is_one_unit() -> None:
     ("by", "key", "message"),
     [
         ("name", "frist", "there is no node 'frist'; did you mean 'first'"),
-        ("type", "liner", "no op 'liner' can be quantised; did you mean 'linear'"),
+        ("type", "liner", "'liner' is not an op that can be quantised; did you mean 'linear'"),
         ("regex_name", "third.*", "matches no node that can be quantised"),
     ],
 )
@@ -82,11 +83,11 @@ def test_uniform_baselines_have_every_offered_width_and_common_widths_between(gr
     space = read_space(table("type", linear=SEED), graph.annotated_metas())
     found = uniform_baselines(space)
     assert list(found) == ["integer, 8 bits", "integer, 6 bits", "integer, 4 bits", "integer, 2 bits"]
-    for width, configs in zip((8, 6, 4, 2), found.values(), strict=True):
-        for config in configs.values():
+    for width, configuration in zip((8, 6, 4, 2), found.values(), strict=True):
+        for config in configuration.values():
             widths = {key: value for key, value in config.items() if key.endswith("_width") and "frac" not in key}
             assert widths == {"data_in_width": width, "weight_width": width, "bias_width": 8}
-    inside = [space.params(configs) is not None for configs in found.values()]
+    inside = [space.params(configuration) is not None for configuration in found.values()]
     assert inside == [True, False, True, False]  # 6 bits are not offered, nor are 2 bits for data
 
 
@@ -99,4 +100,10 @@ def test_formats_without_widths_have_one_baseline_each(graph: MaseGraph) -> None
 def test_large_spaces_are_counted_without_enumeration(graph: MaseGraph) -> None:
     many = {**SEED, **{key: list(range(2, 17)) for key in ("data_in_width", "weight_width", "bias_width")}}
     space = read_space(table("type", linear=many), graph.annotated_metas())
-    assert space.num_configs == math.prod([15**3] * 2)
+    assert space.num_configurations == math.prod([15**3] * 2)
+
+
+def test_params_are_distinct_whatever_the_order_of_their_keys() -> None:
+    one, same, other = {"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": 1, "b": 3}
+    assert distinct_params([one, {}, same, other, {}]) == [one, {}, other]
+    assert distinct_params([one, {}, same, other, {}], keep_empty=True) == [one, {}, other, {}]

@@ -85,4 +85,4 @@ def all_params() -> list[dict[str, Any]]:
 
 
 def loss(problem: PTQProblem, params: Params) -> float:
-    return problem.measure(problem.space.configs(params))["loss"]
+    return problem.measure(problem.space.configuration(params))["loss"]

@@ -12,7 +12,7 @@ from chop.config.search import MetricTable
 from chop.searching.evaluation.objectives import Objectives
 from chop.searching.evaluation.ptq import PTQProblem
 from chop.searching.strategies import ilp
-from chop.searching.strategies.error_tables import Candidate, RatedCandidate, pareto_optimal
+from chop.searching.strategies.candidates import Candidate, RatedCandidate, pareto_optimal
 from chop.searching.strategies.ilp import Ilp, assign, budgets
 from searching.strategies.conftest import BITOPS, WEIGHTS, Three, all_params, cost, loss, make_problem
 
@@ -61,11 +61,11 @@ def test_budgets_decrease_by_equal_factors() -> None:
     assert budgets([row((-10, 1.0))], 100, 3) == [90]
 
 
-@pytest.mark.parametrize("harm", ["loss", "output"])
-def test_trials_have_the_smallest_sum_of_measured_errors(three: PTQProblem, harm: Any) -> None:
+@pytest.mark.parametrize("error_kind", ["loss", "output"])
+def test_trials_have_the_smallest_sum_of_measured_errors(three: PTQProblem, error_kind: Any) -> None:
     """The error of each layer is measured here, and every configuration of the space is tried."""
     widest = all_params()[-1]
-    measure = loss if harm == "loss" else _output_error
+    measure = loss if error_kind == "loss" else _output_error
     before = measure(three, widest)
     rise = {
         (name, width): measure(three, {**widest, name: width}) - before for name in widest for width in (2, 4, 8)
@@ -74,7 +74,7 @@ def test_trials_have_the_smallest_sum_of_measured_errors(three: PTQProblem, harm
     def summed(params: dict[str, Any]) -> float:
         return sum(rise[each] for each in params.items())
 
-    found = Ilp(n_trials=12, harm=harm, remeasure=100).plan(three, BITOPS, 0)
+    found = Ilp(n_trials=12, harm=error_kind, remeasure=100).plan(three, BITOPS, 0)
     assert 2 < len(found) <= 12
     for params in found:
         cheaper = [summed(other) for other in all_params() if cost(other) <= cost(params)]
@@ -82,7 +82,7 @@ def test_trials_have_the_smallest_sum_of_measured_errors(three: PTQProblem, harm
 
 
 def _output_error(problem: PTQProblem, params: dict[str, Any]) -> float:
-    rounded = problem.evaluator.outputs(problem.replacements(problem.space.configs(params)))[0].numpy()
+    rounded = problem.evaluator.outputs(problem.replacements(problem.space.configuration(params)))[0].numpy()
     plain = problem.evaluator.outputs({})[0].numpy()
     return float(((rounded.astype("f8") - plain) ** 2).sum() / (plain.astype("f8") ** 2).sum())
 
@@ -129,9 +129,9 @@ def test_wrong_options_are_reported(three: PTQProblem) -> None:
     with pytest.raises(ValueError, match=r"strategy 'ilp' needs a cost among the metrics; known: .*bitops"):
         Ilp().plan(three, only, 0)
     increased = Objectives.read({"accuracy": MetricTable(), "bitops": MetricTable(direction="maximize")})
-    with pytest.raises(ValueError, match="reduces costs, but 'bitops' is to be increased"):
+    with pytest.raises(ValueError, match="reduces costs, but objective 'bitops' increases them"):
         Ilp().plan(three, increased, 0)
     keys = ("weight_width", "data_in_width", "bias_width")
     many = {**WEIGHTS, **{key: list(range(2, 33)) for key in keys}}
-    with pytest.raises(ValueError, match="'first' has 29791 configs, and strategy 'ilp' looks at each"):
+    with pytest.raises(ValueError, match="'first' has 29791 configs, and strategy 'ilp' measures each"):
         Ilp().plan(make_problem(Three(), linear=many), BITOPS, 0)

@@ -68,7 +68,7 @@ def test_trials_are_in_the_space_and_become_cheaper(both: PTQProblem) -> None:
     found = SHORT.plan(both, BITOPS, 3)
     assert len(found) == len({tuple(params.items()) for params in found}) > 5
     assert widths(found[0]) == (8, 8) * 3
-    costs = [both.costs(both.space.configs(params))["bitops"] for params in found]
+    costs = [both.costs(both.space.configuration(params))["bitops"] for params in found]
     assert costs[-1] < 0.3 * costs[0]
 
 

@@ -38,7 +38,7 @@ def test_each_step_adds_the_least_loss_per_cost_saved(three: PTQProblem) -> None
 def test_both_widths_of_a_layer_are_lowered(both: PTQProblem) -> None:
     found = SensitivityStrategy(harm="output").plan(both, BITOPS, 0)
     assert len(found) == 13
-    bitops = [both.costs(both.space.configs(params))["bitops"] for params in found]
+    bitops = [both.costs(both.space.configuration(params))["bitops"] for params in found]
     assert all(after < before for before, after in pairwise(bitops))
 
 
@@ -54,10 +54,10 @@ def test_a_step_may_change_the_format() -> None:
         Three(), linear={key: seed[key] for key in ("name", "weight_width", "weight_frac_width")}
     )
     found = SensitivityStrategy().plan(problem, BITOPS, 0)
-    bitops = [problem.costs(problem.space.configs(params))["bitops"] for params in found]
+    bitops = [problem.costs(problem.space.configuration(params))["bitops"] for params in found]
     assert all(after < before for before, after in pairwise(bitops))
     assert bitops[-1] == min(
-        problem.costs(problem.space.configs(params))["bitops"] for params in problem.space.all_params()
+        problem.costs(problem.space.configuration(params))["bitops"] for params in problem.space.all_params()
     )
 
 

@@ -92,9 +92,9 @@ def counts(url: str, name: str) -> dict[str, int]:
     """Return the number of trials that Optuna itself sees, by state; empty if there is no such study."""
     storage = open_database(url)
     with storage.heartbeat:
-        if name not in [study.study_name for study in storage.storage.get_all_studies()]:
+        if name not in [study.study_name for study in storage.backend.get_all_studies()]:
             return {}
-        study = optuna.load_study(study_name=name, storage=storage.storage)
+        study = optuna.load_study(study_name=name, storage=storage.backend)
         states = [trial.state.name for trial in study.get_trials(deepcopy=False)]
     return {state: states.count(state) for state in set(states)}
 

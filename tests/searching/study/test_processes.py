@@ -48,7 +48,7 @@ def test_no_trial_is_lost_when_a_worker_is_killed(tmp_path: Path, undisturbed: P
     wait_until(lambda: bool(runs(tmp_path)) and num_done(only_run(tmp_path)) > 5)
     os.kill(children(process.pid)[0], signal.SIGKILL)
     text = finish(process)
-    assert "a worker crashed (exit code -9); its trial will be repeated" in text
+    assert "a worker crashed (exit code -9); its trial will be run again" in text
     check_grid(only_run(tmp_path))
     assert front(only_run(tmp_path)) == front(undisturbed)
     assert len(front(undisturbed)) > 1
@@ -104,7 +104,7 @@ def test_workers_end_when_the_command_is_killed(tmp_path: Path) -> None:
 def test_a_study_in_memory_allows_one_worker(tmp_path: Path) -> None:
     write_config(tmp_path)
     text = search(tmp_path, "--storage", "memory", "--workers", "2", code=2)
-    assert "--storage memory allows one worker, not 2" in text
+    assert "--storage memory allows only one worker, got 2" in text
     assert not runs(tmp_path)
     search(tmp_path, "--storage", "memory")
     check_grid(only_run(tmp_path))

@@ -19,7 +19,7 @@ from chop.actions.search import search
 from chop.config import SearchConfig
 from chop.config.search import MetricTable, SearchTable, SpaceTable, StrategyTable
 from chop.searching.evaluation.ptq import PTQProblem
-from chop.searching.study import session as session_module
+from chop.searching.study.plan import TrialPlan
 from chop.searching.study.study import Study
 from searching.commands import check_grid, finish, num_done, only_run, runs, start, write_config
 from searching.commands import search as ch_search
@@ -251,7 +251,7 @@ def test_an_error_while_planning_leaves_no_folder(config: SearchConfig, monkeypa
     def refuse(*_: object) -> None:
         raise ValueError("no")
 
-    monkeypatch.setattr(session_module.TrialPlan, "make", refuse)
+    monkeypatch.setattr(TrialPlan, "make", refuse)
     with pytest.raises(ValueError, match="no"):
         search(config)
     assert not config.project_dir.exists()

@@ -222,7 +222,7 @@ def test_opening_a_database_is_repeated_while_others_create_its_tables(
 
 
 def test_a_journal_can_be_read_by_optuna_itself(tmp_path: Path) -> None:
-    study = optuna.create_study(storage=open_journal(RunFolder(tmp_path)).storage, study_name="s")
+    study = optuna.create_study(storage=open_journal(RunFolder(tmp_path)).backend, study_name="s")
     study.tell(study.ask(), 0.5)
     plain = optuna.storages.JournalStorage(
         optuna.storages.journal.JournalFileBackend(str(tmp_path / "search" / "study.journal"))
@@ -233,7 +233,7 @@ def test_a_journal_can_be_read_by_optuna_itself(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_optuna_dashboard_shows_a_journal(tmp_path: Path) -> None:
     pytest.importorskip("optuna_dashboard", reason="optuna-dashboard is not installed")
-    study = optuna.create_study(storage=open_journal(RunFolder(tmp_path)).storage, study_name="widths of layers")
+    study = optuna.create_study(storage=open_journal(RunFolder(tmp_path)).backend, study_name="widths of layers")
     study.tell(study.ask(), 0.5)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

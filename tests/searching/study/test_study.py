@@ -111,7 +111,7 @@ def test_long_notes_are_stored_in_chunks(tmp_path: Path) -> None:
         study.write_note("long", note)
         assert study.read_note("long") == note
         assert study.read_note("missing") is None
-        texts = storage.storage.get_study_user_attrs(study._id).values()
+        texts = storage.backend.get_study_user_attrs(study._id).values()
         assert max(len(str(text)) for text in texts) <= MAX_NOTE_CHARACTERS
 
 
@@ -247,7 +247,7 @@ def test_concurrent_claims_never_get_the_same_trial(kind: str, tmp_path: Path) -
 
         def claim_all() -> None:
             storage = open_storage(kind, tmp_path)
-            study = Study.load(StudyStorage(storage.storage, Heartbeat()), "s")
+            study = Study.load(StudyStorage(storage.backend, Heartbeat()), "s")
             assert study is not None
             while (trial := study.claim()) is not None:
                 numbers.append(trial.number)

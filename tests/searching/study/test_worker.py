@@ -37,7 +37,7 @@ def study(storage: StudyStorage, problem: PTQProblem) -> Study:
 def test_all_trials_have_the_metrics_that_the_problem_measures(study: Study, problem: PTQProblem) -> None:
     assert Worker(study, problem, OBJECTIVES).run() == 6
     for record in study.records():
-        assert dict(record.metrics) == problem.measure(problem.space.configs(record.params))
+        assert dict(record.metrics) == problem.measure(problem.space.configuration(record.params))
 
 
 def test_a_configuration_that_is_not_allowed_fails_without_ending_the_search(
@@ -130,13 +130,13 @@ def test_a_result_after_another_worker_finished_the_trial_is_dropped(
 
     def overtaken(*arguments: object) -> Metrics:
         if next(calls) == 0:
-            loaded = optuna.load_study(study_name="s", storage=storage.storage)
-            storage.storage.set_trial_state_values(loaded.trials[0]._trial_id, TrialState.COMPLETE, [0.25, 1.0])
+            loaded = optuna.load_study(study_name="s", storage=storage.backend)
+            storage.backend.set_trial_state_values(loaded.trials[0]._trial_id, TrialState.COMPLETE, [0.25, 1.0])
         return measure(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(problem, "measure", overtaken)
     assert Worker(study, problem, OBJECTIVES).run() == 6
-    trials = optuna.load_study(study_name="s", storage=storage.storage).trials
+    trials = optuna.load_study(study_name="s", storage=storage.backend).trials
     assert trials[0].values == [0.25, 1.0]
     assert {trial.state for trial in trials} == {TrialState.COMPLETE}
 
@@ -154,8 +154,8 @@ def test_a_resumed_worker_prunes_by_earlier_trials(
 
     monkeypatch.setattr(PTQProblem, "rungs", {1: 800})
     monkeypatch.setattr(problem, "measure", measure)
-    Worker(study, problem, OBJECTIVES, halving=True, stop=lambda: study.count("complete") == 1).run()
+    Worker(study, problem, OBJECTIVES, prunes=True, stop=lambda: study.count("complete") == 1).run()
     later = Study.load(storage, "s")
     assert later is not None
-    Worker(later, problem, OBJECTIVES, halving=True, stop=lambda: study.count("waiting") == 4).run()
+    Worker(later, problem, OBJECTIVES, prunes=True, stop=lambda: study.count("waiting") == 4).run()
     assert [record.state for record in study.records()][:2] == ["complete", "pruned"]

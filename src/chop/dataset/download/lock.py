@@ -1,4 +1,4 @@
-"""A lock for a folder between processes, on every platform; the end of a process releases it."""
+"""A lock on a folder between processes, on every platform; it is released when its process ends."""
 
 from __future__ import annotations
 

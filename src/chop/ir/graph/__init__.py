@@ -1,4 +1,4 @@
-"""MaseGraph and what is known of its nodes."""
+"""MaseGraph and the metadata of its nodes."""
 
 from chop.ir.graph.mase_graph import MaseGraph
 from chop.ir.graph.meta import NodeMeta, TensorMeta

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, fx, nn
 
 from chop.ir.graph.in_place import writes_in_place
-from chop.ir.graph.interpreter import Runner, bind_inputs, inputs_of, named_inputs, tensors_in, undisturbed
+from chop.ir.graph.interpreter import NodeInterpreter, bind_inputs, inputs_of, named_inputs, tensors_in, undisturbed
 from chop.ir.graph.mase_graph import MaseGraph
 from chop.ir.graph.meta import GRAPH_KINDS, NodeMeta, TensorMeta
 from chop.ops import Op
@@ -26,8 +26,8 @@ def annotate(graph: MaseGraph, inputs: Mapping[str, Any], *, keep_values: bool =
             node.meta["mase"].given = (value,)
 
 
-class _Annotator(Runner):
-    """Stores the tensors that go into each node and come out of it."""
+class _Annotator(NodeInterpreter):
+    """An interpreter that stores the tensors that go into each node and come out of it."""
 
     def __init__(self, model: fx.GraphModule, keep_values: bool) -> None:
         super().__init__(model)
@@ -57,10 +57,10 @@ class _Annotator(Runner):
         """Return the operands that are parameters of the layer."""
         if module is None:
             return {}
-        held = {operand.name: getattr(module, operand.name) for operand in op.parameters}
+        parameters = {operand.name: getattr(module, operand.name) for operand in op.parameters}
         return {
-            name: TensorMeta.of(value, keep_value=self.keep_values, held=True)
-            for name, value in held.items()
+            name: TensorMeta.of(value, keep_value=self.keep_values, is_parameter=True)
+            for name, value in parameters.items()
             if value is not None
         }
 

@@ -14,15 +14,15 @@ from chop.ir.graph.mase_graph import MaseGraph
 from chop.ir.graph.result_cache import ResultCache
 from chop.ir.graph.steps import Step, steps_of
 
-Replaced = Mapping[fx.Node, Callable[..., Any]]
-"""What is called instead of a node's own layer or function."""
+Replacements = Mapping[fx.Node, Callable[..., Any]]
+"""By node: the layer or function that is called instead of the node's own."""
 
 
 @dataclass
 class NodeValues:
     """The value of every node in one run: `values[node]`."""
 
-    replaced: Replaced
+    replaced: Replacements
     """What was replaced in the run."""
     by_step: list[Any]
     is_cached: list[bool]
@@ -53,16 +53,16 @@ class _Observations:
     """What the first run shows about a graph; it holds for all later runs."""
 
     in_place: bool
-    """Nodes that work in place must really overwrite their input, because a value that is read later shares its
-    memory. In all other graphs they work on a copy, and the value of their input can be used again."""
+    """True if a value that is read later shares memory with an overwritten input. If False, nodes that work in
+    place work on a copy, so that the value of their input can be used again."""
     reusable: bool
-    """A run can start from the values of the run before: they are kept, and no node wrote into one of them."""
+    """True if a run can start from the values of the previous one: they are kept, and no node overwrote any."""
     random_states: Mapping[fx.Node, Tensor]
     """The state of the random generator before each node that draws from it, so that all runs draw the same."""
 
 
 class IncrementalRun:
-    """Runs a graph on fixed inputs; after the first run only changed nodes and those that depend on them.
+    """A graph with fixed inputs; after the first run, only changed nodes and those that depend on them run again.
 
     A chain `a -> b -> c` that ran before and runs again with `b` replaced computes `b` and `c`, and takes the
     value of `a` from the run before. The model runs without gradients and in its current mode; use `undisturbed`
@@ -95,7 +95,7 @@ class IncrementalRun:
         """The memory of the values that are kept."""
         return 0 if self._last is None else self._last.nbytes
 
-    def run(self, replaced: Replaced | None = None) -> Any:
+    def run(self, replaced: Replacements | None = None) -> Any:
         """Return the graph's output with the nodes in `replaced` replaced, and all others unchanged."""
         start, self._last = self._last, None  # after an error, `start` is a mixture of two runs
         finished = self._run(dict(replaced or {}), start)
@@ -103,14 +103,14 @@ class IncrementalRun:
             self._last = finished
         return finished.output
 
-    def peek(self, replaced: Replaced) -> NodeValues:
+    def peek(self, replaced: Replacements) -> NodeValues:
         """Return the values with `replaced` in addition to the last run's replacements; `self.values` stays."""
         if self._last is None:
             self.run()
         start = None if self._last is None else self._last.copied()
         return self._run({**(start.replaced if start is not None else {}), **replaced}, start)
 
-    def _run(self, replaced: Replaced, start: NodeValues | None) -> NodeValues:
+    def _run(self, replaced: Replacements, start: NodeValues | None) -> NodeValues:
         """Run the graph; values of `start` that still hold are used again, and the others are overwritten."""
         if self._observed is None:
             self._observed, values = self._first_run(replaced)
@@ -122,12 +122,12 @@ class IncrementalRun:
             self._update(values, replaced, self._observed)
         return values
 
-    def _new_values(self, replaced: Replaced) -> NodeValues:
+    def _new_values(self, replaced: Replacements) -> NodeValues:
         count = len(self._steps)
         return NodeValues(replaced, [None] * count, [True] * count, self._indices)
 
     @torch.no_grad()
-    def _first_run(self, replaced: Replaced, *, in_place: bool = False) -> tuple[_Observations, NodeValues]:
+    def _first_run(self, replaced: Replacements, *, in_place: bool = False) -> tuple[_Observations, NodeValues]:
         """Run all nodes and observe what they do to memory and to the random generator."""
         values = self._new_values(replaced)
         versions: list[tuple[Tensor, int]] = []
@@ -147,7 +147,7 @@ class IncrementalRun:
         return _Observations(in_place, self._keep and not in_place and unchanged, random_states), values
 
     def _overwrites_shared_memory(self, step: Step, values: NodeValues) -> bool:
-        """Whether a step overwrites memory that it shares with a value that a later step reads."""
+        """Return whether a value that a later step reads shares memory with the input that a step overwrites."""
         if not step.overwrites:
             return False
         written = _memory_of(values.by_step[step.sources[0]])
@@ -162,7 +162,7 @@ class IncrementalRun:
                 _release(step, values)
 
     @torch.no_grad()
-    def _update(self, values: NodeValues, replaced: Replaced, observed: _Observations) -> None:
+    def _update(self, values: NodeValues, replaced: Replacements, observed: _Observations) -> None:
         """Run the nodes whose replacement changed, and those that depend on them."""
         before, values.replaced = values.replaced, replaced
         changed = {node for node in replaced.keys() | before.keys() if replaced.get(node) is not before.get(node)}
@@ -181,9 +181,13 @@ class IncrementalRun:
 def _compute_cached(step: Step, values: NodeValues, observed: _Observations, cache: ResultCache) -> Any:
     """Return the result of a step, from the cache if the same function was called with the same values before.
 
-    A new result is cached if everything it was computed from is cached. A replaced node must also have had
-    the same function and values before, since its replacement may be a different one in every run. So a run
-    adds at most the results that follow from one replacement.
+    A new result is cached only if everything it was computed from is cached. The result of a replaced node is
+    cached the second time it is computed, since many replacements are used in one run only. Example: in the chain
+    `input -> a -> b`, three runs replace `a` by `a8`, with other runs between them.
+
+    - The first run computes `a8(input)`, which is not cached, so `b(a8(input))` is not cached either.
+    - The second run computes both again, and caches both.
+    - The third run computes nothing.
     """
     function = values.replaced.get(step.node, step.function)
     computed_from = (step, function, *[values.by_step[source] for source in step.sources])

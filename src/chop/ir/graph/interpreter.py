@@ -17,8 +17,8 @@ from chop.ops import op_of_module
 from chop.registry import closest
 
 
-class Runner(fx.Interpreter):
-    """Runs a graph; subclasses see what goes into each node and what comes out."""
+class NodeInterpreter(fx.Interpreter):
+    """An fx interpreter whose subclasses observe the inputs (`before`) and the result (`after`) of each node."""
 
     def __init__(self, model: fx.GraphModule) -> None:
         super().__init__(model)
@@ -88,7 +88,7 @@ def annotated_inputs(graph: MaseGraph) -> dict[str, Any]:
     """Return the batch that the graph was annotated with, by argument name."""
     given = {str(node.target): node.meta["mase"].given for node in inputs_of(graph)}
     if not all(given.values()):
-        raise ValueError("the graph does not keep the values of its inputs; give a batch of them as 'dummy_in'")
+        raise ValueError("the graph does not keep the values of its inputs; pass a batch as 'dummy_in'")
     inputs: dict[str, Any] = {}
     for target, (value,) in given.items():
         inputs |= value if target.startswith("**") else {target.lstrip("*"): value}
@@ -96,19 +96,28 @@ def annotated_inputs(graph: MaseGraph) -> dict[str, Any]:
 
 
 @contextmanager
-def undisturbed(model: nn.Module) -> Iterator[None]:
-    """Set evaluation mode without gradients; at the end restore mode, parameters, buffers and random state."""
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """Set evaluation mode without gradients; at the end, also after an error, restore the mode of each layer."""
     training = model.training
     modes = [(module, module.training) for module in model.modules()]
-    tensors = [(tensor, tensor.detach().clone()) for module in model.modules() for tensor in _writable(module)]
     model.eval()
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        with torch.no_grad():
             yield
     finally:
         model.train(training)
         for module, mode in modes:
             module.training = mode
+
+
+@contextmanager
+def undisturbed(model: nn.Module) -> Iterator[None]:
+    """Set evaluation mode without gradients; at the end restore mode, parameters, buffers and random state."""
+    tensors = [(tensor, tensor.detach().clone()) for module in model.modules() for tensor in _writable(module)]
+    try:
+        with evaluation_mode(model), torch.random.fork_rng(devices=[]):
+            yield
+    finally:
         with torch.no_grad():
             for tensor, before in tensors:
                 if not tensor.equal(before):  # batch norm writes without incrementing `_version`
@@ -119,8 +128,8 @@ def _writable(module: nn.Module) -> list[Tensor]:
     """Return the tensors that a run may overwrite: buffers, and the parameters of layers that are not known ops."""
     kind = module.base_class if isinstance(module, QuantizedLayer) else type(module)
     leaves_alone = op_of_module(kind) is not None and getattr(module, "max_norm", None) is None
-    held = [*module._buffers.values(), *(() if leaves_alone else module._parameters.values())]
-    return [tensor for tensor in held if tensor is not None]
+    writable = [*module._buffers.values(), *(() if leaves_alone else module._parameters.values())]
+    return [tensor for tensor in writable if tensor is not None]
 
 
 def named_inputs(meta: NodeMeta, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Tensor]:

@@ -30,15 +30,16 @@ class TensorMeta:
     dtype: torch.dtype
     format: Format = field(default_factory=Float)
     value: Tensor | None = None
-    held: bool = False
+    is_parameter: bool = False
     """Whether it is a parameter of the node's layer, from which its value is read."""
     notes: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, tensor: Tensor, *, keep_value: bool, held: bool = False) -> TensorMeta:
+    def of(cls, tensor: Tensor, *, keep_value: bool, is_parameter: bool = False) -> TensorMeta:
         """Return the metadata of a tensor in floating point."""
-        keep = keep_value and not held
-        return cls(list(tensor.shape), tensor.dtype, value=tensor.detach() if keep else None, held=held)
+        keep = keep_value and not is_parameter
+        value = tensor.detach() if keep else None
+        return cls(list(tensor.shape), tensor.dtype, value=value, is_parameter=is_parameter)
 
     @property
     def numel(self) -> int:
@@ -156,10 +157,15 @@ class NodeMeta:
     def value(self, name: str) -> Tensor | None:
         """Return the value of an argument or result: current for a parameter, from annotation for an activation."""
         tensor = self.args[name] if name in self.args else self.results[name]
-        if tensor.held:
-            held = cast("Tensor | None", getattr(self.module, name))
-            return None if held is None else held.detach()
+        if tensor.is_parameter:
+            parameter = cast("Tensor | None", getattr(self.module, name))
+            return None if parameter is None else parameter.detach()
         return tensor.value
+
+    def scale_of(self, name: str) -> Tensor | None:
+        """Return the learned or calibrated scale of an operand of a quantised layer; None if it has none."""
+        scale = self.quantized.scale_of(name) if isinstance(self.quantized, QuantizedLayer) else None
+        return None if scale is None else scale.detach()
 
     @property
     def parameters(self) -> DictView:
@@ -220,3 +226,9 @@ def metas(nodes: Iterable[fx.Node]) -> list[NodeMeta]:
             raise ValueError(f"node '{node.name}' has no metadata yet; run init_metadata_analysis_pass first")
         found.append(cast(NodeMeta, node.meta["mase"]))
     return found
+
+
+def annotated_batch_size(metas: Iterable[NodeMeta]) -> int:
+    """Return the number of rows that a graph was annotated with; 1 if it has no input with dimensions."""
+    inputs = (tensor for meta in metas if meta.node.op == "placeholder" for tensor in meta.results.values())
+    return next((tensor.shape[0] for tensor in inputs if tensor.shape), 1)

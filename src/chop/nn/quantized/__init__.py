@@ -1,4 +1,4 @@
-"""Quantised layers and calls: the only room that combines formats, ops and roles.
+"""Quantised layers and calls: the only component that combines formats, ops and roles.
 
 The class of every layer in every format can be imported by its name: `LinearInteger`, `Conv2dBlockFP`.
 """

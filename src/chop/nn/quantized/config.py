@@ -1,4 +1,4 @@
-"""Quantisation configs: from `{"name": "integer", "weight_width": 8}` to the format of each role, and back."""
+"""Quantisation configs: from `{"name": "integer", "weight_width": 8}` to the format of each role."""
 
 from __future__ import annotations
 
@@ -25,30 +25,31 @@ class QuantConfig:
 
     name: str
     formats: Mapping[str, Format]
-    borrowed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """For each role, the keys that were not given and are taken from `data_in`."""
+    inherited: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """For each role, the keys that were not given, so that the value of `data_in` is used."""
 
     @classmethod
     def read(cls, config: Mapping[str, Any], where: str) -> QuantConfig | None:
         """Return a user's config; None if the node is not quantised. `where` is the start of error messages."""
         if "name" not in config:
-            raise ValueError(f"{where}: a config needs the key 'name', a format; {closest('', FORMATS)}")
+            raise ValueError(f"{where}: a config needs 'name', the name of a format; {closest('', FORMATS)}")
         if config["name"] in UNSET:
             return None
         names = {role: config.get(f"{role}_name", config["name"]) for role in ROLES}
         given = _parameters_by_role(config, names, where)
         formats: dict[str, Format] = {}
-        borrowed: dict[str, tuple[str, ...]] = {}
+        inherited: dict[str, tuple[str, ...]] = {}
         for role in ROLES:
             if role == "data_out":
                 if not any(key.startswith("data_out_") for key in config):
                     continue
-                lent = {}
+                defaults = {}
             else:
-                lent = _lendable(names["data_in"], given["data_in"]) if names[role] == names["data_in"] else {}
-            formats[role] = read_options(FORMATS[names[role]], lent | given[role], f"{where}: {role}")
-            borrowed[role] = tuple(f"{role}_{key}" for key in lent if key not in given[role])
-        return cls(config["name"], formats, borrowed)
+                same_format = names[role] == names["data_in"]
+                defaults = _inheritable(names["data_in"], given["data_in"]) if same_format else {}
+            formats[role] = read_options(FORMATS[names[role]], defaults | given[role], f"{where}: {role}")
+            inherited[role] = tuple(f"{role}_{key}" for key in defaults if key not in given[role])
+        return cls(config["name"], formats, inherited)
 
     def for_op(self, op: Op, present: Mapping[str, Operand]) -> dict[str, Format]:
         """Return the format of each operand that is `present` in a call of `op`, with the operand's dimensions."""
@@ -58,26 +59,15 @@ class QuantConfig:
             if operand.role is not None
         } | ({"data_out_0": self.formats["data_out"]} if "data_out" in self.formats else {})
 
-    def note_borrowed(self, roles: set[str], where: str) -> None:
-        """Log which keys were not given for operands with these roles."""
-        keys = [key for role in sorted(roles) for key in self.borrowed.get(role, ())]
+    def log_inherited(self, roles: set[str], where: str) -> None:
+        """Log which keys of these roles were not given and are inherited from `data_in`."""
+        keys = [key for role in sorted(roles) for key in self.inherited.get(role, ())]
         if keys:
             logger.info("%s: %s not given; the parameters of data_in are used", where, ", ".join(keys))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the config with every parameter; `read` gives the same object, and TOML can hold it."""
-        config: dict[str, Any] = {"name": self.name}
-        for role, number_format in self.formats.items():
-            if number_format.name != self.name:
-                config[f"{role}_name"] = number_format.name
-            for parameter in parameters(type(number_format)):
-                value = getattr(number_format, parameter.name)
-                config[f"{role}_{parameter.name}"] = "NA" if value is None else value
-        return config
 
-
-def _lendable(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters that other roles take from `data_in`: all but its dimensions."""
+def _inheritable(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters that other roles inherit from `data_in`: all except its dimensions."""
     own = {
         parameter.name for parameter in parameters(FORMATS[name]) if parameter.metadata["operand_dim"] is not None
     }

@@ -33,7 +33,7 @@ class QuantizedLayer(nn.Module):
 
     base_class: ClassVar[type[nn.Module]]
     op: ClassVar[Op]
-    held: ClassVar[tuple[str, ...]]
+    parameter_names: ClassVar[tuple[str, ...]]
     """The operands that are parameters of the layer."""
     formats: dict[str, Format]
     """By operand: `data_in_0`, `weight`, `bias`, and `data_out_0` if the result is rounded too."""
@@ -52,7 +52,7 @@ class QuantizedLayer(nn.Module):
         compute = self.op.compute
         if compute is None:
             return self.base_class.forward(self, x)
-        return compute(self, x, *[self.quantized(name) for name in self.held])
+        return compute(self, x, *[self.quantized(name) for name in self.parameter_names])
 
     def _sparing_memory(self, input: Tensor) -> Any:
         """Round and compute without keeping a rounded copy of a large input."""
@@ -61,7 +61,7 @@ class QuantizedLayer(nn.Module):
             return self._compute(input)
         if torch.is_grad_enabled():
             x = self.rounded("data_in_0", input)
-            with recomputed(x, input, number_format, self._scale("data_in_0")):
+            with recomputed(x, input, number_format, self.scale_of("data_in_0")):
                 return self._compute(x)
         batch_from_ndim = self.op.batch_from_ndim
         if (
@@ -77,7 +77,7 @@ class QuantizedLayer(nn.Module):
         number_format = self.formats.get(name)
         if number_format is None or not value.is_floating_point():
             return value
-        scale = self._scale(name)
+        scale = self.scale_of(name)
         return number_format(value) if scale is None else number_format(value, scale)
 
     def quantized(self, name: str) -> Tensor | None:
@@ -96,9 +96,9 @@ class QuantizedLayer(nn.Module):
         """Return the parameter `name` as integers and scale: `integers * scale` is `quantized(name)`."""
         value = self._parameter(name)
         if value is None or name not in self.formats:
-            known = [held for held in self.held if held in self.formats]
+            known = [each for each in self.parameter_names if each in self.formats]
             raise ValueError(f"{type(self).__name__} has no quantised '{name}'; {closest(name, known)}")
-        scale = self._scale(name)
+        scale = self.scale_of(name)
         if scale is None:
             return self.formats[name].integers(value.detach())
         step = scale.detach().abs()  # a learned scale below 0 is used by its magnitude
@@ -129,9 +129,14 @@ class QuantizedLayer(nn.Module):
         """Load a state dict; calibrated scales that only it has are added."""
         for name in self.formats:
             key = _scale_name(name)
-            if prefix + key in state_dict and self._scale(name) is None:
+            if prefix + key in state_dict and self.scale_of(name) is None:
                 self.register_buffer(key, torch.empty_like(state_dict[prefix + key]))
         super()._load_from_state_dict(state_dict, prefix, *rest)
+
+    def scale_of(self, name: str) -> Tensor | None:
+        """Return the learned or calibrated scale of an operand; None if it has none or computes it in each call."""
+        key = _scale_name(name)
+        return self._parameters[key] if key in self._parameters else self._buffers.get(key)
 
     def start_scale(self, name: str, value: Tensor | None) -> None:
         """Add the trainable scale of an operand, `{role}_scale`; initialised from a `value` of the operand."""
@@ -142,7 +147,7 @@ class QuantizedLayer(nn.Module):
 
     def fix_scale(self, name: str, scale: float) -> None:
         """Set a constant scale for an operand, `{role}_scale`, instead of one computed in each call."""
-        like = self._parameter(self.held[0]) if self.held else None
+        like = self._parameter(self.parameter_names[0]) if self.parameter_names else None
         dtype = torch.get_default_dtype() if like is None else like.dtype
         self.register_buffer(_scale_name(name), torch.tensor(scale, dtype=dtype))
         self.forget()
@@ -151,20 +156,15 @@ class QuantizedLayer(nn.Module):
         shown = [f"{name}={number_format}" for name, number_format in self.formats.items()]
         return ", ".join(part for part in (super().extra_repr(), *shown) if part)
 
-    def _scale(self, name: str) -> Tensor | None:
-        """Return the learned or calibrated scale of an operand."""
-        key = _scale_name(name)
-        return self._parameters[key] if key in self._parameters else self._buffers.get(key)
-
     def _can_cache(self, name: str, value: Tensor) -> bool:
         if self.training or not self.cache_weights or torch.compiler.is_compiling() or value.is_inference():
             return False
-        scale = self._scale(name)
+        scale = self.scale_of(name)
         learns = scale is not None and scale.requires_grad and torch.is_grad_enabled()
         return self.formats[name].is_repeatable and not learns
 
     def _cached(self, name: str, value: Tensor) -> Tensor:
-        scale = self._scale(name)
+        scale = self.scale_of(name)
         version = (value._version, value.data_ptr(), value.dtype, None if scale is None else scale._version)
         cached: dict[str, _RoundedParameter] = self.__dict__.setdefault("_cache", {})
         found = cached.get(name)
@@ -174,8 +174,9 @@ class QuantizedLayer(nn.Module):
         return found.value
 
     def _parameter(self, name: str) -> Tensor | None:
-        if name not in self.held:
-            raise ValueError(f"{type(self).__name__} has no parameter '{name}'; {closest(name, self.held)}")
+        if name not in self.parameter_names:
+            known = closest(name, self.parameter_names)
+            raise ValueError(f"{type(self).__name__} has no parameter '{name}'; {known}")
         return cast("Tensor | None", getattr(self, name))
 
     def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
@@ -219,7 +220,7 @@ def quantize_layer(
     new.formats = dict(formats)
     for name, number_format in formats.items():
         if number_format.has_learned_scale:
-            new.start_scale(name, getattr(new, name) if name in new.held else (values or {}).get(name))
+            new.start_scale(name, getattr(new, name) if name in new.parameter_names else (values or {}).get(name))
     return new
 
 
@@ -260,7 +261,7 @@ def layer_class(base: type[nn.Module], label: str) -> type[QuantizedLayer]:
     members = {
         "base_class": base,
         "op": op,
-        "held": tuple(operand.name for operand in op.parameters),
+        "parameter_names": tuple(operand.name for operand in op.parameters),
         "__module__": __package__,
         "__doc__": f"{base.__name__}, quantised.",
     }

@@ -16,7 +16,7 @@ function makeBars() {
     el(
       "div",
       { class: "pair" },
-      costs.length > 0 && barChart("cost", "Cost", costs, wanted(costs, "cost_bitops")),
+      costs.length > 0 && barChart("cost", "Cost", costs, wanted(costs, "bitops")),
       errors.length > 0 && barChart("error", "Error", errors, wanted(errors, "sqnr_db")),
     ),
   );

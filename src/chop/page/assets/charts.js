@@ -39,7 +39,7 @@ function curvesTable(curves) {
     el("summary", {}, "Numbers"),
     el(
       "div",
-      { class: "scroll", tabindex: 0, role: "region", "aria-label": `Numbers of ${curves.title}` },
+      { class: "scroll", tabindex: 0, role: "region", "aria-label": `Values of ${curves.title}` },
       el(
         "table",
         { class: "small" },
@@ -105,7 +105,7 @@ function curveOptions(curves, width) {
     cursor: { points: { size: 6 } },
     axes: [
       { ...axis, label: curves.x_title, labelSize: 18, labelFont: "12px system-ui, sans-serif" },
-      { ...axis, size: 58, values: (plot, ticks) => ticks.map((tick) => trimmed(tick, 6)) },
+      { ...axis, size: 58, values: (plot, ticks) => ticks.map((tick) => significant(tick, 6)) },
     ],
     series: [
       { label: curves.x_title },

@@ -9,10 +9,10 @@ function colourings() {
   for (const measure of measuresPresent()) {
     if (
       [
-        "weight_bits",
-        "data_bits",
-        "cost_bitops",
-        "cost_macs",
+        "bits_per_weight",
+        "bits_per_input",
+        "bitops",
+        "macs",
         "sqnr_db",
         "alone_output_sqnr_db",
         "alone_loss_change",

@@ -3,8 +3,8 @@
 const HISTOGRAM = { width: 340, height: 104, floor: 80, rug: 9 };
 
 function histogramPlot(tensor, histogram) {
-  const grid = tensor.grid;
-  const [low, high] = viewOf(histogram, grid);
+  const { representable } = tensor;
+  const [low, high] = viewOf(histogram, representable);
   const x = (value) => ((value - low) / (high - low)) * HISTOGRAM.width;
   const within = (value) => value >= low && value <= high;
   const plot = svg(
@@ -17,8 +17,8 @@ function histogramPlot(tensor, histogram) {
     },
     svg("g", { class: "bars" }, histogramBars(histogram, x)),
   );
-  if (grid) {
-    const ticks = (grid.values || []).filter(within);
+  if (representable) {
+    const ticks = (representable.values || []).filter(within);
     const tall = ticks.length <= 40;
     plot.append(
       svg("path", {
@@ -28,7 +28,7 @@ function histogramPlot(tensor, histogram) {
           .join(""),
       }),
     );
-    for (const limit of [grid.low, grid.high]) {
+    for (const limit of [representable.low, representable.high]) {
       if (within(limit))
         plot.append(
           svg(
@@ -64,7 +64,7 @@ function histogramBars(histogram, x) {
       svg(
         "title",
         {},
-        `${plainNumber(count)} values from ${shown(histogram.from + i * step)} to ${shown(histogram.from + (i + 1) * step)}`,
+        `${exact(count)} values from ${shown(histogram.from + i * step)} to ${shown(histogram.from + (i + 1) * step)}`,
       ),
     );
   });
@@ -75,11 +75,11 @@ function axisText(x, text, anchor) {
 }
 
 // The range to draw: the data, and the limits of the format if they are near.
-function viewOf(histogram, grid) {
+function viewOf(histogram, representable) {
   let { from: low, to: high } = histogram;
   const room = (high - low || Math.abs(high) || 1) * 1.5;
-  if (grid && grid.low < low && low - grid.low < room) low = grid.low;
-  if (grid && grid.high > high && grid.high - high < room) high = grid.high;
+  if (representable && representable.low < low && low - representable.low < room) low = representable.low;
+  if (representable && representable.high > high && representable.high - high < room) high = representable.high;
   return [low, high];
 }
 
@@ -89,20 +89,20 @@ function numDrawn(histogram) {
 
 function inWords(tensor, histogram) {
   const parts = [
-    `Histogram of ${tensor.name}: ${plainNumber(numDrawn(histogram))} values from ${shown(histogram.low)} to ${shown(histogram.high)}`,
+    `Histogram of ${tensor.name}: ${exact(numDrawn(histogram))} values from ${shown(histogram.low)} to ${shown(histogram.high)}`,
   ];
-  if (tensor.grid)
-    parts.push(`${tensor.format} covers ${shown(tensor.grid.low)} to ${shown(tensor.grid.high)}`);
+  if (tensor.representable)
+    parts.push(`${tensor.format} covers ${shown(tensor.representable.low)} to ${shown(tensor.representable.high)}`);
   return parts.join("; ");
 }
 
-function gridInWords(grid) {
-  if (!grid) return null;
+function representableInWords(representable) {
+  if (!representable) return null;
   const parts = [
-    `${grid.num_values === null ? "" : `${plainNumber(grid.num_values)} values `}from ${shown(grid.low)} to ${shown(grid.high)}`,
+    `${representable.num_values === null ? "" : `${exact(representable.num_values)} values `}from ${shown(representable.low)} to ${shown(representable.high)}`,
   ];
-  if (grid.step !== null) parts.push(`smallest step ${shown(grid.step)}`);
-  if (grid.stride > 1) parts.push(`one in ${grid.stride} is drawn`);
-  if (grid.num_scales > 1) parts.push(`shown for the largest of ${plainNumber(grid.num_scales)} scales`);
+  if (representable.step !== null) parts.push(`smallest step ${shown(representable.step)}`);
+  if (representable.stride > 1) parts.push(`one in ${representable.stride} values is drawn`);
+  if (representable.num_scales > 1) parts.push(`shown for the largest of ${exact(representable.num_scales)} scales`);
   return parts.join(", ");
 }

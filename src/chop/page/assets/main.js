@@ -48,7 +48,7 @@ function makeFigures() {
 function ratio(value, before, kind) {
   if (["share", "decibel"].includes(kind) || !(before > 0) || !(value > 0) || !Number.isFinite(before / value))
     return null;
-  return value < before ? `, ÷ ${trimmed(before / value, 3)}` : `, × ${trimmed(value / before, 3)}`;
+  return value < before ? `, ÷ ${significant(before / value, 3)}` : `, × ${significant(value / before, 3)}`;
 }
 
 function start() {

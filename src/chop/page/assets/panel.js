@@ -140,7 +140,7 @@ function errorTable(node) {
     ["Cosine similarity", "cosine", "number"],
   ];
   return factTable(
-    "Error against the original",
+    "Error compared with the original",
     [""],
     rows.map(([name, key, kind]) => [name, marked(datum(node.error[key], kind), `error_${key}`)]),
   );
@@ -158,7 +158,7 @@ function sensitivityTable(node) {
   const cell = (values, key, kind) => marked(datum(values && values[key], kind), key);
   return factTable(
     "Sensitivity",
-    ["only this quantised", "all but this quantised"],
+    ["only this node quantised", "all other nodes quantised"],
     rows.map(([name, key, kind]) => [name, cell(alone, key, kind), cell(allBut, key, kind)]),
   );
 }
@@ -178,10 +178,10 @@ function tensorCard(tensor) {
       "p",
       { class: "chips" },
       formats,
-      el("span", { class: "muted" }, `${shown(tensor.bits, "bits")} per element`),
+      el("span", { class: "muted" }, `${shown(tensor.bits)} ${tensor.bits === 1 ? "bit" : "bits"} per element`),
     ),
     histogram && histogramPlot(tensor, histogram),
-    tensor.grid && el("p", { class: "hint" }, gridInWords(tensor.grid)),
+    tensor.representable && el("p", { class: "hint" }, representableInWords(tensor.representable)),
     histogram && statistics(tensor, histogram),
   );
 }
@@ -197,10 +197,10 @@ function statistics(tensor, histogram) {
     ["max", histogram.high, "number"],
     ["mean", histogram.mean, "number"],
     ["median", histogram.median, "number"],
-    ["std. deviation", histogram.deviation, "number"],
+    ["std. deviation", histogram.standard_deviation, "number"],
     ["zeros", histogram.zeros, "share"],
   ];
-  if (histogram.odd) rows.push(["not finite", histogram.odd, "exact"]);
+  if (histogram.num_not_finite) rows.push(["not finite", histogram.num_not_finite, "exact"]);
   const rounding = tensor.rounding;
   if (rounding)
     rows.push(

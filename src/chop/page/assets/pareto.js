@@ -39,7 +39,7 @@ function makePareto() {
   };
   drawPareto();
   const front = pareto.trials.filter((trial) => trial.front).length;
-  const lead = `${report.search.study}: ${plainNumber(trials.filter((trial) => !trial.baseline).length)} trials, ${front} Pareto-optimal.`;
+  const lead = `${report.search.study}: ${exact(trials.filter((trial) => !trial.baseline).length)} trials, ${front} Pareto-optimal.`;
   return section(
     "search-section",
     "Search",
@@ -130,12 +130,12 @@ function scale(name, values, from, to) {
   const room = (high - low > 1e-9 * size ? high - low : size || 1) * 0.06;
   [low, high] = [low >= 0 && low < room ? 0 : low - room, high + room];
   const position = (value) => from + ((Math.min(high, Math.max(low, value)) - low) / (high - low)) * (to - from);
-  position.ticks = ticks(low, high, metricKind(name) === "share" ? percent : shortNumber);
+  position.ticks = ticks(low, high, metricKind(name) === "share" ? percentTick : withPrefix);
   return position;
 }
 
-function percent(value, unit, digits) {
-  return `${trimmed(100 * value, digits)} %`.replace("-", "−");
+function percentTick(value, unit, digits) {
+  return `${significant(100 * value, digits)} %`;
 }
 
 function ticks(low, high, write) {
@@ -288,7 +288,7 @@ function showTrial(trial) {
         ]),
       ),
       trial.toml === null
-        ? el("p", { class: "hint" }, "The log has no configuration of this trial.")
+        ? el("p", { class: "hint" }, "The log does not contain the configuration of this trial.")
         : el(
             "div",
             { class: "code" },

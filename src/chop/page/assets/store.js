@@ -32,13 +32,13 @@ function measure(key, figure, rest) {
 }
 
 const MEASURES = [
-  measure("weight_bits", "average_weight_bits", {
-    of: (n) => n.weight_bits,
-    before: (n) => n.before && n.before.weight_bits,
+  measure("bits_per_weight", "average_weight_bits", {
+    of: (n) => n.bits_per_weight,
+    before: (n) => n.before && n.before.bits_per_weight,
   }),
-  measure("data_bits", "average_activation_bits", {
-    of: (n) => n.data_bits,
-    before: (n) => n.before && n.before.data_bits,
+  measure("bits_per_input", "average_activation_bits", {
+    of: (n) => n.bits_per_input,
+    before: (n) => n.before && n.before.bits_per_input,
   }),
   ...[
     "macs",
@@ -51,7 +51,7 @@ const MEASURES = [
     "energy_pj",
     "time_s",
   ].map((key) =>
-    measure(`cost_${key}`, key, {
+    measure(key, key, {
       cost: true,
       of: (n) => n.cost && n.cost[key],
       before: (n) => n.before && n.before.cost && n.before.cost[key],
@@ -62,7 +62,7 @@ const MEASURES = [
   ),
   ...["output_sqnr_db", "loss_change", "accuracy_change"].map((key) =>
     measure(`alone_${key}`, key, {
-      title: `${report.node_figures[key].title}, only this quantised`,
+      title: `${report.node_figures[key].title}, only this node quantised`,
       error: true,
       of: (n) => n.sensitivity && n.sensitivity.alone && n.sensitivity.alone[key],
     }),

@@ -48,7 +48,9 @@ def _layers(model: nn.Module) -> dict[str, tuple[nn.Module, Op]]:
         if op is None or not op.quantizable or path.startswith(tuple(opaque)):
             continue
         if not path:
-            raise ValueError(f"the model is itself a {type(layer).__name__}; put it into an nn.Sequential first")
+            raise ValueError(
+                f"the model is a single layer ({type(layer).__name__}); put it into an nn.Sequential first"
+            )
         found[path] = (layer, op)
     return found
 
@@ -62,13 +64,14 @@ def _check_choices(args: QuantizeArgs, layers: dict[str, tuple[nn.Module, Op]]) 
 
 
 def _quantized(path: str, layer: nn.Module, op: Op, config: QuantConfig) -> QuantizedLayer:
-    held = [operand.name for operand in op.parameters]
-    present = {o.name: o for o in op.operands if o.name not in held or getattr(layer, o.name) is not None}
+    parameter_names = [operand.name for operand in op.parameters]
+    absent = [name for name in parameter_names if getattr(layer, name) is None]
+    present = {operand.name: operand for operand in op.operands if operand.name not in absent}
     formats = config.for_op(op, present)
     for name, number_format in formats.items():
-        parameter = getattr(layer, name) if name in held else None
+        parameter = getattr(layer, name) if name in parameter_names else None
         if number_format.needs_fit and parameter is not None:
             formats[name] = number_format.fitted(parameter.abs().max().item())
         elif number_format.needs_fit or (number_format.has_learned_scale and parameter is None):
-            raise ValueError(f"'{path}': the format of '{name}' is chosen from data, which needs a graph")
+            raise ValueError(f"'{path}': the format of '{name}' depends on data, which needs a graph")
     return quantize_layer(layer, formats, FORMATS[config.name].__name__)

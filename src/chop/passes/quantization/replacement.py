@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from torch import fx
 
@@ -18,25 +17,24 @@ Precisions = dict[str, list[int | float]]
 """The precision of each operand whose config leaves it to the data, as `format.precision`."""
 
 
-class Replacement(NamedTuple):
-    """The layer or call that replaces a node, and the precisions that were chosen from data."""
+def make_replacements(
+    configs: Mapping[fx.Node, QuantConfig], metas: Sequence[NodeMeta]
+) -> tuple[dict[fx.Node, QuantizedLayer | QuantizedCall], dict[fx.Node, Precisions]]:
+    """Return what replaces each node that has a config, and the precisions that were chosen from data for it.
 
-    new: QuantizedLayer | QuantizedCall
-    chosen: Precisions
-
-
-def replacements(configs: Mapping[fx.Node, QuantConfig], metas: Sequence[NodeMeta]) -> dict[fx.Node, Replacement]:
-    """Return what replaces each node that has a config. Nodes that call the same layer share one replacement."""
-    found: dict[fx.Node, Replacement] = {}
+    Nodes that call the same layer share one replacement.
+    """
+    replacements: dict[fx.Node, QuantizedLayer | QuantizedCall] = {}
+    precisions: dict[fx.Node, Precisions] = {}
     for group in group_by_layer((meta, meta.module) for meta in metas if meta.node in configs):
         new: QuantizedLayer | QuantizedCall | None = None
         for meta in group:
             config = configs[meta.node]
-            formats, chosen = formats_of(meta, config)
+            formats, precisions[meta.node] = formats_of(meta, config)
             if new is None:
-                new = replacement(meta, formats, config.name)
-            found[meta.node] = Replacement(new, chosen)
-    return found
+                new = make_replacement(meta, formats, config.name)
+            replacements[meta.node] = new
+    return replacements, precisions
 
 
 def formats_of(meta: NodeMeta, config: QuantConfig) -> tuple[dict[str, Format], Precisions]:
@@ -52,7 +50,7 @@ def formats_of(meta: NodeMeta, config: QuantConfig) -> tuple[dict[str, Format], 
     return formats, _fit(meta, formats)
 
 
-def replacement(meta: NodeMeta, formats: Mapping[str, Format], label: str) -> QuantizedLayer | QuantizedCall:
+def make_replacement(meta: NodeMeta, formats: Mapping[str, Format], label: str) -> QuantizedLayer | QuantizedCall:
     """Return a node's layer or function with its operands in `formats`; `label` is the format that names it."""
     node, layer = meta.node, meta.module
     assert meta.op is not None, "only nodes of the op table are quantised"
@@ -60,7 +58,7 @@ def replacement(meta: NodeMeta, formats: Mapping[str, Format], label: str) -> Qu
         values = {name: meta.value(name) for name in formats}
         return quantize_layer(layer, formats, FORMATS[label].__name__, values)
     if any(number_format.has_learned_scale for number_format in formats.values()):
-        raise ValueError(f"node '{node.name}' is a function, which cannot hold a learned scale")
+        raise ValueError(f"node '{node.name}' calls a function, which cannot hold a learned scale")
     target = node.target.target if isinstance(node.target, QuantizedCall) else node.target
     assert callable(target) or isinstance(target, str), "a node of the op table calls a function or a method"
     return QuantizedCall(target, meta.op.name, formats, label)
@@ -75,7 +73,7 @@ def _fit(meta: NodeMeta, formats: dict[str, Format]) -> Precisions:
             if value is None:
                 raise ValueError(
                     f"node '{meta.node.name}': the format of '{name}' is chosen from data, but the graph keeps no "
-                    "values; run add_common_metadata_analysis_pass with add_value, or give all parameters"
+                    "values; run add_common_metadata_analysis_pass with add_value=True, or give all parameters"
                 )
             formats[name] = number_format.fitted(value.abs().max().item() if value.numel() else 0.0)
             chosen[name] = formats[name].precision

@@ -46,7 +46,9 @@ class ByNode(Generic[T]):
         for key in self.configs:
             if self.by == "type" and not (key in OPS and OPS[key].quantizable):
                 known = [name for name, op in OPS.items() if op.quantizable]
-                raise ValueError(f"{where} by type: no op '{key}' can be quantised; {closest(key, known)}")
+                raise ValueError(
+                    f"{where} by type: '{key}' is not an op that can be quantised; {closest(key, known)}"
+                )
             if self.by == "name" and key not in can_be:
                 problem = _why_not(nodes[key]) if key in nodes else f"there is no node '{key}'"
                 raise ValueError(f"{where} by name: {problem}; {closest(key, can_be)}")
@@ -92,7 +94,7 @@ def chosen_configs(args: QuantizeArgs, metas: Sequence[NodeMeta]) -> dict[fx.Nod
             if configs.get(first) != configs.get(other):
                 raise ValueError(
                     f"nodes '{first.name}' and '{other.name}' call the same layer '{other.target}' "
-                    "but have different configs; give both the same"
+                    "but have different configs; give both nodes the same config"
                 )
     return configs
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from chop.display import numbers
 from chop.files import CorruptFileError
-from chop.reporting.view.formats_by_layer import NOT_QUANTIZED, formats_by_operand
+from chop.reporting.view.formats_by_operand import NOT_QUANTIZED, formats_by_operand
 from chop.reporting.view.nested_tables import flatten, is_number, tables_at
 from chop.reporting.view.run_figures import ACCURACY, ALL_FIGURES, LOSS, RunFigure, When
 from chop.reporting.view.run_record import RunRecord
@@ -60,16 +60,16 @@ def summary_rows(records: Sequence[RunRecord]) -> list[ComparedRow]:
 def format_rows(records: Sequence[RunRecord]) -> tuple[list[ComparedRow], list[str]]:
     """Return the operands that are quantised in at least one run, and errors about corrupt files."""
     found: list[dict[str, str]] = []
-    problems = []
+    errors = []
     for record in records:
         try:
             found.append(formats_by_operand(record))
         except CorruptFileError as error:
             found.append({})
-            problems.append(f"{record.name}: {error}")
+            errors.append(f"{record.name}: {error}")
     rows = _rows(found)
     quantized = [row for row in rows if any(cell.text not in (None, NOT_QUANTIZED) for cell in row.cells)]
-    return quantized, problems
+    return quantized, errors
 
 
 def _figure_row(figure: RunFigure, when: When, records: Sequence[RunRecord]) -> ComparedRow:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from chop.display import numbers
-from chop.display.terminal import launcher
+from chop.display.launcher import launcher
 from chop.reporting.view.html import NOTHING, Html, element, file_address, join, link, page, run_address, scrolling
 from chop.reporting.view.run_figures import COLUMNS, RunFigure
 from chop.reporting.view.run_record import RunRecord
@@ -25,7 +25,7 @@ def overview_page(root: Path, records: Sequence[RunRecord]) -> Html:
         content = element("form", {"action": "/compare", "method": "get"}, _toolbar(), _table(records))
     else:
         command = element("code", None, f"{launcher()} train jsc-tiny jsc")
-        content = element("p", {"class": "plain"}, "There are no runs yet. To make one: ", command)
+        content = element("p", {"class": "plain"}, "There are no runs yet. To start one: ", command)
     return page("Runs", lead, content)
 
 
@@ -82,15 +82,14 @@ def _row(record: RunRecord, figures: Sequence[RunFigure]) -> Html:
         ),
         *(_figure_cell(figure, record) for figure in figures),
     ]
-    state = "with-problems" if record.problems else None
-    return element("tr", {"class": state}, element("td", None, element("input", box)), name, cells)
+    return element("tr", None, element("td", None, element("input", box)), name, cells)
 
 
 def _name(record: RunRecord) -> Html:
     report = link(file_address(record.name, record.folder.report.name), "report") if record.has_report else None
     about = join(report, " · " if report and record.note else None, record.note)
     notes = [element("span", {"class": "note"}, about)] if about else []
-    notes += [element("span", {"class": "note problem"}, problem) for problem in record.problems]
+    notes += [element("span", {"class": "note error"}, error) for error in record.errors]
     return join(link(run_address(record.name), record.name), notes)
 
 

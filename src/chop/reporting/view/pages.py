@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from chop.display import numbers
-from chop.display.terminal import launcher
+from chop.display.launcher import launcher
 from chop.reporting.view.compare import (
     ComparedCell,
     ComparedRow,
@@ -16,7 +16,7 @@ from chop.reporting.view.compare import (
     option_rows,
     summary_rows,
 )
-from chop.reporting.view.formats_by_layer import NOT_QUANTIZED
+from chop.reporting.view.formats_by_operand import NOT_QUANTIZED
 from chop.reporting.view.html import (
     NOTHING,
     Content,
@@ -46,7 +46,7 @@ PLOTS: Sequence[Callable[[RunFolder], Path]] = (
 
 def run_page(record: RunRecord) -> Html:
     """Return the page of one run, with a link to its report."""
-    top = [_back_link(), _problems([record]), _report_link(record), _figure_cards(record)]
+    top = [_back_link(), _errors([record]), _report_link(record), _figure_cards(record)]
     rest = [_grid(record), _plots([record]), _sections([record]), _files(record)]
     return page(record.name, _subtitle(record), *top, *rest)
 
@@ -56,22 +56,22 @@ def compare_page(records: Sequence[RunRecord]) -> Html:
     ordered = sorted(records, key=lambda record: record.started)
     title = " and ".join(record.name for record in ordered) if len(ordered) == 2 else f"{len(ordered)} runs"
     figures = section("key-figures", "Key figures", _table("figure", figure_rows(ordered), ordered))
-    top = [_back_link(), _problems(ordered), figures, _plots(ordered)]
+    top = [_back_link(), _errors(ordered), figures, _plots(ordered)]
     return page("Comparison", title, *top, _sections(ordered))
 
 
 def _sections(records: Sequence[RunRecord]) -> list[Html]:
     """Return the sections of formats, options and summary; if there are several runs, equal rows are collapsed."""
-    formats, problems = format_rows(records)
+    formats, errors = format_rows(records)
     lead = "Operands that are quantised" + (" in at least one run" if len(records) > 1 else "")
     layers = [
-        *(element("p", {"class": "problem"}, problem) for problem in problems),
+        *(element("p", {"class": "error"}, error) for error in errors),
         element("p", {"class": "lead"}, f"{lead}; all others are {NOT_QUANTIZED}.") if formats else None,
         _tables("operand", formats, records) if formats else None,
     ]
     tables = [("option", "Options", option_rows(records)), ("key", "Summary", summary_rows(records))]
     return [
-        *([section("formats", "Formats by layer", layers)] if formats or problems else []),
+        *([section("formats", "Formats by layer", layers)] if formats or errors else []),
         *(section(title.lower(), title, _tables(what, rows, records)) for what, title, rows in tables if rows),
     ]
 
@@ -138,12 +138,12 @@ def _back_link() -> Html:
     return element("p", {"class": "back"}, link("/", "← all runs"))
 
 
-def _problems(records: Sequence[RunRecord]) -> list[Html]:
+def _errors(records: Sequence[RunRecord]) -> list[Html]:
     prefix = len(records) > 1
     return [
-        element("p", {"class": "problem"}, f"{record.name}: {problem}" if prefix else problem)
+        element("p", {"class": "error"}, f"{record.name}: {error}" if prefix else error)
         for record in records
-        for problem in record.problems
+        for error in record.errors
     ]
 
 
@@ -157,7 +157,12 @@ def _report_link(record: RunRecord) -> Html | None:
     command = f"{launcher()} report {shlex.quote(str(record.folder.path))}"
     copy = element("button", {"type": "button", "class": "quiet", "data-copy": command, "hidden": True}, "Copy")
     return element(
-        "p", {"class": "command"}, "There is no report yet. To make it: ", element("code", None, command), " ", copy
+        "p",
+        {"class": "command"},
+        "There is no report yet. To create it: ",
+        element("code", None, command),
+        " ",
+        copy,
     )
 
 

@@ -1,4 +1,4 @@
-"""Which response belongs to an address."""
+"""Chooses the response to a request by its address."""
 
 from __future__ import annotations
 

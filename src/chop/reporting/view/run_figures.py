@@ -54,7 +54,8 @@ def _search_result(record: RunRecord, when: When, name: str) -> float | None:
 def _cost(name: str, *, per_sample: bool = False, measured: tuple[str, str] | None = None) -> RunFigure:
     """Return a figure from the cost in a summary.
 
-    Old summaries have no cost; then the number may be among those of a pass: `measured` is its name and its key.
+    A summary has no cost if a pass added nodes without shapes. The number may then be among the results of a pass:
+    `measured` is its name and its key.
     """
 
     def read(record: RunRecord, when: When) -> float | None:

@@ -1,4 +1,4 @@
-"""What the files of a run say about it, whether it is finished, stopped, or has corrupt files."""
+"""What the files of a run say about it, including whether it is finished, stopped, or has corrupt files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RunRecord:
     summary: Mapping[str, Any]
     config: Mapping[str, Any]
     grid: Mapping[str, Any]
-    problems: tuple[str, ...]
+    errors: tuple[str, ...]
     """What is missing or corrupt, as sentences for the page."""
 
     @property
@@ -96,32 +96,30 @@ def find_record(root: Path, name: str) -> RunRecord | None:
     started = None if folder is None else _start_time(folder)
     if folder is None or started is None:
         return None
-    problems: list[str] = []
+    errors: list[str] = []
 
     def read(path: Path) -> Mapping[str, Any]:
         try:
             return read_table(folder, path)
         except CorruptFileError as error:
-            problems.append(str(error))
+            errors.append(str(error))
             return {}
 
     summary, config, grid = read(folder.summary), read(folder.config), read(folder.grid)
     if not _exists(folder, folder.grid):
         if not _exists(folder, folder.summary):
-            problems.append(
-                f"it has no {folder.summary.name}: it was stopped, or is still running{_progress(folder)}"
-            )
+            errors.append(f"no {folder.summary.name}: the run was stopped, or is still running{_progress(folder)}")
         if not _exists(folder, folder.config):
-            problems.append(f"it has no {folder.config.name}, so its options are unknown")
-    return RunRecord(folder, started, summary, config, grid, tuple(problems))
+            errors.append(f"no {folder.config.name}: the options of the run are unknown")
+    return RunRecord(folder, started, summary, config, grid, tuple(errors))
 
 
 def _start_time(folder: RunFolder) -> datetime | None:
-    """Return when the first file of a run was written; None if the run has just been deleted."""
-    marks = (folder.config, folder.summary, folder.grid, folder.metrics)
+    """Return when a run was started or resumed; None if it has just been deleted."""
+    started = folder.started_at
     try:
-        return datetime.fromtimestamp(min(mark.stat().st_mtime for mark in marks if _exists(folder, mark)))
-    except (OSError, ValueError, OverflowError):  # also a time that the calendar does not have
+        return None if started is None else datetime.fromtimestamp(started)
+    except (OSError, ValueError, OverflowError):  # a time outside the calendar
         return None
 
 
@@ -138,7 +136,7 @@ def _checkpoint_name(checkpoint: Path) -> str:
 
 
 def _progress(folder: RunFolder) -> str:
-    """Return how far a training is, from the last complete line of its log."""
+    """Return how far a training run is, from the last complete line of its log."""
     path = find_run_file(folder, folder.metrics)
     if path is None:
         return ""

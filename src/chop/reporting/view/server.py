@@ -23,7 +23,7 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
 }
 CHUNK_SIZE = 2**18  # bytes of a file that are in memory at a time
-NO_POLICY = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'"
+STRICTEST_POLICY = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'"
 
 
 class ViewServer(ThreadingHTTPServer):
@@ -129,7 +129,7 @@ class RequestHandler(BaseHTTPRequestHandler):
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Send one line of text, with the same headers as every response."""
         text = f"{code} {message or HTTPStatus(code).phrase}\n".encode("utf-8", "replace")
-        self._send_head(code, "text/plain; charset=utf-8", len(text), NO_POLICY)
+        self._send_head(code, "text/plain; charset=utf-8", len(text), STRICTEST_POLICY)
         if self.command != "HEAD":
             self.wfile.write(text)
 

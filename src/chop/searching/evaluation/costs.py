@@ -11,7 +11,7 @@ from chop.cost import in_formats
 from chop.cost.memory import attribute_of, constant_nodes, moved_from
 from chop.formats import Format
 from chop.ir import NodeMeta
-from chop.searching.evaluation.cost_metrics import Amounts, CostRunner
+from chop.searching.evaluation.cost_runners import Amounts, CostRunner
 
 Formats = Mapping[str, Mapping[str, Format]]
 """Formats by node and operand."""

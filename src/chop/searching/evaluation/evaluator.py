@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, fx
@@ -14,19 +13,18 @@ from torch import Tensor, fx
 from chop.dataset import Rows
 from chop.formats import Format
 from chop.ir import MaseGraph, NodeMeta
-from chop.ir.graph.incremental import IncrementalRun
+from chop.ir.graph.incremental import IncrementalRun, Replacements
+from chop.ir.graph.meta import annotated_batch_size
 from chop.ir.graph.result_cache import ResultCache
 from chop.nn.quantized import QuantConfig, QuantizedCall, QuantizedLayer
-from chop.passes.quantization.replacement import formats_of, replacement
-from chop.statistics.scoring import cross_entropy_sum, num_correct
+from chop.passes.quantization.replacement import formats_of, make_replacement
+from chop.statistics.scoring import fast_cross_entropy_sum, num_correct
 
 MAX_CACHE_BYTES = 2**30
 """Memory for the activations and rounded weights that are kept from one configuration to the next."""
 MAX_BATCH_ELEMENTS = 2**19
 """Elements of the largest tensor of a batch, approximately; larger tensors do not fit the processor's cache."""
 
-Replacements = Mapping[fx.Node, Callable[..., Any]]
-"""The layer or call that replaces each quantised node."""
 AfterBatch = Callable[[int, float], bool]
 """Whether to continue, given the number of rows evaluated so far and the accuracy on them."""
 
@@ -66,7 +64,7 @@ class Evaluator:
         """Return what replaces a node in a config, for repeated use."""
         found, _ = formats_of(meta, config)
         formats = {name: self._formats.setdefault(each, each) for name, each in found.items()}
-        new = replacement(meta, formats, config.name)
+        new = make_replacement(meta, formats, config.name)
         if isinstance(new, QuantizedLayer):
             self._share_rounded_weights(meta.node, new)
         return new
@@ -107,7 +105,7 @@ class Evaluator:
     def _share_rounded_weights(self, node: fx.Node, layer: QuantizedLayer) -> None:
         """Let layers that differ only in the formats of other operands share their rounded weights."""
         layer.cache_weights = self._rounded_bytes <= self._memory
-        for name in layer.held:
+        for name in layer.parameter_names:
             if name in layer.formats and getattr(layer, name) is not None:
                 other = self._rounded.setdefault((node, name, layer.formats[name]), layer)
                 if other is layer:
@@ -145,7 +143,7 @@ class _EvaluatedBatch:
         logits = self.output(replacements)
         if self._last is None or self._last[0] is not logits:
             with torch.no_grad():
-                loss = cross_entropy_sum(logits, self._labels).item()
+                loss = fast_cross_entropy_sum(logits, self._labels).item()
                 correct = int(num_correct(logits, self._labels).item())
             self._last = (logits, (loss, correct))
         return self._last[1]
@@ -160,9 +158,9 @@ class _EvaluatedBatch:
 
 def _split(rows: Rows, metas: Sequence[NodeMeta], min_batches: int) -> list[Rows]:
     """Split rows into batches of about the same size."""
-    annotated = max(1, next((m.results["data_out_0"].shape[0] for m in metas if m.node.op == "placeholder"), 1))
-    widest = max(tensor.numel for meta in metas for tensor in meta.results.values()) / annotated
-    num_batches = max(min_batches, math.ceil(len(rows.labels) * widest / MAX_BATCH_ELEMENTS))
+    largest = max(tensor.numel for meta in metas for tensor in meta.results.values())
+    elements_per_row = largest / annotated_batch_size(metas)
+    num_batches = max(min_batches, math.ceil(len(rows.labels) * elements_per_row / MAX_BATCH_ELEMENTS))
     size = math.ceil(len(rows.labels) / num_batches)
     batches = zip(rows.features.split(size), rows.labels.split(size), strict=True)
     return [Rows(features, labels) for features, labels in batches]

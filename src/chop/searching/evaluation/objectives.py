@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from chop.config.search import Direction, MetricTable
 from chop.display.figures import KeyFigure
 from chop.registry import closest
 from chop.searching.evaluation.basic_evaluation import BasicEvaluation
-from chop.searching.evaluation.cost_metrics import COST_RUNNERS
+from chop.searching.evaluation.cost_runners import COST_RUNNERS
 
+T = TypeVar("T")
+Gains = tuple[float, ...]
+"""Numbers to compare, such as the metrics of a trial, with signs such that larger is better."""
 DEFAULT_METRICS: Mapping[str, MetricTable] = {"accuracy": MetricTable(), "bitops": MetricTable()}
 
 
@@ -54,7 +58,7 @@ class Objective:
 class Objectives:
     """All objectives of a search: one study value each, or one value that is their scaled sum."""
 
-    each: tuple[Objective, ...]
+    items: tuple[Objective, ...]
     sum_direction: Direction | None = None
     """The direction of the sum; None if the objectives are not summed."""
 
@@ -78,28 +82,34 @@ class Objectives:
     @property
     def directions(self) -> list[Direction]:
         """The directions of the study's values."""
-        return [each.direction for each in self.each] if self.sum_direction is None else [self.sum_direction]
+        return [each.direction for each in self.items] if self.sum_direction is None else [self.sum_direction]
 
     def values(self, metrics: Mapping[str, float]) -> list[float]:
         """Return the values of a trial that are given to the study."""
         if self.sum_direction is None:
-            return [each.scale * metrics[each.name] for each in self.each]
+            return [each.scale * metrics[each.name] for each in self.items]
         return [
             sum(
                 each.scale * metrics[each.name] * (1 if each.direction == self.sum_direction else -1)
-                for each in self.each
+                for each in self.items
             )
         ]
 
-    def front(self, metrics: Sequence[Mapping[str, float]]) -> list[int]:
-        """Return the indices of the Pareto-optimal entries; of equal ones, only the first."""
-        order = sorted(range(len(metrics)), key=lambda index: [-each.gain(metrics[index]) for each in self.each])
-        front: list[int] = []
-        for index in order:  # an entry that dominates or equals another comes before it
-            if not any(self.covers(metrics[other], metrics[index]) for other in front):
-                front.append(index)
-        return front
+    def gains(self, metrics: Mapping[str, float]) -> Gains:
+        """Return the metrics to optimise, with signs such that larger is better."""
+        return tuple(each.gain(metrics) for each in self.items)
 
-    def covers(self, one: Mapping[str, float], other: Mapping[str, float]) -> bool:
-        """Return whether `one` is at least as good as `other` in every objective."""
-        return all(each.gain(one) >= each.gain(other) for each in self.each)
+
+def weakly_dominates(one: Gains, other: Gains) -> bool:
+    """Return whether `one` is at least as good as `other` in every number."""
+    return all(a >= b for a, b in zip(one, other, strict=True))
+
+
+def pareto_front(items: Iterable[T], gains: Callable[[T], Gains]) -> list[T]:
+    """Return the Pareto-optimal items, sorted by their first gain, the largest first; of equal items, the first."""
+    pairs = sorted(((gains(item), item) for item in items), key=lambda pair: pair[0], reverse=True)
+    front: list[tuple[Gains, T]] = []
+    for candidate, item in pairs:  # an item that dominates or equals another comes before it
+        if not any(weakly_dominates(other, candidate) for other, _ in reversed(front)):
+            front.append((candidate, item))
+    return [item for _, item in front]

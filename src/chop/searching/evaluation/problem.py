@@ -13,7 +13,7 @@ from chop.dataset import Rows
 from chop.ir import MaseGraph
 from chop.searching.evaluation.costs import CostChange
 from chop.searching.evaluation.evaluator import Evaluator
-from chop.searching.space import Configs, Space, Unit
+from chop.searching.space import Configuration, Space, Unit
 
 PTQ, QAT = "graph/quantize/mixed_precision_ptq", "graph/quantize/mixed_precision_qat"
 """Names of the spaces: without training, or with a short training of each configuration."""
@@ -38,27 +38,27 @@ class Problem(ABC):
         """The steps at which a measurement can be stopped, each with the number of rows measured at it."""
 
     @abstractmethod
-    def measure(self, configs: Configs, should_continue: ShouldContinue | None = None) -> Metrics:
+    def measure(self, configuration: Configuration, should_continue: ShouldContinue | None = None) -> Metrics:
         """Return all metrics of a configuration; `should_continue` is called at each rung and can stop it."""
 
     @abstractmethod
     def measure_original(self) -> Metrics:
         """Return the metrics of the model without quantisation."""
 
-    def units(self, configs: Configs) -> Sequence[Unit]:
+    def units(self, configuration: Configuration) -> Sequence[Unit]:
         """Return the units that the model has in a configuration; a model of another shape may lack some."""
         return self.space.units
 
-    def training_options(self, configs: Configs) -> Mapping[str, Any]:
+    def training_options(self, configuration: Configuration) -> Mapping[str, Any]:
         """Return the options of `ch train` that a trial is trained with; empty if trials are not trained."""
         return {}
 
-    def trained_graphs(self, configs: Configs) -> tuple[MaseGraph, MaseGraph] | None:
+    def trained_graphs(self, configuration: Configuration) -> tuple[MaseGraph, MaseGraph] | None:
         """Return the original graph and the quantised, trained one; None if trials are not trained."""
         return None
 
-    def by_unit(self) -> UnitwiseProblem:
-        """Return this problem as one whose units can be measured separately; raise ValueError if it trains."""
+    def as_unitwise(self) -> UnitwiseProblem:
+        """Return this problem as one whose units can be measured one by one; raise ValueError if it trains."""
         raise ValueError(
             f"units can be measured one by one only without training; use the space '{PTQ}', or strategy 'optuna'"
         )
@@ -80,16 +80,16 @@ class UnitwiseProblem(Problem):
     """Rows for strategies that learn from data; no metric is measured on them."""
 
     @abstractmethod
-    def costs(self, configs: Configs) -> Metrics:
+    def costs(self, configuration: Configuration) -> Metrics:
         """Return the cost metrics of a configuration; units that it does not name are not quantised."""
 
     @abstractmethod
-    def replacements(self, configs: Configs) -> dict[fx.Node, Callable[..., Any]]:
+    def replacements(self, configuration: Configuration) -> dict[fx.Node, Callable[..., Any]]:
         """Return what replaces each node in a configuration."""
 
     @abstractmethod
     def quantized_unit(self, unit: Unit, config: Mapping[str, Any]) -> QuantizedUnit:
         """Return a unit in a config; raise ValueError if a format does not allow it."""
 
-    def by_unit(self) -> UnitwiseProblem:
+    def as_unitwise(self) -> UnitwiseProblem:
         return self

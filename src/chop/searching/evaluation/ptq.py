@@ -14,7 +14,7 @@ from chop.nn.quantized import QuantConfig
 from chop.searching.evaluation.costs import Costs
 from chop.searching.evaluation.evaluator import Evaluator
 from chop.searching.evaluation.problem import Metrics, QuantizedUnit, ShouldContinue, UnitwiseProblem
-from chop.searching.space import Configs, Space, Unit
+from chop.searching.space import Configuration, Space, Unit
 
 RUNG_SHARES = (1 / 8, 1 / 4, 1 / 2)
 """Shares of the rows after which a trial can be pruned."""
@@ -42,22 +42,22 @@ class PTQProblem(UnitwiseProblem):
         steps = [next(end for end in ends if end >= rows) for rows in wanted]
         return {step: step for step in steps if step < self.num_rows}
 
-    def measure(self, configs: Configs, should_continue: ShouldContinue | None = None) -> Metrics:
-        costs = self.costs(configs)
+    def measure(self, configuration: Configuration, should_continue: ShouldContinue | None = None) -> Metrics:
+        costs = self.costs(configuration)
         after_batch = None if should_continue is None else partial(should_continue, costs)
-        found = self.evaluator.evaluate(self.replacements(configs), after_batch)
+        found = self.evaluator.evaluate(self.replacements(configuration), after_batch)
         return {"accuracy": found.accuracy, "loss": found.loss, **costs, "num_rows": found.num_rows}
 
     def measure_original(self) -> Metrics:
         found = self.evaluator.evaluate({})
         return {"accuracy": found.accuracy, "loss": found.loss, **self._costs.total(())}
 
-    def costs(self, configs: Configs) -> Metrics:
-        named = [unit for unit in self.space.units if unit.name in configs]
-        return self._costs.total(self.quantized_unit(unit, configs[unit.name]).cost_change for unit in named)
+    def costs(self, configuration: Configuration) -> Metrics:
+        named = [unit for unit in self.space.units if unit.name in configuration]
+        return self._costs.total(self.quantized_unit(unit, configuration[unit.name]).cost_change for unit in named)
 
-    def replacements(self, configs: Configs) -> dict[fx.Node, Callable[..., Any]]:
-        quantized = (self.quantized_unit(unit, configs[unit.name]) for unit in self.space.units)
+    def replacements(self, configuration: Configuration) -> dict[fx.Node, Callable[..., Any]]:
+        quantized = (self.quantized_unit(unit, configuration[unit.name]) for unit in self.space.units)
         return {node: target for each in quantized for node, target in each.replacements.items()}
 
     def quantized_unit(self, unit: Unit, config: Mapping[str, Any]) -> QuantizedUnit:

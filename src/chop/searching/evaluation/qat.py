@@ -14,25 +14,26 @@ from torch import nn
 from chop.config import SearchConfig, TrainConfig
 from chop.dataset import Rows
 from chop.ir import MaseGraph, NodeMeta
+from chop.ir.graph.meta import annotated_batch_size
 from chop.models import get_model
 from chop.passes.graph import quantize_transform_pass
 from chop.runs import Experiment
 from chop.searching.evaluation.basic_train import SEARCHABLE_OPTIONS, BasicTrain
-from chop.searching.evaluation.cost_metrics import CostRunner
+from chop.searching.evaluation.cost_runners import CostRunner
 from chop.searching.evaluation.costs import Costs
 from chop.searching.evaluation.problem import Metrics, Problem, ShouldContinue
 from chop.searching.evaluation.transform_config import model_options, transform_config
-from chop.searching.space import Configs, Unit, read_space
-from chop.searching.space.dimension import to_label
+from chop.searching.space import Configuration, Unit, read_space
+from chop.searching.space.dimension import equality_key
 from chop.searching.space.space import MODEL, TRAINING, read_option_choices
 from chop.training.batches import evaluation_batches, to_device
 from chop.training.devices import pick_device
+from chop.training.evaluation import Evaluation, evaluate
 from chop.training.loop import train_epochs
-from chop.training.metrics import Evaluation, evaluate
 
 
 class QATProblem(Problem):
-    """Each configuration starts from the same weights, is quantised, trained for a few epochs, and evaluated."""
+    """A problem that trains: each configuration starts from the same weights and is trained for a few epochs."""
 
     def __init__(
         self,
@@ -60,11 +61,11 @@ class QATProblem(Problem):
         max_epochs = self._training.max_epochs_of(self._option_values.get(TRAINING, {}))
         return dict.fromkeys(range(1, max_epochs), self.num_rows)
 
-    def measure(self, configs: Configs, should_continue: ShouldContinue | None = None) -> Metrics:
-        key = to_label({name: dict(config) for name, config in configs.items()})
-        costs, evaluations = self._measured.get(key) or self._train(self._quantized(configs), configs)
+    def measure(self, configuration: Configuration, should_continue: ShouldContinue | None = None) -> Metrics:
+        key = equality_key(configuration)
+        costs, evaluations = self._measured.get(key) or self._train(self._quantized(configuration), configuration)
         results: list[Evaluation] = []
-        last = self._train_config(configs).max_epochs
+        last = self._train_config(configuration).max_epochs
         for epoch, found in enumerate(evaluations, 1):
             results.append(found)
             if should_continue is not None and epoch < last and not should_continue(costs, epoch, found.accuracy):
@@ -80,78 +81,79 @@ class QATProblem(Problem):
         found = self._evaluate(copy.deepcopy(self._experiment.model))
         return {"accuracy": found.accuracy, "loss": found.loss, **self._costs(self._quantized({}))}
 
-    def units(self, configs: Configs) -> Sequence[Unit]:
-        names = self._quantizable_nodes[_model_key(configs)]
+    def units(self, configuration: Configuration) -> Sequence[Unit]:
+        names = self._quantizable_nodes[_model_key(configuration)]
         present = (
             replace(unit, metas=tuple(meta for meta in unit.metas if meta.node.name in names))
             for unit in self.space.units
         )
         return [unit for unit in present if unit.metas]
 
-    def training_options(self, configs: Configs) -> Mapping[str, Any]:
-        config = self._train_config(configs)
+    def training_options(self, configuration: Configuration) -> Mapping[str, Any]:
+        config = self._train_config(configuration)
         return {name: getattr(config, name) for name in SEARCHABLE_OPTIONS}
 
-    def trained_graphs(self, configs: Configs) -> tuple[MaseGraph, MaseGraph]:
-        graph = self._quantized(configs)
-        _, evaluations = self._train(graph, configs)
+    def trained_graphs(self, configuration: Configuration) -> tuple[MaseGraph, MaseGraph]:
+        graph = self._quantized(configuration)
+        _, evaluations = self._train(graph, configuration)
         for _ in evaluations:
             pass
         graph.model.cpu()
-        return self._original(configs), graph
+        return self._original(configuration), graph
 
-    def _train_config(self, configs: Configs) -> TrainConfig:
-        return self._training.train_config(self._config, configs.get(TRAINING, {}))
+    def _train_config(self, configuration: Configuration) -> TrainConfig:
+        return self._training.train_config(self._config, configuration.get(TRAINING, {}))
 
-    def _train(self, graph: MaseGraph, configs: Configs) -> tuple[Metrics, Iterable[Evaluation]]:
+    def _train(self, graph: MaseGraph, configuration: Configuration) -> tuple[Metrics, Iterable[Evaluation]]:
         """Return the costs, and an iterator that trains one epoch and evaluates each time it is advanced."""
 
         def epochs() -> Iterator[Evaluation]:
             model = graph.model.to(self._device)
-            for _ in train_epochs(model, self._training_rows, self._train_config(configs)):
+            for _ in train_epochs(model, self._training_rows, self._train_config(configuration)):
                 yield self._evaluate(model)
 
         return self._costs(graph), epochs()
 
-    def _quantized(self, configs: Configs) -> MaseGraph:
+    def _quantized(self, configuration: Configuration) -> MaseGraph:
         """Return the quantised graph of a configuration before its training."""
-        graph = self._original(configs)
-        passes = transform_config(self._config, self.units(configs), configs).passes
+        graph = self._original(configuration)
+        passes = transform_config(self._config, self.units(configuration), configuration).passes
         for arguments in passes.values():
             graph, _ = quantize_transform_pass(graph, arguments)
         return graph
 
-    def _original(self, configs: Configs) -> MaseGraph:
+    def _original(self, configuration: Configuration) -> MaseGraph:
         """Return the graph of a configuration before quantisation and training."""
-        return replace(self._experiment, model=self._model(configs)).annotated_graph()
+        return self._experiment.with_model(self._model(configuration)).annotated_graph()
 
-    def _model(self, configs: Configs) -> nn.Module:
+    def _model(self, configuration: Configuration) -> nn.Module:
         """Return a copy of the loaded model, or a new model with the options that the configuration chooses."""
-        if MODEL not in configs:
+        if MODEL not in configuration:
             return copy.deepcopy(self._experiment.model)
         torch.manual_seed(self._config.seed)
-        info, options = self._experiment.data.dataset_info, model_options(self._config, configs)
+        info, options = self._experiment.data.dataset_info, model_options(self._config, configuration)
         return get_model(self._config.model, self._config.task, info, options=options)
 
     def _all_nodes(self) -> list[NodeMeta]:
         """Return the nodes of all variants of the model; of nodes with the same name, the first."""
         found: dict[str, NodeMeta] = {}
-        for configs in _model_variants(self._option_values.get(MODEL)):
-            metas = self._original(configs).annotated_metas()
-            self._quantizable_nodes[_model_key(configs)] = {meta.node.name for meta in metas if meta.quantizable}
+        for configuration in _model_variants(self._option_values.get(MODEL)):
+            metas = self._original(configuration).annotated_metas()
+            quantizable = {meta.node.name for meta in metas if meta.quantizable}
+            self._quantizable_nodes[_model_key(configuration)] = quantizable
             found = {meta.node.name: meta for meta in metas} | found
         return list(found.values())
 
     def _costs(self, graph: MaseGraph) -> Metrics:
         metas = graph.annotated_metas()
-        return Costs(metas, self._runners, metas[0].results["data_out_0"].shape[0]).total(())
+        return Costs(metas, self._runners, annotated_batch_size(metas)).total(())
 
     def _evaluate(self, model: nn.Module) -> Evaluation:
         batches = evaluation_batches(self._rows, self._config.batch_size)
         return evaluate(model.to(self._device), batches, self._experiment.num_classes, self._device)
 
 
-def _model_variants(values: Mapping[str, tuple[Any, ...]] | None) -> Iterator[Configs]:
+def _model_variants(values: Mapping[str, tuple[Any, ...]] | None) -> Iterator[Configuration]:
     """Yield a configuration per combination of model options; one empty configuration if there are none."""
     if values is None:
         yield {}
@@ -160,8 +162,8 @@ def _model_variants(values: Mapping[str, tuple[Any, ...]] | None) -> Iterator[Co
         yield {MODEL: dict(zip(values, chosen, strict=True))}
 
 
-def _model_key(configs: Configs) -> object:
-    return to_label(dict(configs[MODEL])) if MODEL in configs else None
+def _model_key(configuration: Configuration) -> object:
+    return equality_key(configuration[MODEL]) if MODEL in configuration else None
 
 
 def _first(values: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:

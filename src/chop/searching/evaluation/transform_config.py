@@ -9,27 +9,29 @@ from typing import Any
 from chop.config import ActionConfig, SearchConfig, TransformConfig
 from chop.nn.quantized.config import UNSET
 from chop.runs.folder import with_absolute_paths
-from chop.searching.space import Configs, Unit
+from chop.searching.space import Configuration, Unit
 from chop.searching.space.space import MODEL
 
 
-def transform_config(config: SearchConfig, units: Iterable[Unit], configs: Configs) -> TransformConfig:
+def transform_config(config: SearchConfig, units: Iterable[Unit], configuration: Configuration) -> TransformConfig:
     """Return the options of `ch transform` that quantise these units as a configuration says."""
     by_node = {
-        meta.node.name: {"config": _without_none(configs[unit.name])}
+        meta.node.name: {"config": _without_none(configuration[unit.name])}
         for unit in units
-        if unit.name in configs and configs[unit.name]["name"] not in UNSET
+        if unit.name in configuration and configuration[unit.name]["name"] not in UNSET
         for meta in unit.metas
     }
     options = common_options(with_absolute_paths(config))
-    if MODEL in configs:
-        options["model_options"] = model_options(config, configs)
+    if MODEL in configuration:
+        options["model_options"] = model_options(config, configuration)
     return TransformConfig(**options, passes={"quantize": {"by": "name", **by_node}} if by_node else {})
 
 
-def model_options(config: SearchConfig, configs: Configs) -> dict[str, Any]:
+def model_options(config: SearchConfig, configuration: Configuration) -> dict[str, Any]:
     """Return the options that the model is built with in a configuration."""
-    chosen = {key: list(value) if isinstance(value, tuple) else value for key, value in configs[MODEL].items()}
+    chosen = {
+        key: list(value) if isinstance(value, tuple) else value for key, value in configuration[MODEL].items()
+    }
     return {**config.model_options, **chosen}
 
 

@@ -10,23 +10,23 @@ from typing import Any
 import pandas as pd
 
 from chop.config import TransformConfig
-from chop.display.terminal import launcher
+from chop.display.launcher import launcher
 from chop.files import CorruptFileError, atomic_path, read_json, write_json, write_text
 from chop.runs import Experiment, RunFolder
 from chop.searching.evaluation.objectives import known_metrics
 from chop.searching.evaluation.problem import Problem
 from chop.searching.evaluation.transform_config import transform_config
 from chop.searching.results.pareto_plot import draw_front
-from chop.searching.results.results import Baseline, Results
-from chop.searching.space import Configs
+from chop.searching.results.results import Baseline, BestTrial, Results
+from chop.searching.space import Configuration
 from chop.searching.spec import SearchSpec
-from chop.searching.study.study import Study, TrialRecord
+from chop.searching.study.study import ORIGINAL, Study, TrialRecord
 from chop.toml import to_table, to_toml_value, write_toml
 
 
 @dataclass(frozen=True)
 class ResultFiles:
-    """Writes the results of a search into its run folder."""
+    """The files of a search in its run folder."""
 
     folder: RunFolder
     spec: SearchSpec
@@ -37,9 +37,9 @@ class ResultFiles:
         """Write all files, each atomically, and return the results."""
         results = Results.of(study, self.spec.objectives, self.problem.space)
         best = results.best(self.spec.config.max_drop)
-        if best is not None:
-            configs = self.problem.space.configs(best.params)
-            write_text(self.folder.best_config, self._toml(configs, self._comments(results, best)))
+        if best.record is not None:
+            configuration = self.problem.space.configuration(best.record.params)
+            write_text(self.folder.best_config, self._toml(configuration, self._comments(best.record, best.rule)))
         write_text(self.folder.front_table, _front_table(results).to_csv(index=False))
         write_json(self.folder.search_log, self._log(study, results), indent=1)
         with atomic_path(self.folder.trials_table) as path:
@@ -49,20 +49,20 @@ class ResultFiles:
         self.folder.write_summary(self._summary(study, results, best))
         return results
 
-    def _toml(self, configs: Configs, comments: Sequence[str] = ()) -> str:
+    def _toml(self, configuration: Configuration, comments: Sequence[str] = ()) -> str:
         """Return a configuration as a TOML file for `ch transform`, with its training options for `ch train`."""
-        config = transform_config(self.spec.config, self.problem.units(configs), configs)
-        training = dict(self.problem.training_options(configs))
+        config = transform_config(self.spec.config, self.problem.units(configuration), configuration)
+        training = dict(self.problem.training_options(configuration))
         # The batch size of the training must not replace that of the rows which formats are fitted to.
         if (batch_size := training.pop("batch_size", None)) is not None:
             comments = (*comments, f"It was trained with a batch size of {batch_size}.")
         return _transform_toml(config, comments, training)
 
-    def _comments(self, results: Results, best: TrialRecord) -> list[str]:
+    def _comments(self, best: TrialRecord, rule: str) -> list[str]:
         names = [name for name in known_metrics() if name in best.metrics]
         metrics = ", ".join(f"{name} {best.metrics[name]:.6g}" for name in names)
         comments = [
-            f"Trial {best.number}: {results.rule(self.spec.config.max_drop)}.",
+            f"Trial {best.number}: {rule}.",
             f"On {self.problem.num_rows:,} rows of {self.spec.evaluation.data_loader}: {metrics}.",
         ]
         if "epochs" in best.metrics:
@@ -75,29 +75,29 @@ class ResultFiles:
         return [*comments, f"  {launcher()} transform --config {self.folder.best_config}"]
 
     def _log(self, study: Study, results: Results) -> dict[str, Any]:
-        front = {record.number for record in results.front}
+        space, front = self.problem.space, {record.number for record in results.front}
         trials = [
             _log_entry(record.number, record.state, record.metrics)
             | {"params": record.params, "front": record.number in front, "reason": record.reason}
-            | ({"toml": self._toml(self.problem.space.configs(record.params))} if record.number in front else {})
+            | ({"toml": self._toml(space.configuration(record.params))} if record.number in front else {})
             for record in results.records
         ]
         baselines = [
             _log_entry(-1 - index, "complete", each.metrics)
-            | {"baseline": each.label, "toml": self._toml(each.configs)}
+            | {"baseline": each.label, "toml": self._toml(each.configuration)}
             for index, each in enumerate(results.baselines)
         ]
         objectives = {
-            each.name: {"direction": each.direction, "scale": each.scale} for each in self.spec.objectives.each
+            each.name: {"direction": each.direction, "scale": each.scale} for each in self.spec.objectives.items
         }
         return {
             "study": study.name,
-            "plain": _finite(results.original),
+            ORIGINAL: _finite(results.original),
             "metrics": objectives,
             "trials": [*trials, *baselines],
         }
 
-    def _summary(self, study: Study, results: Results, best: TrialRecord | None) -> dict[str, Any]:
+    def _summary(self, study: Study, results: Results, best: BestTrial) -> dict[str, Any]:
         config = self.spec.config
         states = [record.state for record in results.records]
         return {
@@ -106,9 +106,9 @@ class ResultFiles:
             "study": study.name,
             "strategy": config.search.strategy.name,
             "trials": {state: states.count(state) for state in sorted(set(states))},
-            "plain": _finite(results.original),
-            "best": None if best is None else {"trial": best.number, **_finite(best.metrics)},
-            "rule": results.rule(config.max_drop),
+            ORIGINAL: _finite(results.original),
+            "best": None if best.record is None else {"trial": best.record.number, **_finite(best.record.metrics)},
+            "rule": best.rule,
             "baselines": {each.label: _finite(each.metrics) for each in results.baselines},
             "pareto_optimal_baselines": [each.label for each in results.pareto_optimal_baselines],
             "front": len(results.front),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -13,12 +12,22 @@ import optuna
 from optuna.distributions import CategoricalDistribution
 from optuna.importance import PedAnovaImportanceEvaluator
 
-from chop.searching.evaluation.objectives import Objective, Objectives, better_direction, is_cost
-from chop.searching.space import Configs, Params, Space
+from chop.searching.evaluation.objectives import (
+    Objective,
+    Objectives,
+    better_direction,
+    is_cost,
+    pareto_front,
+    weakly_dominates,
+)
+from chop.searching.space import Configuration, Params, Space
+from chop.searching.space.dimension import equality_key
 from chop.searching.study.study import BASELINES, ORIGINAL, Study, TrialRecord
 
 DEFAULT_MAX_DROP = 1.0
 """Percentage points of accuracy that the best configuration may lose if `--max-drop` is not given."""
+DROP_TOLERANCE = 1e-9
+"""Percentage points by which a drop may exceed the limit because of floating-point rounding."""
 DEFAULT_COST = "bitops"
 """The cost that is shown if no cost is among the objectives."""
 MIN_TRIALS_FOR_IMPORTANCES = 20
@@ -31,7 +40,15 @@ class Baseline:
 
     label: str
     metrics: Mapping[str, float]
-    configs: Configs
+    configuration: Configuration
+
+
+@dataclass(frozen=True)
+class BestTrial:
+    """The best trial, if there is one, and the rule that chose it, in words."""
+
+    record: TrialRecord | None
+    rule: str
 
 
 @dataclass(frozen=True)
@@ -58,29 +75,32 @@ class Results:
     def complete(self) -> list[TrialRecord]:
         """The trials that were measured completely, and whose objectives are all finite."""
         complete = [record for record in self.records if record.state == "complete"]
-        names = [each.name for each in self.objectives.each]
+        names = [each.name for each in self.objectives.items]
         return [each for each in complete if all(math.isfinite(each.metrics[name]) for name in names)]
 
     @cached_property
     def front(self) -> list[TrialRecord]:
         """The Pareto-optimal trials, the most accurate first."""
-        indices = self.objectives.front([each.metrics for each in self.complete])
-        return sorted((self.complete[index] for index in indices), key=lambda each: -each.metrics["accuracy"])
+        front = pareto_front(self.complete, lambda each: self.objectives.gains(each.metrics))
+        return sorted(front, key=lambda each: -each.metrics["accuracy"])
 
     @cached_property
     def pareto_optimal_baselines(self) -> list[Baseline]:
         """The uniform baselines that no other trial equals or dominates."""
 
-        def is_covered(baseline: Baseline) -> bool:
-            others = (each for each in self.complete if self.baseline_labels.get(each.number) != baseline.label)
-            return any(self.objectives.covers(each.metrics, baseline.metrics) for each in others)
+        gains = self.objectives.gains
+        trials = [(self.baseline_labels.get(each.number), gains(each.metrics)) for each in self.complete]
 
-        return [each for each in self.baselines if not is_covered(each)]
+        def is_optimal(baseline: Baseline) -> bool:
+            own = gains(baseline.metrics)
+            return not any(label != baseline.label and weakly_dominates(other, own) for label, other in trials)
+
+        return [each for each in self.baselines if is_optimal(each)]
 
     @property
     def cost(self) -> Objective:
         """The first cost among the objectives, or bit operations."""
-        costs = [each for each in self.objectives.each if is_cost(each.name)]
+        costs = [each for each in self.objectives.items if is_cost(each.name)]
         return costs[0] if costs else Objective(DEFAULT_COST, better_direction(DEFAULT_COST))
 
     def nearest_baseline(self, metrics: Mapping[str, float]) -> Baseline | None:
@@ -96,31 +116,33 @@ class Results:
         """Return how many percentage points of accuracy a trial loses against the original model."""
         return 100 * (self.original["accuracy"] - record.metrics["accuracy"])
 
-    def best(self, max_drop: float | None) -> TrialRecord | None:
-        """Return the trial that `rule` describes; None if all trials lose more than `max_drop`."""
+    def best(self, max_drop: float | None) -> BestTrial:
+        """Return the best trial and the rule that chose it; no trial if all lose more than `max_drop`.
+
+        Without `max_drop` it is the trial with the best sum if the objectives are summed. Otherwise it is the
+        cheapest one that loses at most `DEFAULT_MAX_DROP`, or the most accurate one if all lose more.
+        """
         if max_drop is None and self.objectives.sum_direction is not None:
-            sign = 1 if self.objectives.sum_direction == "maximize" else -1
-            return max(self.complete, key=lambda each: sign * self.objectives.values(each.metrics)[0], default=None)
+            names = ", ".join(each.name for each in self.objectives.items)
+            return BestTrial(self._best_sum, f"best sum of {names}")
         allowed = DEFAULT_MAX_DROP if max_drop is None else max_drop
-        good = [each for each in self.complete if self.accuracy_drop(each) <= allowed + 1e-9]
-        if good:
-            return max(good, key=lambda each: (self.cost.gain(each.metrics), each.metrics["accuracy"]))
-        return self.most_accurate if max_drop is None else None
+        good = [each for each in self.complete if self.accuracy_drop(each) <= allowed + DROP_TOLERANCE]
+        if not good and max_drop is None:
+            reason = f"all trials lose more than {DEFAULT_MAX_DROP:g} percentage point"
+            return BestTrial(self.most_accurate, f"highest accuracy: {reason}")
+        best = max(good, key=lambda each: (self.cost.gain(each.metrics), each.metrics["accuracy"]), default=None)
+        extreme = "lowest" if self.cost.prefers_lower else "highest"
+        points = f"{allowed:g} percentage point{'' if allowed == 1 else 's'}"
+        return BestTrial(best, f"{extreme} {self.cost.name} of all trials that lose at most {points} of accuracy")
+
+    @property
+    def _best_sum(self) -> TrialRecord | None:
+        sign = 1 if self.objectives.sum_direction == "maximize" else -1
+        return max(self.complete, key=lambda each: sign * self.objectives.values(each.metrics)[0], default=None)
 
     @property
     def most_accurate(self) -> TrialRecord | None:
         return max(self.complete, key=lambda each: each.metrics["accuracy"], default=None)
-
-    def rule(self, max_drop: float | None) -> str:
-        """Return in words how the best trial is chosen."""
-        if max_drop is None and self.objectives.sum_direction is not None:
-            return f"best sum of {', '.join(each.name for each in self.objectives.each)}"
-        if max_drop is None and self.best(DEFAULT_MAX_DROP) is None:
-            return f"highest accuracy: all trials lose more than {DEFAULT_MAX_DROP:g} percentage point"
-        drop = DEFAULT_MAX_DROP if max_drop is None else max_drop
-        extreme = "lowest" if self.cost.prefers_lower else "highest"
-        points = f"{drop:g} percentage point{'' if drop == 1 else 's'}"
-        return f"{extreme} {self.cost.name} of all trials that lose at most {points} of accuracy"
 
     def importances(self, metric: str) -> dict[str, float] | str:
         """Return the importance of each choice for a metric, or a sentence that says why it is unknown."""
@@ -133,14 +155,10 @@ class Results:
 def _labels_of_baselines(
     records: Sequence[TrialRecord], baselines: Sequence[Baseline], space: Space
 ) -> dict[int, str]:
-    labels = {_configs_key(each.configs): each.label for each in baselines}
+    labels = {equality_key(each.configuration): each.label for each in baselines}
     complete = (each for each in records if each.state == "complete")
-    keys = ((each.number, _configs_key(space.configs(each.params))) for each in complete)
+    keys = ((each.number, equality_key(space.configuration(each.params))) for each in complete)
     return {number: labels[key] for number, key in keys if key in labels}
-
-
-def _configs_key(configs: Configs) -> str:
-    return json.dumps(configs, sort_keys=True)
 
 
 def _importances(params: Sequence[Params], values: Sequence[float]) -> dict[str, float] | str:
@@ -159,7 +177,7 @@ def _importances(params: Sequence[Params], values: Sequence[float]) -> dict[str,
     choices = {name: tuple({each[name]: None for each, _ in finite}) for name in common}
     varied = {name: CategoricalDistribution(each) for name, each in choices.items() if len(each) > 1}
     if not varied:
-        return "the importance of choices is not shown: no choice that all trials make differs between them"
+        return "the importance of choices is not shown: no choice that all trials have in common varies"
     if len({value for _, value in finite}) == 1:
         return "the importance of choices is not shown: all trials are equally good"
     study = optuna.create_study(direction="maximize")

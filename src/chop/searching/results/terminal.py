@@ -8,46 +8,46 @@ from collections.abc import Callable, Mapping
 from tabulate import tabulate
 
 from chop.display.figures import KeyFigure
+from chop.display.launcher import launcher
 from chop.display.progress import SECONDS_PER_REDRAW, StatusLine, bar, clock
-from chop.display.terminal import launcher
 from chop.runs import RunFolder
 from chop.searching.evaluation import COST_RUNNERS, BasicEvaluation
-from chop.searching.evaluation.objectives import Objectives, known_metrics
+from chop.searching.evaluation.objectives import Objectives, known_metrics, pareto_front
 from chop.searching.results.results import Results
 from chop.searching.study.study import Study, TrialRecord
 
 MAX_ROWS_SHOWN, MAX_CHOICES_SHOWN = 20, 8
 MIN_PAUSE_RATIO = 50
-"""The pause between two looks at the study is at least this many times as long as a look."""
+"""The polling interval of the study is at least this many times as long as reading its trials takes."""
 NUM_LOG_LINES = 10
 """Lines for the complete search if there is no terminal; more if a line would be older than `MAX_LINE_SECONDS`."""
 MAX_LINE_SECONDS = 60.0
 
 
 class SearchProgress:
-    """Shows finished trials, the best so far, the rate and the remaining time, for all workers on all machines."""
+    """The status line of a search: its finished trials, the best so far, the rate and the remaining time."""
 
     def __init__(self, study: Study, objectives: Objectives, every: int, save: Callable[[], object]) -> None:
-        """`save` is called each time `every` more trials are finished; 0: never."""
+        """Call `save` each time `every` more trials are finished; 0: never."""
         self._study, self._objectives, self._every, self._save = study, objectives, every, save
         self._line = StatusLine()
         self._front: list[Mapping[str, float]] = []
         self._seen: set[int] = set()
-        self._next_look = 0.0
+        self._next_poll = 0.0
         self._num_lines, self._last_line_time = 0, time.monotonic()
-        self._look()
+        self._poll()
         self._num_saved = self._num_at_start = len(self._seen)
         self._start: float | None = None
 
     def tick(self) -> None:
         """Update the display, unless that was done a moment ago."""
         now = time.monotonic()
-        if now < self._next_look:
+        if now < self._next_poll:
             return
         before = len(self._seen)
-        self._look()
+        self._poll()
         duration = time.monotonic() - now
-        self._next_look = now + max(SECONDS_PER_REDRAW, MIN_PAUSE_RATIO * duration)
+        self._next_poll = now + max(SECONDS_PER_REDRAW, MIN_PAUSE_RATIO * duration)
         if self._start is None and len(self._seen) > before:
             self._start, self._num_at_start = now, len(self._seen)
         self._show()
@@ -58,23 +58,19 @@ class SearchProgress:
     def close(self) -> None:
         """Print the final state."""
         before = len(self._seen)
-        self._look()
+        self._poll()
         if self._line.is_terminal or len(self._seen) > before or self._num_lines < NUM_LOG_LINES:
             self._line.print(self._text())
         self._line.close()
 
-    def _look(self) -> None:
-        for record in self._study.records():
-            if record.state in ("complete", "pruned", "failed") and record.number not in self._seen:
-                self._seen.add(record.number)
-                if record.state == "complete":
-                    self._add_to_front(record.metrics)
+    def _poll(self) -> None:
+        finished = [each for each in self._study.records() if each.state in ("complete", "pruned", "failed")]
+        new = [each for each in finished if each.number not in self._seen]
+        self._seen.update(each.number for each in new)
+        complete = [each.metrics for each in new if each.state == "complete"]
+        if complete:
+            self._front = pareto_front([*self._front, *complete], self._objectives.gains)
         self._num_planned = self._study.num_planned or 0
-
-    def _add_to_front(self, metrics: Mapping[str, float]) -> None:
-        if not any(self._objectives.covers(other, metrics) for other in self._front):
-            self._front = [each for each in self._front if not self._objectives.covers(metrics, each)]
-            self._front.append(metrics)
 
     def _show(self) -> None:
         if self._line.is_terminal:
@@ -96,7 +92,7 @@ class SearchProgress:
         if self._objectives.sum_direction is not None:
             pick = max if self._objectives.sum_direction == "maximize" else min
             return f"best {pick(self._objectives.values(each)[0] for each in self._front):.4g}"
-        first = self._objectives.each[0]
+        first = self._objectives.items[0]
         best = max(self._front, key=first.gain)[first.name]
         return f"best {first.name} {best:.4g}, {len(self._front)} on the front"
 
@@ -136,13 +132,13 @@ def _show_front(results: Results, folder: RunFolder) -> None:
     print(f"\nPareto front: {len(results.front)} of {len(results.complete)} trials")
     print(tabulate(rows, headers, disable_numparse=True, colalign=align))
     if len(results.front) > MAX_ROWS_SHOWN:
-        print(f"... and {len(results.front) - MAX_ROWS_SHOWN} more, in {folder.front_table}")
+        print(f"... and {len(results.front) - MAX_ROWS_SHOWN} more in {folder.front_table}")
 
 
 def _columns(results: Results) -> list[KeyFigure]:
     """Return the metrics to show: the first one of each runner, and the objectives of the search."""
     always = [BasicEvaluation.metrics[0], *(runner.metrics[0] for runner in COST_RUNNERS.values())]
-    objectives = [known_metrics()[each.name] for each in results.objectives.each]
+    objectives = [known_metrics()[each.name] for each in results.objectives.items]
     return list(dict.fromkeys([*always, *objectives]))
 
 
@@ -179,15 +175,17 @@ def _show_importances(results: Results) -> None:
     shares = [each for each in found.values() if isinstance(each, dict)]
     choices = sorted(shares[0], key=lambda choice: -sum(each[choice] for each in shares))
     rows = [(choice, *(f"{each[choice]:.0%}" for each in shares)) for choice in choices[:MAX_CHOICES_SHOWN]]
-    print("\nmost important choices, by their share in what distinguishes the best trials")
+    print(
+        "\nmost important choices, by their contribution to the difference between the best trials and the others"
+    )
     print(tabulate(rows, ("choice", *found), disable_numparse=True, colalign=("left", *("right",) * len(found))))
 
 
 def _show_best(results: Results, max_drop: float | None, folder: RunFolder) -> None:
     best = results.best(max_drop)
-    if best is not None:
-        print(f"\nbest: trial {best.number}, {_summary(results, best.metrics)}")
-        print(f"      {results.rule(max_drop)}; {_how_to_use(best, folder)}")
+    if best.record is not None:
+        print(f"\nbest: trial {best.record.number}, {_summary(results, best.record.metrics)}")
+        print(f"      {best.rule}; {_how_to_use(best.record, folder)}")
 
 
 def _how_to_use(best: TrialRecord, folder: RunFolder) -> str:

@@ -2,11 +2,11 @@
 
 from chop.searching.space.choices import Choices
 from chop.searching.space.dimension import Dimension, Label, Params, Suggest
-from chop.searching.space.space import Configs, OptionChoices, Space, Unit, read_space
+from chop.searching.space.space import Configuration, OptionChoices, Space, Unit, read_space
 
 __all__ = [
     "Choices",
-    "Configs",
+    "Configuration",
     "Dimension",
     "Label",
     "OptionChoices",

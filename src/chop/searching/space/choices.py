@@ -92,7 +92,7 @@ class Choices:
             offered = [p for p in parameters(FORMATS[format_name]) if key == f"{role}_{p.name}"] if role else []
             found = tuple(value for parameter in offered for value in parameter.metadata["search"])
             if not found:
-                raise ValueError(f"{self.where}: '{key}' declares no values for \"auto\"; give it a list")
+                raise ValueError(f"{self.where}: '{key}' has no predefined values for \"auto\"; give a list")
             return found
         return hashable(value) if isinstance(value, list) else hashable([value])
 

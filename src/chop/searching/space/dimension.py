@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
@@ -58,3 +58,23 @@ def hashable(choices: list[Any]) -> tuple[Any, ...]:
 def to_label(choice: Any) -> Label:
     """Return a choice as a plain value; lists and tables become JSON."""
     return choice if isinstance(choice, str | int | float | bool | None) else json.dumps(choice)
+
+
+def equality_key(choices: Mapping[str, Any]) -> str:
+    """Return a text that is the same for equal params, or for equal configurations, in any order."""
+    return json.dumps(choices, sort_keys=True, default=dict)
+
+
+def distinct_params(params: Iterable[Params], *, keep_empty: bool = False) -> list[Params]:
+    """Return each of the params once, in the order of their first occurrence.
+
+    With `keep_empty` all empty ones are kept: a sampler draws them when their trials start.
+    """
+    seen: set[str] = set()
+    kept = []
+    for each in params:
+        key = equality_key(each)
+        if key not in seen or (keep_empty and not each):
+            seen.add(key)
+            kept.append(each)
+    return kept

@@ -29,8 +29,8 @@ logger = logging.getLogger(__name__)
 
 TRAINING, MODEL = "[training]", "[model]"
 """Names of the parts that are not units; no node can be called like this."""
-Configs = Mapping[str, Mapping[str, Any]]
-"""A configuration: the quantisation config of each unit by the unit's name, and the training and model options."""
+Configuration = Mapping[str, Mapping[str, Any]]
+"""The quantisation config of each unit by the unit's name, and the training and model options."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Space:
         """Return a configuration in which `suggest` makes each choice."""
         return {part.name: part.draw(suggest) for part in self.parts}
 
-    def configs(self, params: Params) -> dict[str, dict[str, Any]]:
+    def configuration(self, params: Params) -> dict[str, dict[str, Any]]:
         """Return the configuration that `params` describe."""
 
         def look_up(dimension: Dimension) -> Any:
@@ -109,12 +109,12 @@ class Space:
         self.draw(look_up)
         return found
 
-    def params(self, configs: Configs) -> dict[str, Label] | None:
+    def params(self, configuration: Configuration) -> dict[str, Label] | None:
         """Return the params of a configuration; None if it is not in the space."""
         found: dict[str, Label] = {}
         for part in self.parts:
 
-            def look_up(dimension: Dimension, wanted: Mapping[str, Any] = configs[part.name]) -> Any:
+            def look_up(dimension: Dimension, wanted: Mapping[str, Any] = configuration[part.name]) -> Any:
                 value = wanted.get(dimension.key)
                 if value not in dimension.choices:
                     raise LookupError(dimension.name)
@@ -125,7 +125,7 @@ class Space:
                 drawn = part.draw(look_up)
             except LookupError:
                 return None
-            if drawn != dict(configs[part.name]):
+            if drawn != dict(configuration[part.name]):
                 return None
         return found
 
@@ -156,7 +156,7 @@ class Space:
         return params
 
     @cached_property
-    def num_configs(self) -> int:
+    def num_configurations(self) -> int:
         """The number of different configurations."""
         return math.prod(part.num_configs for part in self.parts)
 
@@ -183,7 +183,9 @@ def _used_choices(choices: Mapping[str, Choices], by: str, nodes: set[str]) -> d
     others = {"name": set(OPS) - nodes, "type": nodes - set(OPS)}.get(by, set())
     unused = [key for key in choices if key in others]
     if unused:
-        logger.warning("search.search_space.setup.by is '%s': seed %s is not used", by, ", ".join(unused))
+        logger.warning(
+            "search.search_space.setup.by is '%s', so these seeds are not used: %s", by, ", ".join(unused)
+        )
     return {key: each for key, each in choices.items() if key not in unused}
 
 

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Strategy(ABC):
-    """Decides which configurations become trials. A subclass is a frozen dataclass.
+    """A way to decide which configurations become trials.
 
-    Its fields are the keys of `[search.strategy.setup]`.
+    A subclass is a frozen dataclass whose fields are the keys of `[search.strategy.setup]`.
     """
 
     supports_training: ClassVar[bool] = False
@@ -40,7 +40,7 @@ class Strategy(ABC):
     save_every_n_trials: int = 0
     """Number of trials after which the results are written; 0: only at the end."""
     halving: bool = False
-    """Prune a trial after some of its rows or epochs if one that costs no more was clearly better at that point."""
+    """Whether trials are pruned: stopped after some rows or epochs if one that costs no more was clearly better."""
 
     def __post_init__(self) -> None:
         if self.n_jobs == -1:

@@ -11,22 +11,21 @@ import numpy as np
 
 from chop.searching.evaluation.objectives import Objectives
 from chop.searching.evaluation.problem import Problem
-from chop.searching.space import Configs, Params
+from chop.searching.space import Configuration, Params
+from chop.searching.space.dimension import distinct_params
 from chop.searching.strategies.base import register_strategy
-from chop.searching.strategies.error_tables import (
+from chop.searching.strategies.candidates import (
     Assignment,
     Candidate,
     CandidateCosts,
-    ErrorMeasure,
-    MeasuringStrategy,
     RatedCandidate,
-    configs_of,
+    configuration_of,
     cost_objectives,
     find_candidates,
     params_of,
     pareto_optimal,
-    without_duplicates,
 )
+from chop.searching.strategies.measuring import ErrorMeasure, MeasuringStrategy
 from chop.tools.stdout import silenced_stdout
 
 logger = logging.getLogger(__name__)
@@ -36,7 +35,7 @@ MAX_UNSCREENED = 64
 """If a unit has more candidates, they are first measured on few rows, and only the Pareto-optimal ones on all."""
 SCREENING_ROWS = 512
 COEFFICIENT_SCALE = 1e3
-"""About the largest coefficient of a programme: the tolerances of the solver are absolute, most of them 1e-6."""
+"""About the largest coefficient of a program: the tolerances of the solver are absolute, most of them 1e-6."""
 Candidates = Mapping[str, Sequence[Candidate]]
 """The candidates of each unit, by its name."""
 Table = Sequence[Sequence[RatedCandidate]]
@@ -49,27 +48,27 @@ class Ilp(MeasuringStrategy):
     """For each of `n_trials` cost budgets, the configuration within it that has the smallest sum of errors.
 
     The budgets are a geometric sequence from the cost of the smallest error down to the lowest cost. The error of
-    each candidate is measured with all other units unchanged, and the programme assumes that these errors add up.
+    each candidate is measured with all other units unchanged, and the program assumes that these errors add up.
     That holds only near the configuration they were measured in, so they are measured again every few budgets,
-    with all other units as the last programme assigned them.
+    with all other units as the last program assigned them.
     """
 
     remeasure: int = 8
     """Budgets after which all candidates are measured again."""
 
     def plan(self, problem: Problem, objectives: Objectives, seed: int) -> Sequence[Params]:
-        by_unit = problem.by_unit()
+        unitwise = problem.as_unitwise()
         metrics = cost_objectives(objectives, NAME)
-        candidates = find_candidates(by_unit, NAME)
-        error = ErrorMeasure(by_unit, self.harm)
-        screening_error = ErrorMeasure(by_unit, "output", SCREENING_ROWS)
+        candidates = find_candidates(unitwise, NAME)
+        error = ErrorMeasure(unitwise, self.harm)
+        screening_error = ErrorMeasure(unitwise, "output", SCREENING_ROWS)
         found: list[Params] = []
         for metric in metrics:
-            costs = CandidateCosts(by_unit, metric)
+            costs = CandidateCosts(unitwise, metric)
             promising = _screened(candidates, costs, screening_error)
             assignments = self._assignments(promising, costs, error, max(1, self.n_trials // len(metrics)))
             found += [params_of(assignment) for assignment in assignments]
-        return without_duplicates(found)
+        return distinct_params(found)
 
     def _assignments(
         self, candidates: Candidates, costs: CandidateCosts, error: ErrorMeasure, num_budgets: int
@@ -86,7 +85,7 @@ class Ilp(MeasuringStrategy):
 
 def _screened(candidates: Candidates, costs: CandidateCosts, error: ErrorMeasure) -> dict[str, list[Candidate]]:
     """Return the candidates without those of large units that are not Pareto-optimal on a few rows."""
-    widest = configs_of(costs.most_expensive(candidates))
+    widest = configuration_of(costs.most_expensive(candidates))
     found = {}
     for name, of_unit in candidates.items():
         found[name] = list(of_unit)
@@ -100,11 +99,11 @@ def rate(
     candidates: Candidates, current: Assignment, costs: CandidateCosts, error: ErrorMeasure
 ) -> list[list[RatedCandidate]]:
     """Return the Pareto-optimal candidates of each unit, with all other units as in `current`."""
-    return [_rate_unit(of_unit, configs_of(current), costs, error) for of_unit in candidates.values()]
+    return [_rate_unit(of_unit, configuration_of(current), costs, error) for of_unit in candidates.values()]
 
 
 def _rate_unit(
-    candidates: Sequence[Candidate], current: Configs, costs: CandidateCosts, error: ErrorMeasure
+    candidates: Sequence[Candidate], current: Configuration, costs: CandidateCosts, error: ErrorMeasure
 ) -> list[RatedCandidate]:
     before = error(current)
     rated = [
@@ -113,7 +112,7 @@ def _rate_unit(
     ]
     best = pareto_optimal(each for each in rated if math.isfinite(each.error))
     if not best:
-        raise ValueError(f"the model's output is not finite in any config of '{candidates[0].unit}'")
+        raise ValueError(f"the model's output is not finite for any config of '{candidates[0].unit}'")
     return best
 
 

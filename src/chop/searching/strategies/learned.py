@@ -13,12 +13,16 @@ from torch import Tensor, fx
 
 from chop.dataset import Rows
 from chop.ir import MaseGraph
-from chop.ir.graph.interpreter import Runner, bind_inputs
+from chop.ir.graph.interpreter import NodeInterpreter, bind_inputs
 from chop.searching.evaluation.objectives import Objectives
 from chop.searching.evaluation.problem import Problem, UnitwiseProblem
 from chop.searching.space import Params
+from chop.searching.space.dimension import distinct_params
 from chop.searching.strategies.base import Strategy, register_strategy
-from chop.searching.strategies.error_tables import cost_objectives, evenly_spaced, without_duplicates
+from chop.searching.strategies.candidates import (
+    cost_objectives,
+    evenly_spaced,
+)
 from chop.searching.strategies.learned_widths import LearnedUnit, Widths, round_widths
 
 logger = logging.getLogger(__name__)
@@ -57,21 +61,21 @@ class Learned(Strategy):
             )
 
     def plan(self, problem: Problem, objectives: Objectives, seed: int) -> Sequence[Params]:
-        by_unit = problem.by_unit()
-        units = [LearnedUnit(by_unit, unit) for unit in by_unit.space.units]
+        unitwise = problem.as_unitwise()
+        units = [LearnedUnit(unitwise, unit) for unit in unitwise.space.units]
         if not any(unit.dimensions for unit in units):
             raise ValueError(f"strategy '{NAME}' learns widths, but the space offers no choice of widths")
-        if by_unit.training_rows is None:
+        if unitwise.training_rows is None:
             raise ValueError(f"strategy '{NAME}' needs training rows")
-        costs = _RelativeCost(by_unit, units, cost_objectives(objectives, NAME))
-        model = _ModelWithLearnedWidths(by_unit, units, costs)
+        costs = _RelativeCost(unitwise, units, cost_objectives(objectives, NAME))
+        model = _ModelWithLearnedWidths(unitwise, units, costs)
         found: list[Params] = []
-        for widths in self._learn(model, by_unit.training_rows, seed):
+        for widths in self._learn(model, unitwise.training_rows, seed):
             pairs = zip(units, widths, strict=True)
-            params = by_unit.space.params({unit.unit.name: unit.config(each) for unit, each in pairs})
+            params = unitwise.space.params({unit.unit.name: unit.config(each) for unit, each in pairs})
             assert params is not None, "widths were rounded to those that the space offers"
             found.append(params)
-        distinct = without_duplicates(found)
+        distinct = distinct_params(found)
         logger.info("%s: %d different configurations in %d steps", NAME, len(distinct), self.steps)
         return evenly_spaced(distinct, self.n_trials)
 
@@ -99,7 +103,7 @@ class _ModelWithLearnedWidths:
         self._units, self._costs = units, costs
         self._sizes = [len(unit.dimensions) for unit in units]
         replacements = {node: new for unit in units for node, new in unit.replacements.items()}
-        self._runner = _ReplacingRunner(self._graph, replacements)
+        self._runner = _ReplacingInterpreter(self._graph, replacements)
 
     def initial_widths(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return the widths to learn, which start at their largest values, and their lower and upper limits."""
@@ -147,8 +151,8 @@ class _RelativeCost:
         return sum(shares) / len(shares)
 
 
-class _ReplacingRunner(Runner):
-    """Runs a graph with gradients, and with some nodes replaced."""
+class _ReplacingInterpreter(NodeInterpreter):
+    """A run of a graph with gradients, and with some nodes replaced."""
 
     def __init__(self, graph: MaseGraph, replacements: Mapping[fx.Node, Callable[..., Any]]) -> None:
         super().__init__(graph.model)

@@ -12,7 +12,7 @@ from torch import Tensor, fx
 
 from chop.formats import Format
 from chop.formats.integer import Integer
-from chop.passes.quantization.replacement import replacement
+from chop.passes.quantization.replacement import make_replacement
 from chop.searching.evaluation.problem import UnitwiseProblem
 from chop.searching.space import Dimension, Unit
 from chop.searching.space.baselines import WIDTH_KEYS, fraction_width
@@ -95,7 +95,7 @@ class LearnedUnit:
     def replacements(self) -> dict[fx.Node, Callable[..., Any]]:
         """What replaces the unit's nodes; `set_widths` changes its widths."""
         formats = {**self._formats_at(self.widest), **self._learned_formats}
-        new = replacement(self.unit.metas[0], formats, FORMAT)
+        new = make_replacement(self.unit.metas[0], formats, FORMAT)
         return {meta.node: new for meta in self.unit.metas}
 
     @cached_property

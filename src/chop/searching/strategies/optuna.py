@@ -13,6 +13,7 @@ from chop.searching.evaluation.objectives import Objectives
 from chop.searching.evaluation.problem import Problem
 from chop.searching.space import Dimension, Label, Params, Space
 from chop.searching.strategies.base import Strategy, register_strategy
+from chop.training.seeds import derived_seed
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
@@ -45,9 +46,9 @@ class OptunaStrategy(Strategy):
 
     def plan(self, problem: Problem, objectives: Objectives, seed: int) -> Sequence[Params]:
         if self.kind == "brute_force":
-            if problem.space.num_configs > MAX_BRUTE_FORCE_TRIALS:
+            if problem.space.num_configurations > MAX_BRUTE_FORCE_TRIALS:
                 raise ValueError(
-                    f"brute_force would try all {problem.space.num_configs} configurations; the limit is "
+                    f"brute_force would try all {problem.space.num_configurations} configurations; the limit is "
                     f"{MAX_BRUTE_FORCE_TRIALS}: offer fewer choices, or use another sampler"
                 )
             return list(problem.space.all_params())
@@ -58,7 +59,7 @@ class OptunaStrategy(Strategy):
     def make_sampler(self, seed: int, number: int = 0, *, num_workers: int = 1) -> BaseSampler | None:
         from optuna import samplers
 
-        trial_seed = (seed * 1_000_003 + number) % 2**32  # each trial has its own random numbers
+        trial_seed = derived_seed(seed, number) % 2**32  # NumPy, which Optuna uses, takes 32 bits
         match self.kind:
             case "tpe":
                 return samplers.TPESampler(seed=trial_seed, constant_liar=num_workers > 1)
@@ -67,7 +68,7 @@ class OptunaStrategy(Strategy):
             case "nsga3":
                 return samplers.NSGAIIISampler(seed=trial_seed)
             case "qmc":
-                return samplers.QMCSampler(seed=seed, scramble=True)  # one sequence; the study counts its points
+                return samplers.QMCSampler(seed=seed, scramble=True)  # all trials share one sequence
             case _:
                 return None
 
@@ -76,7 +77,7 @@ def random_params(space: Space, seed: int) -> Iterator[dict[str, Label]]:
     """Yield params drawn at random without repetition, until the space is exhausted."""
     generator = random.Random(seed)
     seen: set[object] = set()
-    while len(seen) < space.num_configs:
+    while len(seen) < space.num_configurations:
         params: dict[str, Label] = {}
 
         def take(dimension: Dimension, params: dict[str, Label] = params) -> object:

@@ -9,19 +9,18 @@ from dataclasses import dataclass
 from chop.searching.evaluation.objectives import Objectives
 from chop.searching.evaluation.problem import Problem
 from chop.searching.space import Params
+from chop.searching.space.dimension import distinct_params
 from chop.searching.strategies.base import register_strategy
-from chop.searching.strategies.error_tables import (
+from chop.searching.strategies.candidates import (
     Candidate,
     CandidateCosts,
-    ErrorMeasure,
-    MeasuringStrategy,
-    configs_of,
+    configuration_of,
     cost_objectives,
     evenly_spaced,
     find_candidates,
     params_of,
-    without_duplicates,
 )
+from chop.searching.strategies.measuring import ErrorMeasure, MeasuringStrategy
 
 logger = logging.getLogger(__name__)
 
@@ -41,17 +40,17 @@ class SensitivityStrategy(MeasuringStrategy):
     """Steps after which all candidates are measured again; in between, only those of the unit that changed."""
 
     def plan(self, problem: Problem, objectives: Objectives, seed: int) -> Sequence[Params]:
-        by_unit = problem.by_unit()
+        unitwise = problem.as_unitwise()
         metrics = cost_objectives(objectives, NAME)
-        candidates = find_candidates(by_unit, NAME)
-        error = ErrorMeasure(by_unit, self.harm)
+        candidates = find_candidates(unitwise, NAME)
+        error = ErrorMeasure(unitwise, self.harm)
         found: list[Params] = []
         for metric in metrics:
-            chain = _GreedyChain(candidates, CandidateCosts(by_unit, metric), error, self.remeasure)
+            chain = _GreedyChain(candidates, CandidateCosts(unitwise, metric), error, self.remeasure)
             params = [params_of(assignment) for assignment in chain]
             logger.info("%s: %d steps from the highest to the lowest %s", NAME, len(params) - 1, metric)
             found += evenly_spaced(params, max(2, self.n_trials // len(metrics)))
-        return without_duplicates(found)
+        return distinct_params(found)
 
 
 class _GreedyChain:
@@ -86,7 +85,7 @@ class _GreedyChain:
         for name in self._current:
             if name not in self._added_errors:
                 if before is None:
-                    before = self._error(configs_of(self._current))
+                    before = self._error(configuration_of(self._current))
                 self._added_errors[name] = [(step, self._error_after(step) - before) for step in self._steps(name)]
         steps = [each for of_unit in self._added_errors.values() for each in of_unit]
         return min(steps, key=self._error_per_cost)[0] if steps else None
@@ -98,7 +97,7 @@ class _GreedyChain:
         return max(added_error, 0.0) / saved, -saved
 
     def _error_after(self, step: Candidate) -> float:
-        return self._error(configs_of({**self._current, step.unit: step}))
+        return self._error(configuration_of({**self._current, step.unit: step}))
 
     def _steps(self, name: str) -> list[Candidate]:
         """Return, for each dimension of a unit, the change of it alone that saves the least."""

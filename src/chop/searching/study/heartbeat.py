@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class Heartbeat:
-    """Shows other workers that this process is alive while the context is open.
+    """The sign to other workers that this process is alive, while the context is open.
 
     This class is for a study in memory, which has one worker. Subclasses serve studies that processes share.
     """

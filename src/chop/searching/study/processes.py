@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
@@ -24,7 +23,7 @@ from chop.runs import RunFolder
 from chop.searching.spec import SearchSpec
 from chop.searching.study.storage import database_errors_explained, open_database, open_journal
 from chop.searching.study.study import POLL_SECONDS, Study
-from chop.searching.study.worker import Worker
+from chop.searching.study.worker import make_worker
 from chop.tools.allocator import keep_freed_memory
 from chop.tools.logger import set_logging_verbosity
 
@@ -83,7 +82,7 @@ def _watch(
             process = running.pop(sentinel)
             process.join()
             if process.exitcode:
-                logger.warning("a worker crashed (exit code %s); its trial will be repeated", process.exitcode)
+                logger.warning("a worker crashed (exit code %s); its trial will be run again", process.exitcode)
         if stop():
             for pipe in pipes:
                 pipe.close()  # a worker stops when its pipe is closed
@@ -127,13 +126,4 @@ def _run(job: WorkerJob, end: float, pipe: Connection) -> None:
     with storage.heartbeat:
         study = Study.load(storage, job.study)
         assert study is not None, "it was created before the workers were started"
-        study.use_samplers(partial(spec.strategy.make_sampler, spec.config.seed, num_workers=job.num_workers))
-        Worker(
-            study,
-            problem,
-            spec.objectives,
-            halving=spec.strategy.halving,
-            end=end,
-            stop=pipe.poll,
-            waits_for_others=False,
-        ).run()
+        make_worker(spec, problem, study, job.num_workers, end=end, stop=pipe.poll, waits_for_others=False).run()

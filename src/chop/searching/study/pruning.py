@@ -18,14 +18,17 @@ class CompletedTrial:
 
 
 class TrialPruner:
-    """Prunes a trial if a completed one with the same or lower costs was two standard errors better at a rung."""
+    """A rule that prunes a trial if a completed one was clearly better at the same rung and costs no more.
+
+    "Clearly better" is an accuracy that is higher by two standard errors.
+    """
 
     def __init__(
         self, completed: Sequence[CompletedTrial], objectives: Objectives, rungs: Mapping[int, int]
     ) -> None:
-        """`rungs` are the steps at which it decides, each with the number of rows that accuracy is measured on."""
+        """Decide at `rungs`: steps, each with the number of rows that accuracy is measured on."""
         self._completed, self._rungs = completed, rungs
-        self._costs = [each for each in objectives.each if is_cost(each.name)]
+        self._costs = [each for each in objectives.items if is_cost(each.name)]
         self.accuracies: dict[int, float] = {}
         """The accuracy of the trial at each rung it has reached."""
         self.is_pruned = False

@@ -35,7 +35,7 @@ MAX_CONNECT_TRIES = 10  # if several machines create the tables of a database at
 class StudyStorage:
     """A storage of Optuna, and the heartbeat of this process for it."""
 
-    storage: BaseStorage
+    backend: BaseStorage
     heartbeat: Heartbeat
 
 
@@ -61,10 +61,10 @@ def open_journal(folder: RunFolder) -> StudyStorage:
     """Open the journal in a run folder, creating it if needed; an incomplete last line is removed."""
     path = folder.journal
     path.parent.mkdir(parents=True, exist_ok=True)
-    backend = Journal(path)
+    journal = Journal(path)
     try:
-        backend.repair()
-        storage = JournalStorage(backend)
+        journal.repair()
+        storage = JournalStorage(journal)
     except PermissionError as error:
         raise OSError(f"cannot write to {folder.search}: {error.strerror}") from error
     except (ValueError, KeyError) as error:

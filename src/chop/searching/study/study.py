@@ -22,6 +22,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
 from chop.config.search import Direction
 from chop.searching.space import Label, Params, Space
+from chop.searching.space.dimension import equality_key
 from chop.searching.study.heartbeat import Heartbeat
 from chop.searching.study.storage import StudyStorage
 
@@ -35,7 +36,7 @@ NUM_PLANNED, PLANNER = "planned", "planner"
 METRICS, REASON, NUM_LOST, RUNG_ACCURACIES = "metrics", "reason", "lost", "on the way"
 
 POLL_SECONDS = 0.2
-"""Time between two looks at what other processes have done."""
+"""Interval at which a process checks what other processes have done."""
 ELECTION_SECONDS = 1.0
 """Time in which all processes that want to plan a study enter their names."""
 MAX_WORKERS_LOST = 3
@@ -68,13 +69,13 @@ class TrialRecord:
 
 
 class Study:
-    """All trials are planned before the first one runs; a worker claims a waiting trial and runs it.
+    """The trials of a search: planned before the first one runs, then claimed and run by workers.
 
     A trial whose worker crashed waits again, under the same number: the number of trials never changes.
     """
 
     def __init__(self, study: optuna.Study, heartbeat: Heartbeat, *, is_creator: bool = False) -> None:
-        """`is_creator` says that this process created the study and therefore plans it."""
+        """Wrap a study of Optuna. The process that created it (`is_creator`) plans its trials."""
         self.heartbeat, self.is_creator = heartbeat, is_creator
         self._study = study
         self._storage = study._storage  # for a database, it caches finished trials
@@ -87,7 +88,7 @@ class Study:
     def create(cls, storage: StudyStorage, name: str, directions: Sequence[Direction]) -> Study | None:
         """Create a study; return None if the name is taken, also by a process that does it at the same time."""
         try:
-            made = optuna.create_study(storage=storage.storage, study_name=name, directions=list(directions))
+            made = optuna.create_study(storage=storage.backend, study_name=name, directions=list(directions))
         except optuna.exceptions.DuplicatedStudyError:
             return None
         return cls(made, storage.heartbeat, is_creator=True)
@@ -96,7 +97,7 @@ class Study:
     def load(cls, storage: StudyStorage, name: str) -> Study | None:
         """Return the study of this name; None if there is none."""
         try:
-            return cls(optuna.load_study(study_name=name, storage=storage.storage), storage.heartbeat)
+            return cls(optuna.load_study(study_name=name, storage=storage.backend), storage.heartbeat)
         except KeyError:
             return None
 
@@ -298,14 +299,9 @@ def _missing(params: Sequence[Params], present: Sequence[FrozenTrial]) -> Sequen
     num_missing = len(params) - len(present)
     if num_missing <= 0 or not present or not all(params):
         return params[len(present) :]
-    tried = {params_key(_params(trial)) for trial in present}
-    untried = [each for each in params if params_key(each) not in tried]
+    tried = {equality_key(_params(trial)) for trial in present}
+    untried = [each for each in params if equality_key(each) not in tried]
     return [untried[index * len(untried) // num_missing] for index in range(num_missing)]
-
-
-def params_key(params: Params) -> str:
-    """Return a text that is equal for equal params."""
-    return json.dumps(dict(params), sort_keys=True)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""A worker: claims trials of a study and runs them."""
+"""Workers, which claim trials of a study and run them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from optuna.trial import Trial
 from chop.searching.evaluation.objectives import Objectives
 from chop.searching.evaluation.problem import Problem
 from chop.searching.space import Dimension, Params
+from chop.searching.spec import SearchSpec
 from chop.searching.study.pruning import CompletedTrial, TrialPruner
 from chop.searching.study.study import POLL_SECONDS, Study
 
@@ -27,13 +28,13 @@ LOST_CHECK_SECONDS = 2.0
 
 @dataclass
 class Worker:
-    """Claims trials and runs them until all are finished or it is stopped."""
+    """A loop that claims trials and runs them, until all are finished or it is stopped."""
 
     study: Study
     problem: Problem
     objectives: Objectives
-    halving: bool = False
-    """Whether trials are pruned."""
+    prunes: bool = False
+    """Whether trials that cannot become Pareto-optimal are stopped early."""
     end: float = math.inf
     """The time of the monotonic clock after which no new trial is started."""
     stop: Callable[[], bool] = lambda: False
@@ -48,7 +49,7 @@ class Worker:
     def run(self) -> int:
         """Run trials and return how many were run."""
         count = 0
-        if self.halving:
+        if self.prunes:
             completed = (record for record in self.study.records() if record.state == "complete")
             self._completed = [CompletedTrial(record.metrics, record.rung_accuracies) for record in completed]
         while not self._is_over():
@@ -74,10 +75,10 @@ class Worker:
                 logger.info("%d trials are waiting again because their workers crashed", num_lost)
 
     def _run(self, trial: Trial) -> None:
-        pruner = TrialPruner(self._completed, self.objectives, self.problem.rungs) if self.halving else None
+        pruner = TrialPruner(self._completed, self.objectives, self.problem.rungs) if self.prunes else None
         try:
-            configs = self.problem.space.draw(partial(_suggest, trial, trial.params))
-            metrics = self.problem.measure(configs, pruner)
+            configuration = self.problem.space.draw(partial(_suggest, trial, trial.params))
+            metrics = self.problem.measure(configuration, pruner)
         except ValueError as error:  # a combination that a format does not allow
             self.study.fail(trial, str(error))
             return
@@ -97,6 +98,32 @@ class Worker:
         else:
             self._completed.append(CompletedTrial(metrics, pruner.accuracies))
             self.study.complete(trial, self.objectives.values(metrics), metrics, pruner.accuracies)
+
+
+def make_worker(
+    spec: SearchSpec,
+    problem: Problem,
+    study: Study,
+    num_workers: int,
+    *,
+    end: float,
+    stop: Callable[[], bool],
+    tick: Callable[[], None] = lambda: None,
+    waits_for_others: bool = True,
+) -> Worker:
+    """Return one of `num_workers` workers on a study, with the samplers and the pruning of the strategy."""
+    strategy = spec.strategy
+    study.use_samplers(partial(strategy.make_sampler, spec.config.seed, num_workers=num_workers))
+    return Worker(
+        study,
+        problem,
+        spec.objectives,
+        prunes=strategy.halving,
+        end=end,
+        stop=stop,
+        waits_for_others=waits_for_others,
+        tick=tick,
+    )
 
 
 def _suggest(trial: Trial, planned: Params, dimension: Dimension) -> Any:

@@ -141,7 +141,7 @@ def test_nodes_without_a_match_are_listed() -> None:
     ("inputs", "message"),
     [
         ([], "there is nothing to compare: no batches"),
-        ([torch.zeros(2, 16)], "must be dicts such as {'x': tensor}, got a Tensor"),
+        ([torch.zeros(2, 16)], "must be dicts such as {'x': tensor}, got Tensor"),
         ({"y": torch.zeros(2, 16)}, "the model has no input 'y'"),
     ],
 )
@@ -174,7 +174,7 @@ def test_the_registered_pass_takes_the_original_as_an_argument(key: str) -> None
 
 
 def test_the_original_is_required() -> None:
-    with pytest.raises(ValueError, match="'original' is required, the graph to compare with"):
+    with pytest.raises(ValueError, match="'original', the graph to compare with, is required"):
         PASSES["compare_graphs"](tiny_graph(), {"input_generator": []})
 
 
@@ -189,9 +189,9 @@ def test_unknown_and_surplus_arguments_are_refused() -> None:
 def test_a_model_that_is_not_a_graph_is_refused() -> None:
     graph = annotated(nn.Linear(2, 2), input=torch.randn(1, 2))
     model: Any = nn.Linear(2, 2)
-    with pytest.raises(ValueError, match="works on a MaseGraph, got a Linear; make one with MaseGraph"):
+    with pytest.raises(ValueError, match="needs a MaseGraph, got Linear; create one with MaseGraph"):
         compare_graphs_analysis_pass(graph, model, {"input": torch.randn(1, 2)})
-    with pytest.raises(ValueError, match="works on a MaseGraph, got a Linear; make one with MaseGraph"):
+    with pytest.raises(ValueError, match="needs a MaseGraph, got Linear; create one with MaseGraph"):
         compare_graphs_analysis_pass(model, graph, {"input": torch.randn(1, 2)})
 
 

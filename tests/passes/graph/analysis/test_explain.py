@@ -28,7 +28,7 @@ from chop.passes.graph import (
 )
 from chop.passes.graph.analysis.explain.suggest import best_of_width, narrowest
 from chop.registry import UnknownNameError
-from chop.statistics.range_meter import MAX_SAMPLE_SIZE, RangeMeter, has_even_steps
+from chop.statistics.format_fit import MAX_SAMPLE_SIZE, FormatFitMeter, has_even_steps
 from samples import LAB_CONFIG, Mixed, annotated
 
 LAB = Integer(8, 4)
@@ -144,8 +144,8 @@ def test_a_target_that_no_integer_format_reaches_is_reported() -> None:
     values = torch.cat([tiny, torch.tensor([1e-4], dtype=torch.float64)])
     assert narrowest(values, 200.0) is None
     assert narrowest(torch.zeros(4, dtype=torch.float64), 30.0) is None
-    words = explain(linear(1 / 3, 1 / 7), sqnr_db=200.0).words()
-    assert words == ["weight: no integer format of up to 16 bits reaches 200 dB."]
+    sentences = explain(linear(1 / 3, 1 / 7), sqnr_db=200.0).sentences()
+    assert sentences == ["weight: no integer format of up to 16 bits reaches 200 dB."]
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -173,7 +173,7 @@ def test_every_format_can_be_explained(name: str) -> None:
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_huge_value_saturates_unless_the_format_adapts_or_includes_it(name: str) -> None:
     number_format = FORMATS[name]().for_operand(reduce_dim=-1, channel_dim=0)
-    meter = RangeMeter(number_format)
+    meter = FormatFitMeter(number_format)
     meter.add(torch.full((2, 32), 2.0**126))
     adapts = {"binary", "ternary", "nvfp4", "mxfp", "mxint", "block_fp", "block_log", "block_minifloat"}
     assert (meter.read().holds is None) == (name in adapts)
@@ -202,7 +202,7 @@ def test_a_calibrated_scale_is_used() -> None:
 
 
 def test_without_a_sign_negative_values_saturate() -> None:
-    meter = RangeMeter(Integer(8, 4, is_signed=False))
+    meter = FormatFitMeter(Integer(8, 4, is_signed=False))
     meter.add(torch.tensor([-1.0, -0.01, 3.0, 20.0]))
     found = meter.read()
     assert found.holds == (0.0, 15.9375)
@@ -218,7 +218,7 @@ def test_one_bit_holds_no_positive_value() -> None:
 def test_blocks_saturate_independently() -> None:
     """In mxint, -2 is left out: of 1.999 and 0.1 in blocks of 2, the first is cut to 127 / 64."""
     number_format = MXInt(block_size=2, block_dim=-1)
-    meter = RangeMeter(number_format)
+    meter = FormatFitMeter(number_format)
     meter.add(torch.tensor([[1.999, 0.1, 0.01, 0.005]]))
     assert meter.read().saturated == 0.25
     assert meter.read().holds is None
@@ -235,7 +235,7 @@ class Thirds(Format):
 
 
 def test_the_range_of_a_format_without_codes_is_found_by_rounding() -> None:
-    meter = RangeMeter(Thirds())
+    meter = FormatFitMeter(Thirds())
     meter.add(torch.tensor([0.1, 0.4, 1.5, -2.0]))
     found = meter.read()
     assert found.holds == (-1.0, 1.0)
@@ -287,7 +287,7 @@ def test_endless_batches_are_stopped() -> None:
 
 def test_a_fair_sample_of_many_values_is_kept() -> None:
     """A tenth of the values is 1, whichever batch they come in."""
-    meter = RangeMeter(None)
+    meter = FormatFitMeter(None)
     for batch in range(5):
         values = torch.zeros(MAX_SAMPLE_SIZE // 2)
         values[: len(values) // 10] = 1
@@ -356,7 +356,7 @@ def test_a_rounded_result_is_measured_before_rounding() -> None:
 
 def test_a_format_is_suggested_for_operands_that_are_not_quantised() -> None:
     found = explain(linear(1.0, -1.0, 0.5))
-    assert found.words() == ["weight: not quantised; integer(3, 1) would be exact."]
+    assert found.sentences() == ["weight: not quantised; integer(3, 1) would be exact."]
     shown = found.as_dict()["operands"]["weight"]
     assert (shown["format"], shown["saturated"], shown["sqnr_db"], shown["same_width"]) == (None, None, None, None)
     assert shown["narrowest"] == {"width": 3, "frac_width": 1, "sqnr_db": math.inf}
@@ -404,10 +404,10 @@ def test_large_tensors_are_processed_in_chunks(monkeypatch: pytest.MonkeyPatch) 
     values = torch.from_numpy(np.random.default_rng(3).normal(0, 4, (40, 10))).float()
     values[3, 4] = math.nan
     for number_format in (LAB, MXInt(block_size=5, block_dim=-1)):
-        at_once, parts = RangeMeter(number_format), RangeMeter(number_format)
+        at_once, parts = FormatFitMeter(number_format), FormatFitMeter(number_format)
         at_once.add(values)
         with monkeypatch.context() as patch:
-            patch.setattr("chop.statistics.range_meter.CHUNK_SIZE", 7)
+            patch.setattr("chop.statistics.format_fit.CHUNK_SIZE", 7)
             parts.add(values)
         assert vars(parts.read()) == vars(at_once.read()) | {"sqnr_db": pytest.approx(at_once.read().sqnr_db)}
         assert parts.sample.equal(at_once.sample)
@@ -433,7 +433,7 @@ def test_a_batch_is_required_if_the_graph_keeps_no_values() -> None:
     graph, _ = init_metadata_analysis_pass(MaseGraph(nn.Sequential(nn.ReLU())))
     x = {"input": torch.randn(2, 4)}
     graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": x, "add_value": False})
-    with pytest.raises(ValueError, match="give a batch of them as 'dummy_in'"):
+    with pytest.raises(ValueError, match="pass a batch as 'dummy_in'"):
         explain_analysis_pass(graph, {"node": "_0"})
     assert explain_analysis_pass(graph, {"node": "_0", "dummy_in": x})[1]["num_samples"] == 2
 
@@ -448,12 +448,13 @@ def test_the_number_of_samples_must_be_at_least_one() -> None:
 
 def test_the_sentences_name_better_formats() -> None:
     """0.3 is 5/16; no weight is negative; a quarter of the range is not used."""
-    words = explain(lab_linear(0.3, 1.5)).words()
-    assert len(words) == 1
-    assert words[0].startswith("weight: 2 top bits are never used; no value is negative: is_signed = false")
-    assert "integer(8, 6) has the same width" in words[0]
+    sentences = explain(lab_linear(0.3, 1.5)).sentences()
+    assert len(sentences) == 1
+    assert sentences[0].startswith("weight: 2 top bits are never used; no value is negative: is_signed = false")
+    assert "integer(8, 6) has the same width" in sentences[0]
     exact = quantize_layer(linear(1.0, -1.0, 0.5), {"weight": Integer(3, 1)}, "Integer")
-    assert explain(exact).words() == ["No value saturates, no bit is unused, and no narrower format reaches 30 dB."]
+    (sentence,) = explain(exact).sentences()
+    assert sentence == "No value saturates, no bit is unused, and no narrower format reaches 30 dB."
 
 
 def test_the_text_fits_a_terminal() -> None:

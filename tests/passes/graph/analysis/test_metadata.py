@@ -41,7 +41,7 @@ def test_all_spellings_of_arithmetic_are_known() -> None:
 
 @pytest.mark.parametrize("name", [name for name in PASSES if name != "load_mase_graph"])
 def test_every_pass_refuses_a_model_that_is_not_a_graph(name: str) -> None:
-    with pytest.raises(ValueError, match=r"works on a MaseGraph, got a Joins; make one with MaseGraph\(model\)"):
+    with pytest.raises(ValueError, match=r"needs a MaseGraph, got Joins; create one with MaseGraph\(model\)"):
         PASSES[name](Joins(), None)
 
 

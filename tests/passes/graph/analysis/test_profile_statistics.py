@@ -379,7 +379,7 @@ def test_several_inputs_are_cut_alike() -> None:
         ({"num_sample": 3}, "unknown key 'num_sample', did you mean 'num_samples'"),
         ({"num_samples": 0}, "'num_samples' must be at least 1, got 0"),
         ({"input_generator": None}, "'input_generator' is required"),
-        ({"input_generator": [torch.zeros(8, 16)]}, "must be dicts such as {'x': tensor}, got a Tensor"),
+        ({"input_generator": [torch.zeros(8, 16)]}, "must be dicts such as {'x': tensor}, got Tensor"),
         ({"input_generator": [{"y": torch.zeros(8, 16)}]}, "the model has no input 'y'"),
         ({"input_generator": [{"x": torch.zeros(8, 15)}]}, "node 'seq_blocks_0' does not run"),
         (

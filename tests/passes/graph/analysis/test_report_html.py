@@ -62,7 +62,7 @@ def test_without_batches_only_weights_are_shown(tmp_path: Path) -> None:
     assert shown["low"] == weight.min().item()
     assert shown["high"] == weight.max().item()
     assert shown["mean"] == pytest.approx(weight.double().mean().item(), abs=1e-9)
-    assert shown["deviation"] == pytest.approx(weight.double().std().item(), rel=1e-6)
+    assert shown["standard_deviation"] == pytest.approx(weight.double().std().item(), rel=1e-6)
     counts, _ = np.histogram(weight.detach().numpy(), bins=64)
     assert shown["counts"] == counts.tolist()
     assert tensor_of(document, "seq_blocks_2", "data_in_0")["histogram"] is None
@@ -104,7 +104,7 @@ def test_weights_of_functions_are_counted_once_for_all_batches(tmp_path: Path) -
     ("rows", "note"),
     [
         (1, "Costs are for one sample, with inputs of shape [1, 16]."),
-        (8, "Costs are for one forward run, with inputs of shape [8, 16]."),
+        (8, "Costs are for one forward pass, with inputs of shape [8, 16]."),
     ],
 )
 def test_the_page_says_which_run_the_costs_are_for(rows: int, note: str, tmp_path: Path) -> None:
@@ -134,9 +134,14 @@ def test_rounding_is_counted_against_the_format(tmp_path: Path) -> None:
     assert shown["rounding"]["saturated"] == 1 / 4
     assert shown["rounding"]["zeroed"] == 1 / 3
     assert shown["rounding"]["sqnr_db"] == pytest.approx(10 * math.log10((0.01**2 + 81 + 0.25) / noise), rel=1e-5)
-    grid = shown["grid"]
-    assert (grid["low"], grid["high"], grid["step"], grid["num_values"]) == (-8.0, 7.9375, 0.0625, 256)
-    assert grid["values"][:2] == [-8.0, -7.9375]
+    representable = shown["representable"]
+    assert (representable["low"], representable["high"], representable["step"], representable["num_values"]) == (
+        -8.0,
+        7.9375,
+        0.0625,
+        256,
+    )
+    assert representable["values"][:2] == [-8.0, -7.9375]
 
 
 def test_the_original_is_shown_beside_the_transformed_graph(tmp_path: Path) -> None:
@@ -145,7 +150,7 @@ def test_the_original_is_shown_beside_the_transformed_graph(tmp_path: Path) -> N
     document = written(graph, tmp_path, original=original, input_generator=batches)
     linear = node_of(document, "seq_blocks_2")
     assert (linear["weight_format"], linear["before"]["weight_format"]) == ("integer(8, 4)", "float")
-    assert (linear["data_bits"], linear["before"]["data_bits"]) == (8, 32)
+    assert (linear["bits_per_input"], linear["before"]["bits_per_input"]) == (8, 32)
     assert linear["cost"]["macs"] == linear["before"]["cost"]["macs"] == 8 * 16 * 5
     assert (linear["cost"]["bitops"], linear["before"]["cost"]["bitops"]) == (640 * 8 * 8, 640 * 32 * 32)
     assert tensor_of(document, "seq_blocks_2", "bias")["before"] == "float"
@@ -214,7 +219,7 @@ def test_nan_infinite_constant_and_missing_values_are_counted(values: list[float
     shown = document["histograms"][tensor_of(document, "input_1", "data_out_0")["histogram"]]
     finite = [value for value in values if math.isfinite(value)]
     assert sum(shown["counts"]) == len(finite)
-    assert shown["odd"] == len(values) - len(finite)
+    assert shown["num_not_finite"] == len(values) - len(finite)
 
 
 def test_invalid_arguments_are_rejected(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def identifier(name: Any) -> str:
     """Return `name` if it can name a node, an input or a keyword. (ASCII only: Python normalises other letters.)"""
     is_name = isinstance(name, str) and name.isascii() and name.isidentifier()
     if not is_name or keyword.iskeyword(name) or name in _RESERVED:
-        raise ValueError(f"'{name}' cannot be the name of a node or of an argument")
+        raise ValueError(f"'{name}' is not a valid name for a node or an argument")
     return str(name)
 
 

@@ -36,7 +36,7 @@ class TensorStore:
         """Return the tensor of a JSON record."""
         path = record["tensor"]
         if path not in self.tensors:
-            raise ValueError(f"the weights lack '{path}'")
+            raise ValueError(f"the weights have no entry '{path}'")
         if "requires_grad" not in record:
             return self.tensors[path]
         new = nn.Parameter(self.tensors[path], requires_grad=record["requires_grad"])
@@ -62,8 +62,8 @@ def encode_module(
             label = type(module).__name__.removeprefix(module.base_class.__name__)
             record["quantized"] = {"label": label, "formats": encode_formats(module.formats)}
     for key, holder in KINDS:
-        held = vars(module)[holder].items()
-        record[key] = {segment(n): None if t is None else store.put(join(path, n), t) for n, t in held}
+        tensors = vars(module)[holder].items()
+        record[key] = {segment(n): None if t is None else store.put(join(path, n), t) for n, t in tensors}
     record["not_saved"] = sorted(module._non_persistent_buffers_set)
     children = {segment(n): child for n, child in module._modules.items() if child is not None}
     record["modules"] = {n: encode_module(m, join(path, n), store, called, runs) for n, m in children.items()}
@@ -112,7 +112,7 @@ def _empty(record: Mapping[str, Any], where: str) -> nn.Module:
     """Return a module with its attributes only, which are plain data and cannot hide what its class defines."""
     if "foreign" in record:
         raise ValueError(
-            f"{where} is a {record['foreign']}, which only the model's own code can build: "
+            f"{where} is {record['foreign']}, which only the model's own code can build: "
             "load into a graph of the model, load_mase_graph_interface_pass(MaseGraph(model), ...)"
         )
     cls = _torch_class(record["class"])

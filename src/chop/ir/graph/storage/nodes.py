@@ -37,7 +37,7 @@ def encode_node(record: NodeRecord) -> dict[str, Any]:
     try:
         data |= {"args": encode(tuple(record.args)), "kwargs": encode(dict(record.kwargs))}
     except NotPlainError as error:
-        raise ValueError(f"node '{record.name}' cannot be saved, its arguments hold {error}") from None
+        raise ValueError(f"node '{record.name}' cannot be saved: its arguments contain {error}") from None
     if record.by_mode:
         data["by_mode"] = [[key, *values] for key, values in record.by_mode.items()]
     if quantized is not None:
@@ -124,15 +124,15 @@ def encode_meta(meta: NodeMeta) -> dict[str, Any]:
             **{part: encode(getattr(meta, part)) for part in NOTES},
         }
     except NotPlainError as error:
-        raise ValueError(f"the metadata of node '{meta.node.name}' cannot be saved, it holds {error}") from None
+        raise ValueError(f"the metadata of node '{meta.node.name}' cannot be saved: it contains {error}") from None
 
 
 def decode_meta(data: Mapping[str, Any], node: fx.Node) -> NodeMeta:
     """Return the metadata of a JSON record, for `node`."""
     meta = NodeMeta(node, annotated=bool(data["annotated"]))
     meta.op = meta.find_op() if meta.annotated else None
-    held = {operand.name for operand in meta.op.parameters} if meta.op and node.op == "call_module" else set()
-    meta.args = {name: _decode_tensor(tensor, name in held) for name, tensor in data["args"].items()}
+    parameters = {operand.name for operand in meta.op.parameters} if meta.op and node.op == "call_module" else set()
+    meta.args = {name: _decode_tensor(tensor, name in parameters) for name, tensor in data["args"].items()}
     meta.results = {name: _decode_tensor(tensor) for name, tensor in data["results"].items()}
     meta.settings = decode(data["settings"])
     for part in NOTES:
@@ -154,11 +154,11 @@ def _encode_tensor(tensor: TensorMeta) -> dict[str, Any]:
     }
 
 
-def _decode_tensor(data: Mapping[str, Any], held: bool = False) -> TensorMeta:
+def _decode_tensor(data: Mapping[str, Any], is_parameter: bool = False) -> TensorMeta:
     return TensorMeta(
         shape=list(data["shape"]),
         dtype=decode_dtype(data["dtype"]),
         format=decode_format(data["format"]),
-        held=held,
+        is_parameter=is_parameter,
         notes=decode(data["notes"]),
     )

@@ -48,7 +48,7 @@ def encode(value: Any) -> Any:
         case _ if value is Ellipsis:
             return {"ellipsis": None}
         case _:
-            raise NotPlainError(f"a {type(value).__name__}: {value!r}")
+            raise NotPlainError(f"a value of type {type(value).__name__}: {value!r}")
 
 
 def decode(value: Any) -> Any:

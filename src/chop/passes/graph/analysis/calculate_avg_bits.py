@@ -18,8 +18,9 @@ class AverageBitsArgs:
 def calculate_avg_bits_mg_analysis_pass(graph: MaseGraph, args: AverageBitsArgs) -> PassResult:
     """Compute the average bits per element: `w_avg_bit` for weights and biases, `data_avg_bit` for inputs.
 
-    The averages are over all nodes that can be quantised, for the batch of the annotating run. Tensors that are not
-    quantised have 32 bits. A weight that several nodes use counts once. Without elements the average is 0.
+    The averages are over all nodes that can be quantised, for the batch that the graph was annotated with. Tensors
+    that are not quantised count as 32 bits. A weight that several nodes use counts once. Without elements, the
+    average is 0.
     """
     metas = graph.annotated_metas()
     return graph, {"w_avg_bit": weight_storage(metas).average, "data_avg_bit": input_storage(metas).average}

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor, fx
 
 from chop.ir import MaseGraph
-from chop.ir.graph.interpreter import Runner, bind_inputs, undisturbed
+from chop.ir.graph.interpreter import NodeInterpreter, bind_inputs, undisturbed
 from chop.ir.graph.meta import GRAPH_KINDS
 from chop.passes.base import PassResult, register_pass
-from chop.statistics.batches import limited
+from chop.statistics.batches import limited_batches
 from chop.statistics.deviation import Deviation, measured_in
 
 
@@ -40,9 +40,10 @@ def compare_graphs_analysis_pass(graph: MaseGraph, args: CompareGraphsArgs) -> P
     under the same name and with the same shape. Both graphs stay unchanged.
     """
     if args.original is None:
-        raise ValueError("compare_graphs_analysis_pass: 'original' is required, the graph to compare with")
+        raise ValueError("compare_graphs_analysis_pass: 'original', the graph to compare with, is required")
     comparison = _Comparison(args.original, graph)
-    for batch in _batches(args.input_generator, args.num_samples):
+    given = args.input_generator
+    for batch in [given] if isinstance(given, Mapping) else limited_batches(given, args.num_samples):
         comparison.add(batch)
     by_node = comparison.result()
     return graph, {
@@ -51,16 +52,6 @@ def compare_graphs_analysis_pass(graph: MaseGraph, args: CompareGraphsArgs) -> P
         "threshold_db": args.threshold_db,
         "unmatched": comparison.unmatched,
     }
-
-
-def _batches(
-    inputs: Mapping[str, Any] | Iterable[Mapping[str, Any]], num_samples: int
-) -> Iterator[Mapping[str, Any]]:
-    if isinstance(inputs, Mapping):
-        yield inputs
-        return
-    for batch, _ in limited(((batch, None) for batch in inputs), num_samples):
-        yield batch
 
 
 class _Comparison:
@@ -103,8 +94,8 @@ class _Comparison:
         }
 
 
-class _OutputReader(Runner):
-    """Runs a graph and passes the outputs of the named nodes to a function."""
+class _OutputReader(NodeInterpreter):
+    """An interpreter that passes the outputs of the named nodes to a function."""
 
     def __init__(
         self, model: fx.GraphModule, names: Collection[str], handle: Callable[[str, list[Tensor]], None]

@@ -23,10 +23,10 @@ class CountBitopsArgs:
 
 @register_pass("count_bitops", kind="analysis", compare=True)
 def count_bitops_analysis_pass(graph: MaseGraph, args: CountBitopsArgs) -> PassResult:
-    """Count the bit operations of one forward run, by node and in total, and note them as `bitops` on each node.
+    """Count the bit operations of one forward pass, by node and in total; stored as `bitops` on each node.
 
-    Tensors that are not quantised have 32 bits. `not_counted` lists the nodes whose operations are unknown: they
-    are not in the total nor in `by_node`, and their note is None.
+    Tensors that are not quantised count as 32 bits. `not_counted` lists the nodes whose operations are unknown:
+    they are in neither the total nor `by_node`, and their `bitops` is None.
     """
     metas = graph.annotated_metas()
     found = {meta.node.name: bitops(meta, args.convention) for meta in metas}
@@ -35,6 +35,6 @@ def count_bitops_analysis_pass(graph: MaseGraph, args: CountBitopsArgs) -> PassR
     by_node = {name: value for name, value in found.items() if value is not None}
     not_counted = [name for name in found if name not in by_node]
     if not_counted:
-        logger.warning("count_bitops: unknown operations, not counted: %s", ", ".join(not_counted))
+        logger.warning("count_bitops: nodes with unknown operations are not counted: %s", ", ".join(not_counted))
     total = exact_int(sum(by_node.values()))
     return graph, {"total_bitops": total, "by_node": by_node, "not_counted": not_counted}

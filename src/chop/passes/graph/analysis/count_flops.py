@@ -22,10 +22,10 @@ class CountFlopsArgs:
 
 @register_pass("count_flops", kind="analysis", compare=True)
 def count_flops_analysis_pass(graph: MaseGraph, args: CountFlopsArgs) -> PassResult:
-    """Count the floating-point operations of one forward run, by node and in total; noted as `flop` on each node.
+    """Count the floating-point operations of one forward pass, by node and in total; stored as `flop` on each node.
 
     `total_operations` counts operations in all formats. `not_counted` lists the nodes whose operations are unknown:
-    they are in no total nor in `by_node`, and their note is None.
+    they are in neither the totals nor `by_node`, and their `flop` is None.
     """
     metas = graph.annotated_metas()
     found = {meta.node.name: flops(meta, args.convention) for meta in metas}
@@ -34,7 +34,7 @@ def count_flops_analysis_pass(graph: MaseGraph, args: CountFlopsArgs) -> PassRes
     by_node = {name: value for name, value in found.items() if value is not None}
     not_counted = [name for name in found if name not in by_node]
     if not_counted:
-        logger.warning("count_flops: unknown operations, not counted: %s", ", ".join(not_counted))
+        logger.warning("count_flops: nodes with unknown operations are not counted: %s", ", ".join(not_counted))
     return graph, {
         "total_flops": sum(by_node.values()),
         "total_operations": sum(operations(meta, args.convention) or 0 for meta in metas),

@@ -26,14 +26,14 @@ class EstimateCostArgs:
 
 @register_pass("estimate_cost", kind="analysis", compare=True)
 def estimate_cost_analysis_pass(graph: MaseGraph, args: EstimateCostArgs) -> PassResult:
-    """Estimate operations, memory, energy and time of one forward run, `by_node` and in `total`.
+    """Estimate operations, memory, energy and time of one forward pass, `by_node` and in `total`.
 
     `total` also has the peak memory of activations and the average bits per element. `unknown` lists the nodes
-    whose operations are unknown: their counts are None, and not in the total.
+    whose operations are unknown: their counts are None, and excluded from the total.
     """
     found = estimate(graph.annotated_metas(), args.convention, args.device, args.energy)
     if found.unknown:
-        logger.warning("estimate_cost: unknown operations, not counted: %s", ", ".join(found.unknown))
+        logger.warning("estimate_cost: nodes with unknown operations are not counted: %s", ", ".join(found.unknown))
     return graph, {
         "by_node": {name: asdict(cost) for name, cost in found.by_node.items()},
         "total": asdict(found.total),

@@ -86,7 +86,7 @@ def _problems(meta: NodeMeta, metas: Mapping[fx.Node, NodeMeta]) -> Iterator[str
                 if (made.shape, made.dtype) != (meta.args[name].shape, meta.args[name].dtype):
                     yield f"'{name}' has shape {meta.args[name].shape} but '{source.name}' returns {made.shape}"
     for name, tensor in meta.args.items():
-        value = meta.value(name) if tensor.held else None
+        value = meta.value(name) if tensor.is_parameter else None
         if value is not None and list(value.shape) != tensor.shape:
             yield f"'{name}' has shape {list(value.shape)} but its metadata says {tensor.shape}"
     quantized = meta.quantized

@@ -14,7 +14,7 @@ from chop.ops import OPS
 from chop.passes.base import PassResult, register_pass
 from chop.registry import closest
 from chop.statistics import Profile, TensorKey
-from chop.statistics.batches import limited, num_rows
+from chop.statistics.batches import limited_batches, num_rows
 from chop.statistics.profile import Options, make_statistics, update
 from chop.statistics.profiler import Profiler, weights_of
 
@@ -53,16 +53,16 @@ class ProfileStatisticsArgs:
         if self.target_activation_nodes and self.activation_statistics:
             for name in ("input_generator", "num_samples"):
                 if getattr(self, name) is None:
-                    raise ValueError(f"activations need a run of the model: '{name}' is required")
+                    raise ValueError(f"the model must be run to profile activations: '{name}' is required")
 
 
 @register_pass("profile_statistics", kind="analysis")
 def profile_statistics_analysis_pass(graph: MaseGraph, args: ProfileStatisticsArgs) -> PassResult:
-    """Compute statistics of the weights and inputs of the target nodes, and note them as `stat` of each tensor.
+    """Compute statistics of the weights and inputs of the target nodes, and store them as `stat` of each tensor.
 
-    They are in `parameters["software"]["args"][entry]["stat"]`, those of outputs in `["results"]`. The model runs
-    in evaluation mode and stays unchanged. `info["num_samples"]` is the number of rows that were run,
-    `info["profile"]` a `Profile`, which can be saved, merged with others, and continued.
+    They are stored in `parameters["software"]["args"][entry]["stat"]`, those of outputs under `["results"]`. The
+    model runs in evaluation mode and stays unchanged. `info["num_samples"]` is the number of rows that were run,
+    and `info["profile"]` is a `Profile`, which can be saved, merged with others, and continued.
     """
     metas = graph.annotated_metas()
     for meta in metas:
@@ -130,7 +130,7 @@ def _profile_activations(graph: MaseGraph, chosen: list[NodeMeta], args: Profile
     weights = {meta.node: weights_of(meta) for meta in chosen}
     profiler = Profiler(graph.model, metas, weights, args.activation_statistics, args.profile_output_activation)
     with undisturbed(graph.model):
-        for batch, _ in limited(((each, None) for each in args.input_generator), args.num_samples):
+        for batch in limited_batches(args.input_generator, args.num_samples):
             profiler.profile_batch(bind_inputs(graph, batch), num_rows(batch))
             logger.debug("profiled %d of %d samples", profiler.profile.num_samples, args.num_samples)
     num_done = profiler.profile.num_samples

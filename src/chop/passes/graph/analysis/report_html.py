@@ -15,7 +15,7 @@ from chop.page.tensor_values import measure_tensors
 from chop.passes.base import PassResult, register_pass
 from chop.passes.graph.analysis.compare_graphs import compare_graphs_analysis_pass
 from chop.passes.graph.analysis.estimate_cost import estimate_cost_analysis_pass
-from chop.statistics.batches import limited
+from chop.statistics.batches import limited_batches
 
 Info = Mapping[str, Any]
 Batches = Iterable[Mapping[str, Any]]
@@ -28,13 +28,13 @@ class ReportHtmlArgs:
     path: Path
     """The file to write."""
     title: str | None = None
-    """None: the name of the model's class."""
+    """The title of the page; None: the name of the model's class."""
     original: MaseGraph | None = None
     """The graph before the transforms, to compare with."""
     input_generator: Batches | None = None
     """Batches by argument name, such as `{"x": tensor}`; without them no activations are shown."""
     num_samples: int = 256
-    """Rows to run at most."""
+    """The largest number of rows to run."""
     sensitivity: Info | None = None
     """The `info` of `sensitivity`."""
     cost: Info | None = None
@@ -48,7 +48,7 @@ class ReportHtmlArgs:
     search: Info | None = None
     """The log of a search: `study`, `metrics` and `trials`."""
     run: Info | None = None
-    """The summary of the run that made the graph."""
+    """The summary of the run that created the graph."""
 
     def __post_init__(self) -> None:
         if self.num_samples < 1:
@@ -91,7 +91,7 @@ def _batches(args: ReportHtmlArgs) -> Batches | None:
     given = args.input_generator
     if given is None or iter(given) is not given:
         return given
-    return [batch for batch, _ in limited(((each, None) for each in given), args.num_samples)]
+    return list(limited_batches(given, args.num_samples))
 
 
 def _comparison(graph: MaseGraph, args: ReportHtmlArgs, batches: Batches | None) -> Info:

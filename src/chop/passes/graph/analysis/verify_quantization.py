@@ -11,7 +11,7 @@ from torch import Tensor, fx
 
 from chop.formats import Format
 from chop.ir import MaseGraph, NodeMeta
-from chop.ir.graph.interpreter import Runner, annotated_inputs, bind_inputs, undisturbed
+from chop.ir.graph.interpreter import NodeInterpreter, annotated_inputs, bind_inputs, undisturbed
 from chop.nn.quantized import QuantizedCall, QuantizedLayer
 from chop.passes.base import PassResult, register_pass
 from chop.statistics.deviation import Deviation
@@ -22,7 +22,7 @@ class VerifyQuantizationArgs:
     """Arguments of `verify_quantization`."""
 
     dummy_in: Mapping[str, Any] | None = None
-    """A batch to check activations with; None for the batch of the annotating run."""
+    """A batch to check activations with; None: the batch that the graph was annotated with."""
 
 
 @register_pass("verify_quantization", kind="analysis", compare=True)
@@ -43,7 +43,7 @@ def verify_quantization_analysis_pass(graph: MaseGraph, args: VerifyQuantization
 
 @dataclass
 class _CheckedFormat:
-    """Replaces a format in a layer or call, and checks everything that it rounds."""
+    """A format in a layer or call, with a check of everything that it rounds."""
 
     format: Format
     noted: Format
@@ -74,8 +74,8 @@ class _CheckedFormat:
         }
 
 
-class _Checker(Runner):
-    """Runs the graph with every format checked."""
+class _Checker(NodeInterpreter):
+    """An interpreter that checks everything that a format rounds."""
 
     def __init__(self, model: fx.GraphModule) -> None:
         super().__init__(model)
@@ -98,7 +98,7 @@ class _Checker(Runner):
                 raise ValueError(f"node '{node.name}': '{name}' is not rounded to {checked.format}")
             if checked.off_grid is not None:
                 raise ValueError(
-                    f"node '{node.name}': '{name}' holds {checked.off_grid}, which is not in {checked.noted}"
+                    f"node '{node.name}': '{name}' holds {checked.off_grid}, which {checked.noted} cannot represent"
                 )
             self.found.setdefault(node.name, {})[name] = checked.report
 
@@ -113,11 +113,11 @@ class _Checker(Runner):
         if not isinstance(layer, QuantizedLayer):
             return super().call_module(target, args, kwargs)
         formats = layer.formats
-        for name in self.checked.keys() & layer.held:
+        for name in self.checked.keys() & layer.parameter_names:
             used = layer.quantized(name)  # which may be cached rather than rounded now
             if used is not None:
-                self.checked[name].check(getattr(layer, name), used, getattr(layer, f"{name}_scale", None))
-        checked = {name: each for name, each in self.checked.items() if name not in layer.held}
+                self.checked[name].check(getattr(layer, name), used, layer.scale_of(name))
+        checked = {name: each for name, each in self.checked.items() if name not in layer.parameter_names}
         vars(layer)["formats"] = {**formats, **checked}
         try:
             return super().call_module(target, args, kwargs)

@@ -54,7 +54,7 @@ def _read(path: Path, graph: MaseGraph) -> dict[fx.Node, NodeMeta]:
 def _file(path: Path) -> Path:
     """Return the path of the JSON file, which may be given as its folder."""
     if path.suffix not in ("", ".json"):
-        raise ValueError(f"metadata is JSON: give a folder or a .json file, not {path}")
+        raise ValueError(f"metadata is saved as JSON: give a folder or a .json file, got {path}")
     return path if path.suffix else path / "node_meta_param.json"
 
 

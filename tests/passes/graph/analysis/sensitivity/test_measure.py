@@ -1,4 +1,4 @@
-"""Several candidates per node, each of which runs only the nodes that depend on it."""
+"""Several replacements per node, each of which runs only the nodes that depend on it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from chop.ir import MaseGraph
 from chop.nn.quantized import QuantConfig, QuantizedLayer
 from chop.passes.graph import sensitivity_analysis_pass
-from chop.passes.graph.analysis.sensitivity import Candidates, candidates_of, measure_sensitivity
+from chop.passes.graph.analysis.sensitivity import LabelledReplacements, labelled_replacements, measure_sensitivity
 from chop.passes.graph.transforms.quantize.quantize import QuantizeArgs
 from samples import annotated
 
@@ -26,8 +26,9 @@ def config(width: int) -> dict[str, Any]:
     return {"name": "integer", "data_in_width": width, "data_in_frac_width": width - 3}
 
 
-def widths(graph: MaseGraph, *of: int) -> Candidates:
-    return candidates_of(graph, {str(w): QuantizeArgs("type", {}, QuantConfig.read(config(w), "")) for w in of})
+def widths(graph: MaseGraph, *of: int) -> LabelledReplacements:
+    choices = {str(width): QuantizeArgs("type", {}, QuantConfig.read(config(width), "")) for width in of}
+    return labelled_replacements(graph, choices)
 
 
 def test_several_widths_at_once_equal_one_after_the_other() -> None:
@@ -51,7 +52,7 @@ def test_nothing_before_a_change_runs_again() -> None:
     graph, x = layers(4)
     calls: list[str] = []
     for path, layer in graph.model.named_children():
-        layer.register_forward_hook(lambda *_, path=path: calls.append(path))  # candidates copy the hooks
+        layer.register_forward_hook(lambda *_, path=path: calls.append(path))  # replacements copy the hooks
     given = widths(graph, 8)
     measure_sensitivity(graph, given, [({"input": x}, None)], both=False)
     # One unchanged run; each layer alone with those after it, 4 + 3 + 2 + 1; one run with all.
@@ -64,7 +65,7 @@ def test_nothing_before_a_change_runs_again() -> None:
     assert len(calls) == 4 + 1 + 4 + 1
 
 
-def test_a_node_may_have_fewer_candidates_than_others() -> None:
+def test_a_node_may_have_fewer_replacements_than_others() -> None:
     graph, x = layers(3)
     given = dict(widths(graph, 4, 8))
     given["_1"] = {"8": given["_1"]["8"]}
@@ -75,7 +76,7 @@ def test_a_node_may_have_fewer_candidates_than_others() -> None:
     assert found.quantized["4"].output_sqnr_db == found.alone["_0"]["4"].output_sqnr_db
 
 
-def test_candidates_in_training_mode_are_measured_in_evaluation_mode() -> None:
+def test_replacements_in_training_mode_are_measured_in_evaluation_mode() -> None:
     x = torch.randn(16, 4)
     graph = annotated(nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 2)), input=x)
     assert graph.model.training
@@ -115,9 +116,9 @@ def test_mistakes_are_reported() -> None:
     given = widths(graph, 8)
     with pytest.raises(ValueError, match="there is no node '_7'"):
         measure_sensitivity(graph, {"_7": given["_0"]}, [({"input": x}, None)])
-    with pytest.raises(ValueError, match="there is no candidate for node 'input_1'"):
+    with pytest.raises(ValueError, match="there is no replacement for node 'input_1'"):
         measure_sensitivity(graph, given, [({"input": x}, None)], nodes=["input_1"])
-    with pytest.raises(ValueError, match="either all batches have labels or none has"):
+    with pytest.raises(ValueError, match="either all batches or none of them must have labels"):
         measure_sensitivity(graph, given, [({"input": x}, None), ({"input": x}, torch.zeros(16, dtype=torch.long))])
     with pytest.raises(ValueError, match="no batches"):
         measure_sensitivity(graph, given, [])

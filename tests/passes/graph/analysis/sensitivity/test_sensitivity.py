@@ -280,12 +280,12 @@ X, LABELS = torch.zeros(2, 16), torch.zeros(2, dtype=torch.long)
         ({"num_sample": 3}, "unknown key 'num_sample', did you mean 'num_samples'"),
         ({"num_samples": 0}, "'num_samples' must be at least 1, got 0"),
         ({"linear": {"config": LAB_CONFIG}}, "'config' is for all nodes and cannot be combined with 'linear'"),
-        ({"nodes": ["seq_block_2"]}, "no candidate for node 'seq_block_2'; did you mean 'seq_blocks_2'"),
-        ({"labelled_batches": None}, "either 'input_generator' or 'labelled_batches' is required"),
-        ({"input_generator": []}, "either 'input_generator' or 'labelled_batches' is required"),
+        ({"nodes": ["seq_block_2"]}, "no replacement for node 'seq_block_2'; did you mean 'seq_blocks_2'"),
+        ({"labelled_batches": None}, "exactly one of 'input_generator' and 'labelled_batches' is required"),
+        ({"input_generator": []}, "exactly one of 'input_generator' and 'labelled_batches' is required"),
         ({"labelled_batches": []}, "no batches"),
-        ({"labelled_batches": [{"x": X}]}, "must give pairs of a dict .* and labels, got a dict"),
-        ({"labelled_batches": [({"x": X}, LABELS.float())]}, "labels must be class numbers"),
+        ({"labelled_batches": [{"x": X}]}, "must yield pairs of a dict .* and labels, got dict"),
+        ({"labelled_batches": [({"x": X}, LABELS.float())]}, "labels must be integer class indices"),
         (
             {"labelled_batches": [({"x": X}, LABELS + 9)]},
             r"labels of shape \[2\] do not fit an output of shape \[2, 5\]",
@@ -302,11 +302,11 @@ def test_mistakes_are_reported(change: dict[str, Any], message: str) -> None:
 
 def test_missing_formats_and_formats_for_no_node_are_reported() -> None:
     batches = {"input_generator": [{"x": X}]}
-    with pytest.raises(ValueError, match="requires 'config', a format for all nodes, or 'by'"):
+    with pytest.raises(ValueError, match="needs either 'config', one format for all nodes, or 'by'"):
         sensitivity_analysis_pass(tiny_graph(), batches)
     with pytest.raises(ValueError, match="no node of this graph has a format"):
         sensitivity_analysis_pass(tiny_graph(), {"config": {"name": "NA"}, **batches})
-    with pytest.raises(ValueError, match="by type: no op 'linaer' can be quantised"):
+    with pytest.raises(ValueError, match="by type: 'linaer' is not an op that can be quantised"):
         sensitivity_analysis_pass(tiny_graph(), {"by": "type", "linaer": {"config": LAB_CONFIG}, **batches})
     with pytest.raises(ValueError, match=r"must be a dict such as \{'config'"):
         sensitivity_analysis_pass(tiny_graph(), 3)

@@ -114,7 +114,7 @@ def test_memory_does_not_grow_with_the_data() -> None:
     [
         ({"method": "mean"}, "'method' must be 'min_max' or 'percentile' or 'mse' or 'entropy', got 'mean'"),
         ({"percentile": 0.0}, "'percentile' must be above 0 and at most 100, got 0.0"),
-        ({"num_batches": 0}, "'num_batches' must be 1 or more, got 0"),
+        ({"num_batches": 0}, "'num_batches' must be at least 1, got 0"),
     ],
 )
 def test_mistakes_are_reported(args: dict[str, Any], message: str) -> None:
@@ -195,7 +195,7 @@ def test_infinities_are_left_out_of_a_profile_too() -> None:
 
 
 def test_batches_or_a_profile_are_required() -> None:
-    with pytest.raises(ValueError, match="either 'input_generator', batches to run, or 'profile' is required"):
+    with pytest.raises(ValueError, match=r"either 'input_generator' \(batches to run\) or 'profile' is required"):
         calibrate_transform_pass(annotated(Net(), x=torch.rand(8, 4)), {})
 
 

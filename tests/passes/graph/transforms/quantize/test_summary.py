@@ -174,7 +174,7 @@ def test_the_registered_pass_takes_the_original_as_an_argument(tmp_path: Path) -
     _, info = PASSES["summarize_quantization"](new, {"original": graph, "save_dir": str(tmp_path)})
     pd.testing.assert_frame_equal(info["table"], summarize_quantization_analysis_pass(graph, new)[1]["table"])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["quantize_histogram.csv", "quantize_table.csv"]
-    with pytest.raises(ValueError, match="'original' is required, the graph to compare with"):
+    with pytest.raises(ValueError, match="'original', the graph to compare with, is required"):
         summarize_quantization_analysis_pass(new)
 
 

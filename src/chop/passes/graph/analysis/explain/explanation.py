@@ -11,11 +11,11 @@ from typing import Any
 from tabulate import tabulate
 
 from chop.cost.conventions import Number
-from chop.display.numbers import decibels, table_number
+from chop.display.numbers import table_decibels, table_number
 from chop.formats import Format
 from chop.formats.integer import Integer
 from chop.passes.graph.analysis.explain.suggest import WIDTHS, Suggestion
-from chop.statistics.range_meter import FormatFit
+from chop.statistics.format_fit import FormatFit
 
 LINE_WIDTH = 100
 MIN_GAIN_DB = 0.5
@@ -23,7 +23,7 @@ MIN_GAIN_DB = 0.5
 
 
 @dataclass(frozen=True)
-class Tensors:
+class ExplainedTensor:
     """One operand or result of a node: its format, its values, and suggested formats."""
 
     role: str | None
@@ -58,8 +58,8 @@ class Explanation:
     op: str
     calls: str
     """The class of the layer, or the name of the function or method."""
-    operands: Mapping[str, Tensors]
-    results: Mapping[str, Tensors]
+    operands: Mapping[str, ExplainedTensor]
+    results: Mapping[str, ExplainedTensor]
     result_db: float | None
     """The SQNR of the result, compared with the same layer or function in float; None if it is not quantised."""
     cost: Cost | None
@@ -80,10 +80,10 @@ class Explanation:
             "cost": None if self.cost is None else asdict(self.cost),
             "num_samples": self.num_samples,
             "sqnr_db": self.target_db,
-            "words": self.words(),
+            "words": self.sentences(),
         }
 
-    def words(self) -> list[str]:
+    def sentences(self) -> list[str]:
         """Return one sentence per tensor that has something to report."""
         found = {name: self._findings(each) for name, each in self._all().items()}
         sentences = [f"{name}: {'; '.join(findings)}." for name, findings in found.items() if findings]
@@ -91,8 +91,8 @@ class Explanation:
             return [f"No value saturates, no bit is unused, and no narrower format reaches {self.target_db:g} dB."]
         return sentences
 
-    def _findings(self, tensors: Tensors) -> list[str]:
-        measured = tensors.measured
+    def _findings(self, tensor: ExplainedTensor) -> list[str]:
+        measured = tensor.measured
         if measured is None:
             return []
         found = []
@@ -104,11 +104,11 @@ class Explanation:
             found.append(f"{_share(measured.to_zero)} of the nonzero values become 0")
         if measured.unused_bits:
             found.append(f"{_counted(measured.unused_bits, 'top bit')} never used")
-        return found + self._format_findings(tensors, measured)
+        return found + self._format_findings(tensor, measured)
 
-    def _format_findings(self, tensors: Tensors, measured: FormatFit) -> list[str]:
-        best, least, present, now = tensors.same_width, tensors.narrowest, measured.sqnr_db, tensors.format
-        if tensors.role is None or measured.min is None or measured.min == measured.max == 0:
+    def _format_findings(self, tensor: ExplainedTensor, measured: FormatFit) -> list[str]:
+        best, least, present, now = tensor.same_width, tensor.narrowest, measured.sqnr_db, tensor.format
+        if tensor.role is None or measured.min is None or measured.min == measured.max == 0:
             return []
         found = []
         if isinstance(now, Integer) and now.is_signed and measured.min >= 0:
@@ -128,19 +128,19 @@ class Explanation:
 
     def __repr__(self) -> str:
         parts = [f"{self.name}: {self.op} ({self.calls})", self._formats_table(), self._values_table()]
-        bullets = [fill(each, LINE_WIDTH, initial_indent="- ", subsequent_indent="  ") for each in self.words()]
+        bullets = [fill(each, LINE_WIDTH, initial_indent="- ", subsequent_indent="  ") for each in self.sentences()]
         parts += ["\n".join(bullets), self._last_lines()]
         return "\n\n".join(part for part in parts if part)
 
     def _last_lines(self) -> str:
         lines = []
         if self.result_db is not None:
-            lines.append(f"SQNR of the result, compared with float: {decibels(self.result_db)}.")
+            lines.append(f"SQNR of the result, compared with float: {table_decibels(self.result_db)}.")
         if self.num_samples:
             lines.append(f"Activations were measured on {self.num_samples:,} rows.")
         return "\n".join([*lines, *self._cost_lines()])
 
-    def _all(self) -> dict[str, Tensors]:
+    def _all(self) -> dict[str, ExplainedTensor]:
         return {**self.operands, **self.results}
 
     def _formats_table(self) -> str:
@@ -165,7 +165,7 @@ class Explanation:
             unused = "-" if measured.unused_bits is None else str(measured.unused_bits)
             shares = _share(measured.saturated), _share(measured.to_zero)
             same, least = _suggested(each.same_width), _suggested(each.narrowest)
-            rows.append((name, *shares, unused, decibels(measured.sqnr_db), same, least))
+            rows.append((name, *shares, unused, table_decibels(measured.sqnr_db), same, least))
         headers = ("tensor", "saturated", "to zero", "unused bits", "SQNR", "best of this width")
         return _table(rows, (*headers, f"narrowest for {self.target_db:g} dB"), "lrrrr")
 
@@ -183,16 +183,16 @@ class Explanation:
         return lines
 
 
-def _plain(tensors: Tensors) -> dict[str, Any]:
-    measured = tensors.measured
+def _plain(tensor: ExplainedTensor) -> dict[str, Any]:
+    measured = tensor.measured
     return {
-        "role": tensors.role,
-        "shape": list(tensors.shape),
-        "format": None if tensors.format is None else str(tensors.format),
-        "bits": None if tensors.format is None else tensors.format.bits,
+        "role": tensor.role,
+        "shape": list(tensor.shape),
+        "format": None if tensor.format is None else str(tensor.format),
+        "bits": None if tensor.format is None else tensor.format.bits,
         **({} if measured is None else asdict(measured)),
-        "same_width": _plain_suggestion(tensors.same_width),
-        "narrowest": _plain_suggestion(tensors.narrowest),
+        "same_width": _plain_suggestion(tensor.same_width),
+        "narrowest": _plain_suggestion(tensor.narrowest),
     }
 
 
@@ -207,11 +207,11 @@ def _table(rows: Sequence[Sequence[object]], headers: Sequence[str], align: str)
     return tabulate(rows, headers, disable_numparse=True, colalign=sides) if rows else ""
 
 
-def _range(tensors: Tensors) -> tuple[str, str, str]:
-    measured = tensors.measured
+def _range(tensor: ExplainedTensor) -> tuple[str, str, str]:
+    measured = tensor.measured
     if measured is None:
         return "-", "-", "-"
-    if tensors.format is None:
+    if tensor.format is None:
         return table_number(measured.min), table_number(measured.max), "-"
     holds = (
         "follows the data" if measured.holds is None else " to ".join(table_number(end) for end in measured.holds)
@@ -220,11 +220,11 @@ def _range(tensors: Tensors) -> tuple[str, str, str]:
 
 
 def _reach(found: Suggestion) -> str:
-    return "be exact" if found.sqnr_db == math.inf else f"reach {decibels(found.sqnr_db)}"
+    return "be exact" if found.sqnr_db == math.inf else f"reach {table_decibels(found.sqnr_db)}"
 
 
 def _suggested(found: Suggestion | None) -> str:
-    return "-" if found is None else f"{found.format} {decibels(found.sqnr_db)}"
+    return "-" if found is None else f"{found.format} {table_decibels(found.sqnr_db)}"
 
 
 def _shape(shape: Sequence[int]) -> str:

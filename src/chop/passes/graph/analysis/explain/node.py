@@ -19,7 +19,7 @@ from chop.passes.base import PassResult, register_pass
 from chop.passes.graph.analysis.explain.explanation import Cost, Explanation
 from chop.passes.graph.analysis.explain.node_observer import NodeObserver
 from chop.registry import UnknownNameError, closest
-from chop.statistics.batches import limited, num_rows
+from chop.statistics.batches import limited_batches, num_rows
 
 DEFAULT_DB = 30.0
 """The default SQNR that suggested formats reach."""
@@ -32,7 +32,7 @@ class ExplainArgs:
     node: str
     """The name of the node, or the path of the layer that it calls."""
     dummy_in: Mapping[str, Any] | None = None
-    """A batch by argument name; the default is the batch of the annotating run."""
+    """A batch by argument name; None: the batch that the graph was annotated with."""
     input_generator: Iterable[Mapping[str, Any]] | None = None
     """Batches by argument name, such as `{"x": tensor}`, instead of `dummy_in`."""
     num_samples: int = 256
@@ -76,7 +76,7 @@ def explain_node(
     num_done = 0
     with undisturbed(graph.model):
         observer = NodeObserver(graph.model, meta)  # inside, because it copies layers with their current mode
-        for batch, _ in limited(((batch, None) for batch in given), limit):
+        for batch in limited_batches(given, limit):
             observer.run(*bind_inputs(graph, batch))
             num_done += num_rows(batch)
     constants = [each for each in metas if each.node.op == "get_attr"]

@@ -1,4 +1,4 @@
-"""Observes the tensors of one node while batches run through the graph."""
+"""Observation of the tensors of one node while batches run through the graph."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from torch.utils import _pytree as pytree
 from chop.formats import Format
 from chop.formats.integer import Integer
 from chop.ir import NodeMeta
-from chop.ir.graph.interpreter import Runner, named_inputs, tensors_in
+from chop.ir.graph.interpreter import NodeInterpreter, named_inputs, tensors_in
 from chop.nn.quantized import QuantizedCall, QuantizedLayer, plain_layer
-from chop.passes.graph.analysis.explain.explanation import Cost, Explanation, Tensors
+from chop.passes.graph.analysis.explain.explanation import Cost, ExplainedTensor, Explanation
 from chop.passes.graph.analysis.explain.suggest import WIDTHS, best_of_width, narrowest
 from chop.statistics.deviation import Deviation
-from chop.statistics.range_meter import RangeMeter
+from chop.statistics.format_fit import FormatFitMeter
 
 OUTPUT = "data_out_0"
 
@@ -30,12 +30,12 @@ class _ObservedTensor:
 
     shape: list[int]
     """The shape in the annotating run, which the cost refers to; batches may have another number of rows."""
-    meter: RangeMeter | None
+    meter: FormatFitMeter | None
     """None for integers, such as indices."""
 
 
-class NodeObserver(Runner):
-    """Runs a graph and observes the inputs, results and parameters of one node."""
+class NodeObserver(NodeInterpreter):
+    """An interpreter that observes the inputs, results and parameters of one node."""
 
     def __init__(self, model: fx.GraphModule, meta: NodeMeta) -> None:
         super().__init__(model)
@@ -48,8 +48,7 @@ class NodeObserver(Runner):
         self.results: dict[str, _ObservedTensor] = {}
         self.expected: Any = None
         self.deviation: Deviation | None = None
-        held = meta.op.parameters if meta.op is not None and meta.module is not None else ()
-        for operand in held:
+        for operand in meta.op.parameters if meta.op is not None and meta.module is not None else ():
             value = getattr(meta.module, operand.name)
             if value is not None:
                 self._observe(self.operands, operand.name, value.detach())
@@ -85,8 +84,8 @@ class NodeObserver(Runner):
             name=meta.node.name,
             op=meta.mase_op,
             calls=target if isinstance(target, str) else target.__name__,
-            operands={name: self._tensors(name, self.operands[name], sqnr_db) for name in names},
-            results={name: self._tensors(name, observed, sqnr_db) for name, observed in self.results.items()},
+            operands={name: self._explained(name, self.operands[name], sqnr_db) for name in names},
+            results={name: self._explained(name, observed, sqnr_db) for name, observed in self.results.items()},
             result_db=None if self.deviation is None else self.deviation.sqnr_db,
             cost=cost,
             num_samples=num_samples,
@@ -95,30 +94,25 @@ class NodeObserver(Runner):
 
     def _observe(self, tensors: dict[str, _ObservedTensor], name: str, value: Tensor) -> None:
         if name not in tensors:
-            meter = RangeMeter(self.formats.get(name), self._scale(name)) if value.is_floating_point() else None
+            is_float = value.is_floating_point()
+            meter = FormatFitMeter(self.formats.get(name), self.meta.scale_of(name)) if is_float else None
             noted = self.meta.args.get(name) or self.meta.results.get(name)
             tensors[name] = _ObservedTensor(list(value.shape) if noted is None else noted.shape, meter)
         meter = tensors[name].meter
         if meter is not None:
             meter.add(value)
 
-    def _scale(self, name: str) -> Tensor | None:
-        """Return the learned or calibrated scale of an operand."""
-        scale = (
-            getattr(self.meta.module, f"{name.removesuffix('_0')}_scale", None) if name in self.formats else None
-        )
-        return scale.detach() if isinstance(scale, Tensor) else None
-
-    def _tensors(self, name: str, observed: _ObservedTensor, sqnr_db: float) -> Tensors:
+    def _explained(self, name: str, observed: _ObservedTensor, sqnr_db: float) -> ExplainedTensor:
         number_format, role = self.formats.get(name), self._role(name)
         measured = None if observed.meter is None else observed.meter.read()
         if role is None or observed.meter is None:
-            return Tensors(role, observed.shape, number_format, measured)
+            return ExplainedTensor(role, observed.shape, number_format, measured)
         values = observed.meter.sample
         is_signed = number_format.is_signed if isinstance(number_format, Integer) else True
         width = 0 if number_format is None else number_format.width
         same = best_of_width(values, width, is_signed) if width in WIDTHS else None
-        return Tensors(role, observed.shape, number_format, measured, same, narrowest(values, sqnr_db, is_signed))
+        least = narrowest(values, sqnr_db, is_signed)
+        return ExplainedTensor(role, observed.shape, number_format, measured, same, least)
 
     def _role(self, name: str) -> str | None:
         if name == OUTPUT:

@@ -17,9 +17,9 @@ def calculate_modules(module: nn.Module, in_data: Sequence[Tensor], out_data: Se
     """Return parameters and operations (convention `mase`) of one call of a layer, and its sizes in elements."""
     op = _find_op(module)
     inputs, outputs = _shapes(in_data, "in_data"), _shapes(out_data, "out_data")
-    held = {operand.name: getattr(module, operand.name) for operand in op.parameters}
+    parameters = {operand.name: getattr(module, operand.name) for operand in op.parameters}
     operands = {f"data_in_{i}": shape for i, shape in enumerate(inputs)}
-    operands |= {name: tuple(tensor.shape) for name, tensor in held.items() if tensor is not None}
+    operands |= {name: tuple(tensor.shape) for name, tensor in parameters.items() if tensor is not None}
     call = Call(operands, outputs, op.settings(module, (), {}))
     return {
         "total_parameters": sum(parameter.numel() for parameter in module.parameters()),
@@ -34,7 +34,7 @@ def _find_op(module: nn.Module) -> Op:
     if found is None:
         name = type(module).__name__
         known = [layer.__name__ for op in OPS.values() for layer in op.modules]
-        raise ValueError(f"calculate_modules: the operations of a {name} are unknown; {closest(name, known)}")
+        raise ValueError(f"calculate_modules: the operations of {name} are unknown; {closest(name, known)}")
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 from chop.ir import MaseGraph
 from chop.ir.graph.dict_view import plain
 from chop.passes.base import PassResult, register_pass
-from chop.passes.graph.analysis.report.table import NODE_HEADERS, grid, node_cells
+from chop.passes.graph.analysis.report.table import NODE_HEADERS, bordered_table, node_cells
 
 _PARTS = ("common", "hardware", "software")
 
@@ -33,7 +33,7 @@ def report_node_meta_param_analysis_pass(graph: MaseGraph, args: ReportNodeMetaP
     for meta in graph.annotated_metas():
         parameters = plain(meta.parameters)
         rows.append([*node_cells(meta), *(pformat(parameters[part], sort_dicts=False) for part in parts)])
-    table = grid(rows, (*NODE_HEADERS, *(f"{part.capitalize()} Param" for part in parts)))
+    table = bordered_table(rows, (*NODE_HEADERS, *(f"{part.capitalize()} Param" for part in parts)))
     print(table)
     if args.save_path is not None:
         args.save_path.parent.mkdir(parents=True, exist_ok=True)

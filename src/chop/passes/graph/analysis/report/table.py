@@ -16,6 +16,6 @@ def node_cells(meta: NodeMeta) -> list[str]:
     return [meta.node.name, meta.node.op, meta.mase_type, meta.mase_op]
 
 
-def grid(rows: Iterable[Sequence[str]], headers: Sequence[str]) -> str:
+def bordered_table(rows: Iterable[Sequence[str]], headers: Sequence[str]) -> str:
     """Return a table with borders, whose cells may have several lines."""
     return tabulate(rows, headers=headers, tablefmt="grid", disable_numparse=True)

@@ -20,9 +20,9 @@ from chop.statistics.batches import LabelledBatch, num_rows
 from chop.statistics.deviation import Deviation
 from chop.statistics.scoring import Score, add_output
 
-Candidates = Mapping[str, Mapping[str, Callable[..., Any]]]
+LabelledReplacements = Mapping[str, Mapping[str, Callable[..., Any]]]
 """By node name: the layers or functions that may replace the node, by a label such as `"8"`."""
-Group = tuple[fx.Node, ...]
+_Unit = tuple[fx.Node, ...]
 """Nodes that call the same layer, and so are replaced together."""
 
 
@@ -40,12 +40,12 @@ class Effect:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """The effect of every candidate."""
+    """The effect of every replacement."""
 
     alone: dict[str, dict[str, Effect]]
     """By node and label: only this node is replaced."""
     all_but: dict[str, dict[str, Effect]]
-    """By node and label: all nodes are replaced by their candidates with this label, except this node."""
+    """By node and label: all nodes are replaced by what has this label, except this node."""
     quantized: dict[str, Effect]
     """By label: all nodes are replaced."""
     loss: float | None
@@ -56,19 +56,19 @@ class Sensitivity:
 
 def measure_sensitivity(
     graph: MaseGraph,
-    candidates: Candidates,
+    replacements: LabelledReplacements,
     batches: Iterable[LabelledBatch],
     *,
     nodes: Collection[str] | None = None,
     both: bool = True,
 ) -> Sensitivity:
-    """Measure the effect of each candidate alone and, if `both`, of all others without it, for `nodes` or for all.
+    """Measure the effect of each replacement alone and, if `both`, of all others without it, for `nodes` or all.
 
-    For each candidate only the nodes that depend on it are run again, so time grows with the depth of the graph.
+    For each replacement only the nodes that depend on it are run again, so time grows with the depth of the graph.
     Memory is bounded by one batch. The graph, its mode and the random state stay unchanged.
     """
-    measurement = _Measurement(graph, candidates, nodes, both)
-    with undisturbed(graph.model), _in_evaluation_mode(candidates):
+    measurement = _Measurement(graph, replacements, nodes, both)
+    with undisturbed(graph.model), _in_evaluation_mode(replacements):
         for inputs, labels in batches:
             measurement.add(inputs, labels)
     return measurement.result()
@@ -98,67 +98,69 @@ class _Sums:
 
 
 class _Measurement:
-    """All sums: of the unchanged graph, and by label and group."""
+    """All sums: of the unchanged graph, and by unit and label."""
 
-    def __init__(self, graph: MaseGraph, candidates: Candidates, nodes: Collection[str] | None, both: bool) -> None:
-        self.graph, self.candidates, self.both = graph, candidates, both
+    def __init__(
+        self, graph: MaseGraph, replacements: LabelledReplacements, nodes: Collection[str] | None, both: bool
+    ) -> None:
+        self.graph, self.replacements, self.both = graph, replacements, both
         found = {node.name: node for node in graph.fx_graph.nodes}
-        for name in candidates:
+        for name in replacements:
             if name not in found:
                 raise ValueError(f"there is no node '{name}'; {closest(name, found)}")
-        wanted = candidates.keys() if nodes is None else nodes
+        wanted = replacements.keys() if nodes is None else nodes
         for name in wanted:
-            if name not in candidates:
-                raise ValueError(f"there is no candidate for node '{name}'; {closest(name, candidates)}")
-        self.nodes = [node for name, node in found.items() if name in candidates]
-        groups = group_by_layer((node, node.meta["mase"].module) for node in self.nodes)
-        self.groups = [group for group in groups if any(node.name in wanted for node in group)]
+            if name not in replacements:
+                raise ValueError(f"there is no replacement for node '{name}'; {closest(name, replacements)}")
+        self.nodes = [node for name, node in found.items() if name in replacements]
+        units = group_by_layer((node, node.meta["mase"].module) for node in self.nodes)
+        self.units = [unit for unit in units if any(node.name in wanted for node in unit)]
         self.plain = Score()
-        self.alone: defaultdict[tuple[Group, str], _Sums] = defaultdict(_Sums)
-        self.all_but: defaultdict[tuple[Group, str], _Sums] = defaultdict(_Sums)
+        self.alone: defaultdict[tuple[_Unit, str], _Sums] = defaultdict(_Sums)
+        self.all_but: defaultdict[tuple[_Unit, str], _Sums] = defaultdict(_Sums)
         self.quantized: defaultdict[str, _Sums] = defaultdict(_Sums)
         self.num_samples = 0
         self.labelled: bool | None = None
 
     def add(self, inputs: Mapping[str, Any], labels: Tensor | None) -> None:
         if self.labelled not in (None, labels is not None):
-            raise ValueError("either all batches have labels or none has")
+            raise ValueError("either all batches or none of them must have labels")
         self.labelled = labels is not None
         self.num_samples += num_rows(inputs)
         incremental = IncrementalRun(self.graph, inputs)
         plain = incremental.run()
         if labels is not None:
             add_output(self.plain, plain, labels)
-        for group in self.groups:
-            for label in self._labels(group):
-                self._add_alone(incremental, plain, group, label, labels)
+        for unit in self.units:
+            for label in self._labels(unit):
+                self._add_alone(incremental, plain, unit, label, labels)
         for label in self._labels(self.nodes):
             self._add_together(incremental, plain, label, labels)
 
     def _add_alone(
-        self, incremental: IncrementalRun, plain: Any, group: Group, label: str, labels: Tensor | None
+        self, incremental: IncrementalRun, plain: Any, unit: _Unit, label: str, labels: Tensor | None
     ) -> None:
-        changed = incremental.peek(self._replaced(group, label))
-        sums = self.alone[group, label]
+        changed = incremental.peek(self._replacements(unit, label))
+        sums = self.alone[unit, label]
         sums.add(plain, changed.output, labels)
-        for node in group:
+        for node in unit:
             sums.own[node.name].add(incremental.values[node], changed[node])
 
     def _add_together(self, incremental: IncrementalRun, plain: Any, label: str, labels: Tensor | None) -> None:
-        replaced = self._replaced(self.nodes, label)
-        self.quantized[label].add(plain, incremental.run(replaced), labels)
+        together = self._replacements(self.nodes, label)
+        self.quantized[label].add(plain, incremental.run(together), labels)
         if self.both:
-            # From the last group to the first: each run changes two groups, and nothing before them runs again.
-            for group in reversed(self.groups):
-                if label in self._labels(group):
-                    rest = {node: new for node, new in replaced.items() if node not in group}
-                    self.all_but[group, label].add(plain, incremental.run(rest), labels)
+            # From the last unit to the first: each run changes two units, and nothing before them runs again.
+            for unit in reversed(self.units):
+                if label in self._labels(unit):
+                    rest = {node: new for node, new in together.items() if node not in unit}
+                    self.all_but[unit, label].add(plain, incremental.run(rest), labels)
 
     def _labels(self, nodes: Iterable[fx.Node]) -> list[str]:
-        return list(dict.fromkeys(label for node in nodes for label in self.candidates[node.name]))
+        return list(dict.fromkeys(label for node in nodes for label in self.replacements[node.name]))
 
-    def _replaced(self, nodes: Iterable[fx.Node], label: str) -> dict[fx.Node, Callable[..., Any]]:
-        given = {node: self.candidates[node.name] for node in nodes}
+    def _replacements(self, nodes: Iterable[fx.Node], label: str) -> dict[fx.Node, Callable[..., Any]]:
+        given = {node: self.replacements[node.name] for node in nodes}
         return {node: by_label[label] for node, by_label in given.items() if label in by_label}
 
     def result(self) -> Sensitivity:
@@ -174,23 +176,23 @@ class _Measurement:
             num_samples=self.num_samples,
         )
 
-    def _by_node(self, found: Mapping[tuple[Group, str], _Sums], *, own: bool) -> dict[str, dict[str, Effect]]:
-        groups = {node: group for group in self.groups for node in group}
+    def _by_node(self, found: Mapping[tuple[_Unit, str], _Sums], *, own: bool) -> dict[str, dict[str, Effect]]:
+        units = {node: unit for unit in self.units for node in unit}
         return {
             node.name: {
-                label: found[groups[node], label].effect(self.plain, node.name if own else None)
-                for label in self.candidates[node.name]
-                if (groups[node], label) in found
+                label: found[units[node], label].effect(self.plain, node.name if own else None)
+                for label in self.replacements[node.name]
+                if (units[node], label) in found
             }
             for node in self.nodes
-            if node in groups
+            if node in units
         }
 
 
 @contextmanager
-def _in_evaluation_mode(candidates: Candidates) -> Iterator[None]:
-    """Put all layers among the candidates into evaluation mode inside the block."""
-    found = (new for by_label in candidates.values() for new in by_label.values())
+def _in_evaluation_mode(replacements: LabelledReplacements) -> Iterator[None]:
+    """Put all layers among the replacements into evaluation mode inside the block."""
+    found = (new for by_label in replacements.values() for new in by_label.values())
     modes = {layer: layer.training for layer in found if isinstance(layer, nn.Module)}
     for layer in modes:
         layer.eval()

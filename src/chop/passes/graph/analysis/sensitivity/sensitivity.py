@@ -1,4 +1,4 @@
-"""How much each node suffers from a number format."""
+"""How sensitive each node is to a number format."""
 
 from __future__ import annotations
 
@@ -14,10 +14,15 @@ from chop.ir import MaseGraph
 from chop.nn.quantized import QuantConfig
 from chop.options import read_options
 from chop.passes.base import PassResult, register_pass
-from chop.passes.graph.analysis.sensitivity.measure import Candidates, Effect, Sensitivity, measure_sensitivity
-from chop.passes.quantization.replacement import replacements
+from chop.passes.graph.analysis.sensitivity.measure import (
+    Effect,
+    LabelledReplacements,
+    Sensitivity,
+    measure_sensitivity,
+)
+from chop.passes.quantization.replacement import make_replacements
 from chop.passes.quantization.selection import QuantizeArgs, chosen_configs
-from chop.statistics.batches import LabelledBatch, limited
+from chop.statistics.batches import LabelledBatch, limited_batches, limited_labelled_batches
 
 logger = logging.getLogger(__name__)
 _LABEL = "given"
@@ -39,13 +44,13 @@ class SensitivityArgs:
     nodes: tuple[str, ...] = ()
     """The nodes to measure; empty for all nodes that have a format."""
     both: bool = True
-    """Also measure everything in its format except one node."""
+    """Also measure the graph with every node in its format except one."""
 
     def __post_init__(self) -> None:
         if self.num_samples < 1:
             raise ValueError(f"'num_samples' must be at least 1, got {self.num_samples}")
         if (self.input_generator is None) == (self.labelled_batches is None):
-            raise ValueError("either 'input_generator' or 'labelled_batches' is required")
+            raise ValueError("exactly one of 'input_generator' and 'labelled_batches' is required")
 
     @classmethod
     def from_pass_args(cls, pass_args: Mapping[str, Any] | None, where: str) -> Self:
@@ -60,12 +65,9 @@ class SensitivityArgs:
         return read_options(cls, {**options, "formats": _read_formats(rest, where)}, where)
 
     def batches(self) -> Iterator[LabelledBatch]:
-        given: Iterable[LabelledBatch]
         if self.labelled_batches is not None:
-            given = (_pair(batch) for batch in self.labelled_batches)
-        else:
-            given = ((batch, None) for batch in self.input_generator or ())
-        return limited(given, self.num_samples)
+            return limited_labelled_batches(map(_pair, self.labelled_batches), self.num_samples)
+        return ((batch, None) for batch in limited_batches(self.input_generator or (), self.num_samples))
 
 
 def _is_choice(key: str, value: object) -> bool:
@@ -76,7 +78,7 @@ def _read_formats(given: Mapping[str, Any], where: str) -> QuantizeArgs:
     if "config" not in given:
         if "by" not in given:
             raise ValueError(
-                f"{where}: requires 'config', a format for all nodes, or 'by' and the tables of `quantize`"
+                f"{where}: needs either 'config', one format for all nodes, or 'by' and tables as in `quantize`"
             )
         return QuantizeArgs.from_pass_args(given, where)
     if len(given) > 1:
@@ -93,39 +95,39 @@ def _pair(batch: object) -> LabelledBatch:
         case (Mapping() as inputs, Tensor() as labels):
             return inputs, labels
     kind = type(batch).__name__
-    raise ValueError(f"labelled_batches must give pairs of a dict such as {{'x': tensor}} and labels, got a {kind}")
+    raise ValueError(f"labelled_batches must yield pairs of a dict such as {{'x': tensor}} and labels, got {kind}")
 
 
 @register_pass("sensitivity", kind="analysis")
 def sensitivity_analysis_pass(graph: MaseGraph, args: SensitivityArgs) -> PassResult:
-    """Measure how formats change the model's output, loss and accuracy: for each node alone, and for all but it.
+    """Measure how formats change the model's output, loss and accuracy: each node alone, and all nodes but one.
 
     `info["alone"][node]` has `sqnr_db` of the node's own output, `output_sqnr_db` of the model's, `loss_change` and
     `accuracy_change`; `info["all_but"][node]` and `info["quantized"]` (all nodes) have the last three, and
-    `info["baseline"]` the `loss` and `accuracy` of the unchanged graph. `info["ranking"]` lists the most sensitive
-    node first: the one with the largest `loss_change` or, without labels, the lowest `output_sqnr_db`. Without
-    labels, loss and accuracy are None. Nodes that call the same layer are measured together. The graph is not
-    changed.
+    `info["baseline"]` the `loss` and `accuracy` of the unchanged graph, which all changes are relative to.
+    `info["ranking"]` lists the most sensitive node first: the one with the largest `loss_change` or, without
+    labels, the lowest `output_sqnr_db`. Without labels, loss and accuracy are None. Nodes that call the same layer
+    are measured together. The graph is not changed.
     """
-    candidates = candidates_of(graph, {_LABEL: args.formats})
-    if not candidates:
+    replacements = labelled_replacements(graph, {_LABEL: args.formats})
+    if not replacements:
         raise ValueError("sensitivity_analysis_pass: no node of this graph has a format")
     nodes = args.nodes or None
-    found = measure_sensitivity(graph, candidates, args.batches(), nodes=nodes, both=args.both)
+    found = measure_sensitivity(graph, replacements, args.batches(), nodes=nodes, both=args.both)
     info = _as_info(found)
     _log_ranking(info)
     return graph, info
 
 
-def candidates_of(graph: MaseGraph, choices: Mapping[str, QuantizeArgs]) -> Candidates:
-    """Return the quantised layers and calls that may replace each node, by node name and by label of the choice."""
+def labelled_replacements(graph: MaseGraph, choices: Mapping[str, QuantizeArgs]) -> LabelledReplacements:
+    """Return the quantised layers and calls that may replace each node, by node name and label of the choice."""
     metas = graph.annotated_metas()
     found: dict[str, dict[str, Callable[..., Any]]] = {}
     for label, args in choices.items():
-        made = replacements(chosen_configs(args, metas), metas)
+        replacements, _ = make_replacements(chosen_configs(args, metas), metas)
         for meta in metas:
-            if meta.node in made:
-                found.setdefault(meta.node.name, {})[label] = made[meta.node].new
+            if meta.node in replacements:
+                found.setdefault(meta.node.name, {})[label] = replacements[meta.node]
     return found
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, fx, nn
 
 from chop.formats import Format
 from chop.ir import MaseGraph, NodeMeta
-from chop.ir.graph.interpreter import Runner, bind_inputs, tensors_in, undisturbed
+from chop.ir.graph.interpreter import NodeInterpreter, bind_inputs, tensors_in, undisturbed
 from chop.nn.quantized import QuantizedCall, QuantizedLayer, plain_layer
 from chop.passes.base import PassResult, register_pass
 from chop.passes.graph.transforms.calibrate.limits import Magnitudes, Method, limit
@@ -42,11 +42,11 @@ class CalibrateArgs:
 
     def __post_init__(self) -> None:
         if self.input_generator is None and self.profile is None:
-            raise ValueError("either 'input_generator', batches to run, or 'profile' is required")
+            raise ValueError("either 'input_generator' (batches to run) or 'profile' is required")
         if not 0 < self.percentile <= 100:
             raise ValueError(f"'percentile' must be above 0 and at most 100, got {self.percentile}")
         if self.num_batches < 1:
-            raise ValueError(f"'num_batches' must be 1 or more, got {self.num_batches}")
+            raise ValueError(f"'num_batches' must be at least 1, got {self.num_batches}")
 
 
 @register_pass("calibrate", kind="transform")
@@ -91,7 +91,7 @@ def _look_up(profile: Profile, metas: list[NodeMeta], observed: Observed, method
         for name, tensor in (*meta.args.items(), *meta.results.items()):
             if name not in quantized.formats or not tensor.dtype.is_floating_point:
                 continue
-            if not tensor.held:
+            if not tensor.is_parameter:
                 found = _named(profile.find(meta.node.name, name), meta.node.name, name, method)
                 observed[id(quantized)][name].merge(found)
             elif (parameter := meta.value(name)) is not None:
@@ -105,8 +105,8 @@ def _named(collection: Collection, node: str, entry: str, method: Method) -> Mag
         raise ValueError(f"'{entry}' of node '{node}': {error}") from error
 
 
-class _Observer(Runner):
-    """Runs the network in float, and collects the magnitudes of the operands that are quantised."""
+class _Observer(NodeInterpreter):
+    """An interpreter that computes in float and collects the magnitudes of the operands that are quantised."""
 
     def __init__(self, model: fx.GraphModule, observed: Observed) -> None:
         super().__init__(model)
@@ -115,7 +115,7 @@ class _Observer(Runner):
         for path, layer in model.named_modules():
             if isinstance(layer, QuantizedLayer):
                 self.plain[path] = plain_layer(layer)
-                for name in layer.held:
+                for name in layer.parameter_names:
                     parameter = getattr(layer, name)
                     if parameter is not None:
                         observed[id(layer)][name].update(parameter)

@@ -10,7 +10,7 @@ from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.in_place import read_result_instead, writes_in_place
 from chop.nn.quantized import QuantConfig, QuantizedCall, QuantizedLayer
 from chop.passes.base import PassResult, register_pass
-from chop.passes.quantization.replacement import replacements
+from chop.passes.quantization.replacement import make_replacements
 from chop.passes.quantization.selection import QuantizeArgs, chosen_configs
 
 __all__ = ["QuantizeArgs", "quantize_transform_pass"]
@@ -25,16 +25,16 @@ def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> PassResult:
     """
     metas = graph.annotated_metas()
     configs = chosen_configs(args, metas)
-    found = replacements(configs, metas)
+    replacements, precisions = make_replacements(configs, metas)
     layers = {meta.node: meta.module for meta in metas}  # before the first is replaced
     for meta in metas:
-        if meta.node in found:
-            new = found[meta.node].new
+        if meta.node in replacements:
+            new = replacements[meta.node]
             if "data_in_0" in new.formats and writes_in_place(meta.node, layers[meta.node]):
                 read_result_instead(meta.node)
             _replace(meta, new)
-    _note_borrowed(configs, metas)
-    chosen = {node.name: each.chosen for node, each in found.items() if each.chosen}
+    _log_inherited(configs, metas)
+    chosen = {node.name: each for node, each in precisions.items() if each}
     return graph, {"quantized": [node.name for node in configs], "chosen": chosen}
 
 
@@ -48,10 +48,10 @@ def _replace(meta: NodeMeta, new: QuantizedLayer | QuantizedCall) -> None:
     meta.note_formats()
 
 
-def _note_borrowed(configs: Mapping[fx.Node, QuantConfig], metas: Sequence[NodeMeta]) -> None:
+def _log_inherited(configs: Mapping[fx.Node, QuantConfig], metas: Sequence[NodeMeta]) -> None:
     """Log once per config which keys it lacks, and for which ops."""
     for config in {id(config): config for config in configs.values()}.values():
         served = [meta for meta in metas if configs.get(meta.node) is config]
         roles = {operand.role for meta in served for operand in meta.operands.values() if operand.role is not None}
         ops = dict.fromkeys(meta.mase_op for meta in served)
-        config.note_borrowed({*roles}, f"quantize {', '.join(ops)}")
+        config.log_inherited({*roles}, f"quantize {', '.join(ops)}")

@@ -1,4 +1,8 @@
-"""Tables of what quantisation changed, by node and by type."""
+"""Tables of what quantisation changed, by node and by type.
+
+This analysis is among the transforms because the course notes import `graph_iterator_compare_nodes` from this
+module. The names of the functions are MASE's as well.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,7 @@ from chop.passes.graph.utils import get_mase_op, get_mase_type, get_node_actual_
 if TYPE_CHECKING:
     import pandas as pd
 
+TABLE_FILE = "quantize_table.csv"
 _COLUMNS = ("Ori name", "New name", "MASE_TYPE", "Mase_OP", "Original type", "Quantized type", "Changed")
 
 
@@ -39,8 +44,8 @@ def summarize_quantization_analysis_pass(graph: MaseGraph, args: SummarizeQuanti
     """
     original, folder = args.original, args.save_dir
     if original is None:
-        raise ValueError("summarize_quantization_analysis_pass: 'original' is required, the graph to compare with")
-    table = graph_iterator_compare_nodes(original, graph, folder and folder / "quantize_table.csv")
+        raise ValueError("summarize_quantization_analysis_pass: 'original', the graph to compare with, is required")
+    table = graph_iterator_compare_nodes(original, graph, folder and folder / TABLE_FILE)
     histogram = graph_iterator_node_histogram(original, graph, folder and folder / "quantize_histogram.csv")
     return graph, {"table": table, "histogram": histogram}
 

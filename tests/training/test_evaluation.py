@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from chop.dataset import Rows
 from chop.training.batches import evaluation_batches
-from chop.training.metrics import evaluate
+from chop.training.evaluation import evaluate
 
 CPU = torch.device("cpu")
 
@@ -40,3 +40,12 @@ def test_the_sums_of_all_processes_are_added() -> None:
     double = evaluate(Echo(), evaluation_batches(rows, 2), 2, CPU, reduce=lambda tensor: 2 * tensor)
     assert double.accuracy == 0.5
     assert double.confusion.tolist() == [[2, 2], [0, 0]]
+
+
+def test_the_mode_is_restored_after_an_error() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Dropout())
+    model[1].eval()  # a layer that the user keeps in evaluation mode
+    rows = Rows(torch.zeros(4, 3), torch.zeros(4, dtype=torch.int64))
+    with pytest.raises(RuntimeError):  # the rows have three features
+        evaluate(model, evaluation_batches(rows, 2), 2, CPU)
+    assert (model.training, model[0].training, model[1].training) == (True, True, False)

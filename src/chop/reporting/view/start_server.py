@@ -21,7 +21,7 @@ def view(config: ViewConfig) -> None:
     _check_folder(config.folder)
     with make_server(config.folder, config.host, config.port) as server:
         if server.is_public:
-            logger.warning("everyone who can reach %s can read these runs", config.host)
+            logger.warning("anyone who can connect to %s can read these runs", config.host)
         address = address_of(server, config.host)
         _print(f"runs of {config.folder}: {address}  (stop with Ctrl-C)")
         if config.open:
@@ -57,12 +57,12 @@ def _check_folder(folder: Path) -> None:
     if not folder.is_dir():
         raise ValueError(f"there is no folder '{folder}'; use ch view FOLDER to show the runs of another folder")
     if RunFolder(folder).config.is_file():
-        raise ValueError(f"'{folder}' is a single run; its project is '{folder.absolute().parent}'")
+        raise ValueError(f"'{folder}' is a single run; give its project, '{folder.absolute().parent}'")
 
 
 def _open(address: str) -> None:
     if not webbrowser.open(address):
-        _print("no browser was found; open the address in one")
+        _print("no browser was found; open this address in a browser")
 
 
 def _print(line: str) -> None:

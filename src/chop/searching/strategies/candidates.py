@@ -1,38 +1,18 @@
-"""The candidates of each unit, what each costs, and how much error it causes."""
+"""The candidates of each unit and their costs."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
-import torch
-
-from chop.searching.evaluation.cost_metrics import COST_RUNNERS
-from chop.searching.evaluation.objectives import Objective, Objectives, is_cost, known_metrics
+from chop.searching.evaluation.cost_runners import COST_RUNNERS
+from chop.searching.evaluation.objectives import Objective, Objectives, is_cost, known_metrics, pareto_front
 from chop.searching.evaluation.problem import UnitwiseProblem
-from chop.searching.space import Configs, Label, Params, Space, Unit
-from chop.searching.strategies.base import Strategy
+from chop.searching.space import Label, Params, Space, Unit
 
-ErrorKind = Literal["loss", "output"]
 MAX_CANDIDATES_PER_UNIT = 20_000
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class MeasuringStrategy(Strategy):
-    """A strategy that measures the error of each candidate of each unit."""
-
-    harm: ErrorKind = "loss"
-    """How the error is measured: by the loss, or by the difference of the output, which needs no labels."""
-    remeasure: int = 1
-    """Steps after which all candidates are measured again."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.remeasure < 1:
-            raise ValueError(f"'remeasure' must be at least 1, got {self.remeasure}")
 
 
 @dataclass(frozen=True)
@@ -49,7 +29,7 @@ Assignment = Mapping[str, Candidate]
 """A candidate for each unit, by the unit's name."""
 
 
-def configs_of(assignment: Assignment) -> dict[str, Mapping[str, Any]]:
+def configuration_of(assignment: Assignment) -> dict[str, Mapping[str, Any]]:
     """Return the configuration in which each unit has its assigned candidate."""
     return {name: candidate.config for name, candidate in assignment.items()}
 
@@ -67,13 +47,13 @@ def find_candidates(problem: UnitwiseProblem, strategy: str) -> dict[str, list[C
 def _candidates(problem: UnitwiseProblem, unit: Unit, strategy: str) -> list[Candidate]:
     if unit.num_configs > MAX_CANDIDATES_PER_UNIT:
         raise ValueError(
-            f"'{unit.name}' has {unit.num_configs} configs, and strategy '{strategy}' looks at each of them; the "
+            f"'{unit.name}' has {unit.num_configs} configs, and strategy '{strategy}' measures each of them; the "
             f"limit is {MAX_CANDIDATES_PER_UNIT}: offer fewer choices, or use strategy 'optuna'"
         )
     unit_space = Space((unit,))
     found, errors = [], []
     for params in unit_space.all_params():
-        candidate = Candidate(unit.name, params, unit_space.configs(params)[unit.name])
+        candidate = Candidate(unit.name, params, unit_space.configuration(params)[unit.name])
         try:
             problem.quantized_unit(unit, candidate.config)
         except ValueError as error:
@@ -81,17 +61,17 @@ def _candidates(problem: UnitwiseProblem, unit: Unit, strategy: str) -> list[Can
         else:
             found.append(candidate)
     if not found:
-        raise ValueError(f"no config of '{unit.name}' is allowed: {errors[0]}")
+        raise ValueError(f"no config of '{unit.name}' is valid: {errors[0]}")
     return found
 
 
 def cost_objectives(objectives: Objectives, strategy: str) -> list[str]:
     """Return the cost metrics to reduce, each one that adds up over units."""
     found = []
-    for each in objectives.each:
+    for each in objectives.items:
         if is_cost(each.name):
             if not _reduces_cost(each):
-                raise ValueError(f"strategy '{strategy}' reduces costs, but '{each.name}' is to be increased")
+                raise ValueError(f"strategy '{strategy}' reduces costs, but objective '{each.name}' increases them")
             found.append(_additive_metrics().get(each.name, each.name))
     if not found:
         known = ", ".join(name for name in known_metrics() if is_cost(name))
@@ -129,34 +109,6 @@ class CandidateCosts:
         return {name: max(each, key=self) for name, each in candidates.items()}
 
 
-class ErrorMeasure:
-    """The error of a configuration: its loss, or how far its output is from that of the original model.
-
-    The second is the energy of the difference divided by the energy of the original output.
-    """
-
-    def __init__(self, problem: UnitwiseProblem, kind: ErrorKind, num_rows: int | None = None) -> None:
-        """Measure on the first `num_rows` rows; None: on all."""
-        self._problem, self._kind = problem, kind
-        self._evaluator = problem.evaluator if num_rows is None else problem.evaluator.on_first_rows(num_rows)
-        self._original = self._evaluator.outputs({}) if kind == "output" else []
-        self._energy = sum(output.double().square().sum().item() for output in self._original)
-
-    def __call__(self, configs: Configs) -> float:
-        """Return the error; infinity if the model's output is not finite."""
-        replacements = self._problem.replacements(configs)
-        if self._kind == "loss":
-            error = self._evaluator.evaluate(replacements).loss
-        else:
-            error = self._relative_difference(self._evaluator.outputs(replacements))
-        return error if math.isfinite(error) else math.inf
-
-    def _relative_difference(self, outputs: Iterable[torch.Tensor]) -> float:
-        pairs = zip(outputs, self._original, strict=True)
-        noise = sum((output.double() - original.double()).square().sum().item() for output, original in pairs)
-        return noise / self._energy if self._energy else noise
-
-
 @dataclass(frozen=True)
 class RatedCandidate:
     """A candidate, and what it adds to the cost and to the error of the model."""
@@ -168,16 +120,7 @@ class RatedCandidate:
 
 def pareto_optimal(rated: Iterable[RatedCandidate]) -> list[RatedCandidate]:
     """Return the candidates that are Pareto-optimal in cost and error, the cheapest first."""
-    kept: list[RatedCandidate] = []
-    for each in sorted(rated, key=lambda each: (each.cost, each.error)):
-        if not kept or each.error < kept[-1].error:
-            kept.append(each)
-    return kept
-
-
-def without_duplicates(params: Iterable[Params]) -> list[Params]:
-    """Return each of the params once, in the order of their first occurrence."""
-    return [dict(items) for items in dict.fromkeys(tuple(each.items()) for each in params)]
+    return pareto_front(rated, lambda each: (-each.cost, -each.error))
 
 
 def evenly_spaced(items: Sequence[T], max_items: int) -> list[T]:

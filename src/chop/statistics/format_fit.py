@@ -51,8 +51,8 @@ class FormatFit:
     sqnr_db: float | None
 
 
-class RangeMeter:
-    """Counts how values fit a format, batch by batch, and keeps a random sample of them if `keeps_sample`."""
+class FormatFitMeter:
+    """A meter of how well values fit a format, batch by batch; keeps a random sample of them if `keeps_sample`."""
 
     def __init__(
         self, number_format: Format | None, scale: Tensor | None = None, *, keeps_sample: bool = True
@@ -61,7 +61,7 @@ class RangeMeter:
         self.min, self.max = math.inf, -math.inf
         self.num_values = self.num_not_finite = 0
         self.num_nonzero = self.num_to_zero = self.num_saturated = 0
-        self.fullness = 0.0  # the largest magnitude relative to the limit
+        self.largest_relative_to_limit = 0.0  # 0.25: a quarter of the range is used, 2: twice the largest number
         self.deviation = Deviation()
         self.limits: Limits | None = None
         self.sample = torch.empty(0, dtype=torch.float64)
@@ -117,15 +117,16 @@ class RangeMeter:
         self.num_to_zero += int((nonzero & (rounded == 0)).sum())
         self.deviation.add(x, rounded)
         # A limit of 0, as for negative numbers in an unsigned format, gives an infinite ratio.
-        fullness = torch.where(nonzero, x.abs() / limit.abs(), 0.0)
-        self.num_saturated += int((fullness > 1 + TOLERANCE).sum())
-        self.fullness = max(self.fullness, fullness.max().item())
+        relative_to_limit = torch.where(nonzero, x.abs() / limit.abs(), 0.0)
+        self.num_saturated += int((relative_to_limit > 1 + TOLERANCE).sum())
+        self.largest_relative_to_limit = max(self.largest_relative_to_limit, relative_to_limit.max().item())
 
     def _unused_bits(self) -> int | None:
+        """Return the number of unused top bits: 2 if the largest magnitude is a quarter of the limit."""
         assert self.format is not None, "only called with a format"
-        if not has_even_steps(self.format) or self.fullness == 0:
+        if not has_even_steps(self.format) or self.largest_relative_to_limit == 0:
             return None
-        return math.floor(-math.log2(min(self.fullness, 1.0)))
+        return math.floor(-math.log2(min(self.largest_relative_to_limit, 1.0)))
 
     def _keep(self, x: Tensor) -> None:
         self.sample = torch.cat([self.sample, x])

@@ -13,8 +13,6 @@ from chop.reporting.view.run_files import read_csv, read_table
 from chop.reporting.view.run_record import RunRecord
 
 NOT_QUANTIZED = "float(32)"
-LAYERS_TABLE = "quantize_table.csv"
-"""Written by `summarize_quantization`."""
 
 
 def formats_by_operand(record: RunRecord) -> dict[str, str]:
@@ -25,7 +23,7 @@ def formats_by_operand(record: RunRecord) -> dict[str, str]:
     folder = record.folder
     nodes = value_at(read_table(folder, folder.graph / GRAPH_FILE), "metadata")
     if not isinstance(nodes, Mapping):
-        rows = read_csv(folder, folder.transform / LAYERS_TABLE)
+        rows = read_csv(folder, folder.quantization_table)
         names = {"New name", "Quantized type"}
         return {row["New name"]: row["Quantized type"] for row in rows if names <= row.keys()}
     operands = {node: value_at(meta, "args") for node, meta in nodes.items()}

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from chop.dataset import DatasetInfo
+from chop.ir.graph.interpreter import evaluation_mode
 from chop.statistics.scoring import Score
 from chop.training.batches import Batch
 
@@ -29,18 +30,15 @@ class Evaluation:
 def evaluate(
     model: nn.Module, batches: Iterable[Batch], num_classes: int, device: torch.device, reduce: Reduce | None = None
 ) -> Evaluation:
-    """Evaluate a model in evaluation mode and restore its mode."""
+    """Evaluate a model in evaluation mode; its mode is restored, also after an error."""
     score = Score(device)
     confusion = torch.zeros(num_classes**2, dtype=torch.int64, device=device)
-    was_training = model.training
-    model.eval()
-    with torch.no_grad():
+    with evaluation_mode(model):
         for batch in batches:
             features, labels = batch.features.to(device), batch.labels.to(device)
             logits = model(features)
             score.add(logits, labels)
             confusion += torch.bincount(labels * num_classes + logits.argmax(dim=1), minlength=num_classes**2)
-    model.train(was_training)
     loss, accuracy = score.read(reduce)
     confusion = confusion if reduce is None else reduce(confusion)
     return Evaluation(loss, accuracy, confusion.view(num_classes, num_classes).cpu())

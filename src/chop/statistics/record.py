@@ -18,7 +18,7 @@ from chop.statistics.layout import ObservedTensor
 class Record(Statistic):
     """All tensors, concatenated along their first dimension, as `data`; its `count` of values and `size` in bytes.
 
-    Memory grows with the number of samples. `dims` is ignored, nothing is reduced, and NaNs are kept.
+    Memory grows with the number of rows. `dims` is ignored, nothing is reduced, and NaNs are kept.
     """
 
     _parts: list[Tensor] = field(default_factory=list, init=False, repr=False)

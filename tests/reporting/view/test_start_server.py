@@ -15,8 +15,8 @@ import pytest
 
 from chop.config import ViewConfig
 from chop.reporting.view import view
-from chop.reporting.view.serve import address_of, make_server
 from chop.reporting.view.server import ViewServer
+from chop.reporting.view.start_server import address_of, make_server
 
 
 def test_only_this_machine_can_connect(project: Path) -> None:
@@ -57,7 +57,7 @@ def test_a_missing_folder_is_an_error(project: Path) -> None:
 
 def test_a_single_run_is_an_error(project: Path) -> None:
     (project / "run.toml").write_text("")
-    with pytest.raises(ValueError, match=f"'{project}' is a single run; its project is '{project.parent}'"):
+    with pytest.raises(ValueError, match=f"'{project}' is a single run; give its project, '{project.parent}'"):
         view(ViewConfig(folder=project))
 
 
@@ -81,7 +81,7 @@ def test_a_public_address_warns_and_the_browser_is_opened(
     monkeypatch.setattr("webbrowser.open", open_nothing)
     monkeypatch.setattr(ViewServer, "serve_forever", interrupt)
     view(ViewConfig(folder=project, host="0.0.0.0", port=0, open=True))
-    assert "everyone who can reach 0.0.0.0 can read these runs" in caplog.text
+    assert "anyone who can connect to 0.0.0.0 can read these runs" in caplog.text
     assert opened[0].startswith("http://localhost:")
     assert f"runs of {project}: {opened[0]}  (stop with Ctrl-C)\n" in capsys.readouterr().out
 

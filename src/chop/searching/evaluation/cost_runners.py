@@ -1,4 +1,4 @@
-"""Cost metrics: numbers that follow from the formats of a graph, without running it."""
+"""Cost runners, which compute cost metrics from the formats of a graph, without running it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ Amounts = tuple[float, ...]
 
 
 class CostRunner(ABC):
-    """A cost that adds up over the nodes of a graph. A subclass is a frozen dataclass; its fields are its options.
+    """The computation of one or more cost metrics from amounts that add up over the nodes of a graph.
+
+    It is called a runner because its options are in `[search.strategy.hw_runner]`. A subclass is a frozen dataclass
+    whose fields are these options.
 
     What a node contributes may depend on the formats of its own operands, not on those of other nodes: a search
     computes the contribution of each unit once per config and adds the contributions up. A weight that several
-    nodes share is the exception; see `Costs`. `tests/contracts/test_cost_runners.py` checks all
-    registered runners.
+    nodes share is the exception; see `Costs`. `tests/contracts/test_cost_runners.py` checks all registered runners.
     """
 
     metrics: ClassVar[tuple[KeyFigure, ...]]
@@ -40,7 +42,7 @@ class CostRunner(ABC):
         """Return the metrics, by name, from the amounts of a graph that was annotated with `num_rows` samples."""
 
 
-COST_RUNNERS: Registry[type[CostRunner]] = Registry("hardware runner")
+COST_RUNNERS: Registry[type[CostRunner]] = Registry("cost runner")
 
 
 def register_cost_runner(name: str) -> Decorator:

@@ -1,0 +1,73 @@
+"""The identity of a search: what must be equal for a study to be resumed, or for a machine to join it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from chop.display.launcher import launcher
+from chop.runs import Experiment
+from chop.runs.folder import run_prefix
+from chop.searching.spec import SearchSpec
+from chop.searching.strategies import Strategy
+from chop.searching.study.study import Study
+from chop.toml import to_toml_value
+
+IDENTITY = "identity"
+"""The note of a study that holds its identity."""
+DIFFERENCES = {
+    "data": "it was run on different data",
+    "weights": "its model has different weights",
+    "space": "its search space differs",
+    "metrics": "its metrics differ",
+    "strategy": "its strategy differs",
+}
+EARLIER_NAMES = {"Objectives(items=": "Objectives(each=", "SensitivityStrategy(": "Sensitivity("}
+"""Names in the source that had other names when studies were first stored; their digests must stay the same."""
+
+
+def identity(spec: SearchSpec, experiment: Experiment) -> dict[str, Any]:
+    """Return what must be equal for a search to be resumed, or for a machine to join it."""
+    weights = hashlib.sha256()
+    for key, tensor in experiment.model.state_dict().items():
+        weights.update(key.encode())
+        weights.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return {
+        "model and data set": run_prefix(spec.config).strip("_"),
+        "seed": spec.config.seed,
+        "data": experiment.data_hash,
+        "weights": weights.hexdigest(),
+        "space": _digest(to_toml_value(spec.config.search.search_space)),
+        "metrics": _digest_of_repr((spec.objectives, spec.evaluation, spec.training, spec.cost_runners)),
+        "strategy": _digest_of_repr(_without_limits(spec.strategy)),
+    }
+
+
+def check_identity(study: Study, own_identity: Mapping[str, Any]) -> None:
+    """Raise ValueError if the study is a different search; a study without an identity yet passes."""
+    for key, stored in (study.read_note(IDENTITY) or {}).items():
+        if stored != own_identity[key]:
+            difference = DIFFERENCES.get(key, f"its {key} is {stored!r}, not {own_identity[key]!r}")
+            raise ValueError(
+                f"study '{study.name}' is a different search: {difference}; resume it with its own options "
+                f"({launcher()} search --config RUN/run.toml --resume), or start a new one"
+            )
+
+
+def _without_limits(strategy: Strategy) -> Strategy:
+    """Return the strategy without options that may differ between machines, or when a search is resumed."""
+    return replace(strategy, n_trials=1, n_jobs=1, timeout=None, save_every_n_trials=0)
+
+
+def _digest_of_repr(value: object) -> str:
+    text = repr(value)
+    for name, earlier in EARLIER_NAMES.items():
+        text = text.replace(name, earlier)
+    return _digest(text)
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()

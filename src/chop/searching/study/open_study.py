@@ -1,0 +1,122 @@
+"""Opening the study of a search: a new one, one to resume, or one that other machines have started."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from chop.config import SearchConfig
+from chop.files import read_toml
+from chop.runs import Experiment, RunFolder
+from chop.runs.listing import find_run_to_resume
+from chop.searching.evaluation.problem import Problem
+from chop.searching.spec import SearchSpec
+from chop.searching.study.identity import check_identity, identity
+from chop.searching.study.plan import TrialPlan, ensure_planned
+from chop.searching.study.storage import (
+    MEMORY,
+    StudyStorage,
+    is_database,
+    open_database,
+    open_journal,
+    open_memory,
+    portable_url,
+)
+from chop.searching.study.study import Study
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class StudyLocation:
+    """The database of a study and the run folder to resume; None where a search has none."""
+
+    database: StudyStorage | None
+    resumed_folder: RunFolder | None
+
+    @classmethod
+    def find(cls, config: SearchConfig) -> StudyLocation:
+        """Open the database and find the run to resume; errors are raised before anything is written."""
+        if config.storage == MEMORY and config.resume:
+            raise ValueError("a search in memory cannot be resumed: leave out --storage memory")
+        database = None
+        if is_database(config.storage):
+            assert config.storage is not None
+            database = open_database(config.storage)
+        folder = _folder_to_resume(config) if config.resume else None
+        if config.resume and folder is None and database is None:
+            logger.warning("nothing to resume in %s: starting a new search", config.project_dir)
+        return cls(database, folder)
+
+
+@contextmanager
+def open_study(
+    spec: SearchSpec, experiment: Experiment, problem: Problem, location: StudyLocation
+) -> Iterator[tuple[RunFolder, Study]]:
+    """Provide the run folder and the study with all trials planned; this process counts as a worker inside."""
+    config, own_identity = spec.config, identity(spec, experiment)
+    storage = location.database
+    if storage is None and location.resumed_folder is not None:
+        storage = open_journal(location.resumed_folder)
+    name = _known_name(config, location, storage)
+    study = Study.load(storage, name) if storage is not None and name is not None else None
+    if study is not None:
+        check_identity(study, own_identity)
+    plan = TrialPlan.make(spec, problem) if study is None else None  # before anything is written
+    folder = location.resumed_folder or RunFolder.create_for(_config_to_keep(config, config.study))
+    folder.search.mkdir(exist_ok=True)  # results are written to it even if the study is in a database
+    storage = storage or (open_memory() if config.storage == MEMORY else open_journal(folder))
+    with storage.heartbeat:
+        if location.resumed_folder is not None and storage.heartbeat.is_only_worker():
+            folder.remove_temporary_files()
+        study = study or _create(storage, name, folder.name, spec)
+        needs_name = location.database is not None or study.name != folder.name  # a journal holds one study
+        folder.write_config(_config_to_keep(config, study.name if needs_name else None))
+        ensure_planned(study, spec, problem, own_identity, plan)
+        yield folder, study
+
+
+def _folder_to_resume(config: SearchConfig) -> RunFolder | None:
+    return find_run_to_resume(
+        config,
+        lambda folder: folder.search if is_database(config.storage) else folder.journal,
+        lambda folder: config.study in (None, _study_named_in(folder)),
+    )
+
+
+def _study_named_in(folder: RunFolder) -> str | None:
+    """Return the name of the study in the configuration of a run; None if it names none."""
+    try:
+        found = read_toml(folder.config).get("study")
+    except (OSError, ValueError):  # a run that was killed at its very beginning
+        return None
+    return found if isinstance(found, str) else None
+
+
+def _known_name(config: SearchConfig, location: StudyLocation, storage: StudyStorage | None) -> str | None:
+    """Return the name of the study, if it is known before there is a folder."""
+    if location.database is not None:
+        folder = location.resumed_folder
+        return config.study or (None if folder is None else _study_named_in(folder))
+    studies = storage.backend.get_all_studies() if storage is not None else ()
+    return next((study.study_name for study in studies), config.study)  # a journal holds one study
+
+
+def _create(storage: StudyStorage, name: str | None, default_name: str, spec: SearchSpec) -> Study:
+    """Create a study, or return the one of that name which another process has created in the meantime."""
+    number = 1
+    while True:
+        wanted = name or (default_name if number == 1 else f"{default_name}_{number}")
+        created = Study.create(storage, wanted, spec.objectives.directions)
+        if created is not None:
+            return created
+        if name is not None and (found := Study.load(storage, name)) is not None:
+            return found
+        number += 1
+
+
+def _config_to_keep(config: SearchConfig, study: str | None) -> SearchConfig:
+    """Return the configuration as the run folder keeps it: without a password."""
+    return replace(config, study=study, storage=None if config.storage is None else portable_url(config.storage))
