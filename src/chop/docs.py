@@ -11,7 +11,7 @@ from chop.formats import FORMATS
 from chop.info import KINDS
 from chop.info.page import escape
 from chop.passes import PASSES
-from chop.source_map import file_list, component_graph, component_table
+from chop.source_map import component_graph, component_table, file_list
 
 PAGES = ("formats.md", "passes.md", "ops.md", "architecture.md", "source-map.md")
 # A table is between `<!-- table: formats -->` and `<!-- end -->`; the rest of a page is written by hand.

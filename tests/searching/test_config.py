@@ -7,14 +7,16 @@ import logging
 import os
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from chop.cli import main
 from chop.cli.settings import read_settings
 from chop.config import SearchConfig
-from chop.config.search import SearchTable, StrategyTable
+from chop.config.search import SearchTable, SpaceSetup, StrategyTable
+from chop.options import type_hints
+from chop.passes.quantization.selection import By
 from chop.searching.spec import SearchSpec
 from chop.searching.strategies.optuna import OptunaStrategy
 from chop.toml import write_toml
@@ -206,3 +208,7 @@ def test_the_default_space_is_searched_if_none_is_given() -> None:
     spec = SearchSpec.read(SearchConfig(model="toy", dataset="toy_tiny", search=SearchTable(strategy=given)))
     assert spec.strategy == OptunaStrategy(sampler="random")
     assert [unit.name for unit in spec.problem().space.units] == ["seq_blocks_0", "seq_blocks_2", "seq_blocks_4"]
+
+
+def test_a_space_selects_nodes_like_the_passes() -> None:
+    assert get_args(type_hints(SpaceSetup)["by"]) == get_args(By)
