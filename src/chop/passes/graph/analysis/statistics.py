@@ -1,45 +1,13 @@
-"""Kept for the import path that earlier documentation gave; statistics are in `chop.statistics`."""
+"""Statistics under the import path that earlier documentation gave; they are in `chop.statistics`."""
 
-from chop.statistics import (
-    STATISTICS,
-    AbsMean,
-    Collection,
-    Histogram,
-    Place,
-    Profile,
-    Quantiles,
-    RangeMinMax,
-    RangeNSigma,
-    RangeQuantile,
-    Record,
-    Reduction,
-    Statistic,
-    Summary,
-    TensorKey,
-    VarianceOnline,
-    VariancePrecise,
-    make_statistic,
-    register_statistic,
-)
+from __future__ import annotations
 
-__all__ = [
-    "STATISTICS",
-    "AbsMean",
-    "Collection",
-    "Histogram",
-    "Place",
-    "Profile",
-    "Quantiles",
-    "RangeMinMax",
-    "RangeNSigma",
-    "RangeQuantile",
-    "Record",
-    "Reduction",
-    "Statistic",
-    "Summary",
-    "TensorKey",
-    "VarianceOnline",
-    "VariancePrecise",
-    "make_statistic",
-    "register_statistic",
-]
+from typing import Any
+
+from chop import statistics
+
+__all__ = statistics.__all__
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(statistics, name)

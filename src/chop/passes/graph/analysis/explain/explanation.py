@@ -114,7 +114,7 @@ class Explanation:
         if isinstance(now, Integer) and now.is_signed and measured.min >= 0:
             found.append("no value is negative: is_signed = false would gain a bit")
         if best is not None and present is not None and best.sqnr_db > present + MIN_GAIN_DB:
-            gain = "no noise" if best.sqnr_db == math.inf else f"{best.sqnr_db - present:.1f} dB less noise"
+            gain = "no noise" if best.sqnr_db == math.inf else f"{best.sqnr_db - present:.1f} dB higher SQNR"
             found.append(f"{best.format} has the same width and {gain}")
         if least is None:
             found.append(f"no integer format of up to {WIDTHS[-1]} bits reaches {self.target_db:g} dB")
@@ -175,11 +175,10 @@ class Explanation:
         cost = self.cost
         counts = {"MACs": cost.macs, "operations": cost.operations, "bit operations (bops)": cost.bitops}
         listed = ", ".join(f"{table_number(number)} {what}" for what, number in counts.items())
-        lines = [f"Cost of one run: {listed}."]
+        lines = [f"Cost of one forward pass: {listed}."]
         if cost.num_weights:
-            lines.append(
-                f"Weights: {table_number(cost.num_weights)} with {table_number(cost.weight_bits)} bits in total."
-            )
+            number, bits = table_number(cost.num_weights), table_number(cost.weight_bits)
+            lines.append(f"{number} weights and biases, {bits} bits in total.")
         return lines
 
 
