@@ -63,7 +63,7 @@ def test_every_layer_agrees_with_numpy() -> None:
     assert info["threshold_db"] == 20
 
 
-def test_the_first_node_below_the_threshold_is_reported() -> None:
+def test_the_first_node_below_the_threshold_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     model = nn.Sequential(*(nn.Linear(1, 1, bias=False) for _ in range(3)))
     with torch.no_grad():
         for layer, weight in zip(model, (1.0, 0.55, 2.0), strict=True):
@@ -72,7 +72,9 @@ def test_the_first_node_below_the_threshold_is_reported() -> None:
     config = {"name": "integer", "weight_width": 8, "weight_frac_width": 1, "data_in_name": "float"}
     new = quantised(graph, {"by": "type", "default": {"config": config | {"bias_name": "float"}}})
     batch = {"input": torch.ones(1, 1)}
+    caplog.set_level("INFO")
     _, info = compare_graphs_analysis_pass(graph, new, batch, threshold_db=25)
+    assert "SQNR of '_2' 20.8 dB; '_1' is the first node below 25 dB" in caplog.text
     expected = 10 * math.log10(0.55**2 / 0.05**2)  # 20.8 dB, also after the last layer, which is exact
     assert [each["sqnr_db"] for each in info["by_node"].values()] == pytest.approx([math.inf, expected, expected])
     assert (info["first_below"], info["threshold_db"]) == ("_1", 25)
@@ -207,7 +209,9 @@ def test_passes_over_two_graphs_run_from_a_toml_file(tmp_path: Path, capsys: pyt
         "[transform]\nevaluate = false\n"
     )
     assert cli.main(["transform", "--config", str(config), "--project-dir", str(tmp_path / "out")]) == 0
-    assert "LinearInteger" in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert "LinearInteger" in printed.out
+    assert "compared with the original: SQNR of" in printed.err
     assert (
         "seq_blocks_2,seq_blocks_2,module_related_func,linear,Linear,LinearInteger,True"
         in (tmp_path / "summary" / "quantize_table.csv").read_text()

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor, fx
 
+from chop.display.numbers import table_decibels
 from chop.ir import MaseGraph
 from chop.ir.graph.interpreter import NodeInterpreter, bind_inputs, undisturbed
 from chop.ir.graph.meta import GRAPH_KINDS
 from chop.passes.base import PassResult, register_pass
 from chop.statistics.batches import limited_batches
 from chop.statistics.deviation import Deviation, measured_in
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -46,9 +50,18 @@ def compare_graphs_analysis_pass(graph: MaseGraph, args: CompareGraphsArgs) -> P
     for batch in [given] if isinstance(given, Mapping) else limited_batches(given, args.num_samples):
         comparison.add(batch)
     by_node = comparison.result()
+    first_below = next((name for name, each in by_node.items() if each["sqnr_db"] < args.threshold_db), None)
+    last = list(by_node)[-1]
+    logger.info(
+        "compared with the original: SQNR of '%s' %s; %s below %g dB",
+        last,
+        table_decibels(by_node[last]["sqnr_db"]),
+        "no node" if first_below is None else f"'{first_below}' is the first node",
+        args.threshold_db,
+    )
     return graph, {
         "by_node": by_node,
-        "first_below": next((name for name, each in by_node.items() if each["sqnr_db"] < args.threshold_db), None),
+        "first_below": first_below,
         "threshold_db": args.threshold_db,
         "unmatched": comparison.unmatched,
     }
