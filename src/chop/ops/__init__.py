@@ -1,15 +1,10 @@
 """The op table."""
 
 from chop.ops import activation, arithmetic, linear, movement, normalization, pooling
-from chop.ops.base import (
+from chop.ops.base import Call, Count, Op, Operand, Role, Shape, numel
+from chop.ops.table import (
     OPS,
-    Call,
-    Count,
-    Op,
-    Operand,
-    Role,
-    Shape,
-    function_names,
+    function_named,
     method_names,
     op_of_function,
     op_of_method,
@@ -28,11 +23,12 @@ __all__ = [
     "Shape",
     "activation",
     "arithmetic",
-    "function_names",
+    "function_named",
     "linear",
     "method_names",
     "movement",
     "normalization",
+    "numel",
     "op_of_function",
     "op_of_method",
     "op_of_module",

@@ -6,7 +6,8 @@ import operator
 
 import torch
 
-from chop.ops.base import Call, Count, Op, Operand, numel, register_op
+from chop.ops.base import Call, Count, Op, Operand, numel
+from chop.ops.table import register_op
 
 _BOTH = (
     Operand("data_in_0", "data_in", 0, ("input",)),

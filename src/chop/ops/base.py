@@ -1,14 +1,13 @@
-"""The op table: the name of each op, its spellings in PyTorch, its operands and its cost."""
+"""A row of the op table: the name of an op, its spellings in PyTorch, its operands and its cost."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from torch import Tensor, nn
-
-from chop.registry import Registry
+from torch._ops import OpOverload
 
 Role = Literal["data_in", "weight", "bias"]
 MaseType = Literal["module_related_func", "module", "builtin_func", "implicit_func"]
@@ -67,6 +66,10 @@ class Op:
     modules: tuple[type[nn.Module], ...] = ()
     functions: tuple[Callable[..., Any], ...] = ()
     methods: tuple[str, ...] = ()
+    aten: tuple[str, ...] = ()
+    """Further operators of ATen. Those with the name of one of its functions or methods are spellings anyway."""
+    overload: str = ""
+    """The overload of ATen that this row is for, such as `aten.linear.default`; empty: all other spellings."""
     attributes: Mapping[str, int] = field(default_factory=dict)
     """Attributes that `count` needs, with their position among the arguments of the function."""
     count: Callable[[Call], Count] = lambda _: Count()
@@ -74,9 +77,6 @@ class Op:
     """If the input has at least this many dimensions, the first one is a batch whose rows are independent."""
     compute: Callable[..., Tensor] | None = None
     """Computes a layer's result from (layer, data, parameters in the order of operands); None: its forward."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _op_named, (self.name,)  # by name, because functions of the row cannot be pickled
 
     @property
     def quantizable(self) -> bool:
@@ -87,6 +87,25 @@ class Op:
     def parameters(self) -> tuple[Operand, ...]:
         """The operands that are parameters of a module."""
         return tuple(operand for operand in self.operands if operand.name in ("weight", "bias"))
+
+    def called_as(self, overload: OpOverload) -> Op:
+        """Return the row for calls of an overload of ATen: operands and attributes are found by their names."""
+        positions = {argument.name: i for i, argument in enumerate(overload._schema.arguments)}
+
+        def names(operand: Operand) -> tuple[str, ...]:
+            first = ("self",) if operand.position == 0 else ()
+            return tuple(name for name in (*operand.keywords, *first) if name in positions)
+
+        return replace(
+            self,
+            operands=tuple(
+                replace(operand, position=positions[found[0]], keywords=found)
+                for operand in self.operands
+                if (found := names(operand))
+            ),
+            attributes={name: positions[name] for name in self.attributes if name in positions},
+            overload=str(overload),
+        )
 
     def map_operands(
         self,
@@ -134,63 +153,6 @@ class Op:
             return {name: getattr(module, name) for name in self.attributes}
         found = {name: args[at] for name, at in self.attributes.items() if at < len(args)}
         return found | {name: kwargs[name] for name in self.attributes if name in kwargs}
-
-
-OPS: Registry[Op] = Registry("op")
-
-
-def _op_named(name: str) -> Op:
-    return OPS[name]
-
-
-_by_module: dict[type[nn.Module], Op] = {}
-_by_function: dict[Callable[..., Any], Op] = {}
-_by_method: dict[str, Op] = {}
-
-
-def register_op(op: Op) -> Op:
-    """Add a row to the table. Each spelling belongs to one op only."""
-    OPS.add(op.name, op)
-    for module in op.modules:
-        assert _by_module.setdefault(module, op) is op, f"{module} is spelled twice"
-    for function in op.functions:
-        assert _by_function.setdefault(function, op) is op, f"{function} is spelled twice"
-    for method in op.methods:
-        assert _by_method.setdefault(method, op) is op, f"{method} is spelled twice"
-    return op
-
-
-def op_of_module(module_class: type[nn.Module]) -> Op | None:
-    """Return the op of a layer class, or of a class that inherits its forward."""
-    for base in module_class.__mro__:
-        if base in _by_module:
-            return _by_module[base] if module_class.forward is base.forward else None
-    return None
-
-
-def op_of_function(function: Callable[..., Any]) -> Op | None:
-    """Return the op of a function; None if it is not in the table."""
-    return _by_function[function] if function in _by_function else None
-
-
-def op_of_method(name: str) -> Op | None:
-    """Return the op of a tensor method; None if it is not in the table."""
-    return _by_method[name] if name in _by_method else None
-
-
-def function_names() -> dict[str, Callable[..., Any]]:
-    """Return every function of the table by its name in saved graphs."""
-    return {qualified_name(function): function for function in _by_function}
-
-
-def method_names() -> frozenset[str]:
-    """Return the names of all tensor methods of the table."""
-    return frozenset(_by_method)
-
-
-def qualified_name(function: Callable[..., Any]) -> str:
-    """Return module and name of a function, the same in every process."""
-    return f"{function.__module__ or 'torch'}.{function.__name__}"
 
 
 def numel(shape: Shape) -> int:

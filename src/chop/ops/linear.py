@@ -9,8 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from chop.ops.base import Call, Count, Op, Operand, numel, register_op
+from chop.ops.base import Call, Count, Op, Operand, numel
 from chop.ops.normalization import softmax_count
+from chop.ops.table import register_op
 
 
 def _linear_count(call: Call) -> Count:
@@ -146,7 +147,7 @@ register_op(
     Op(
         "embedding",
         "module_related_func",
-        operands=(Operand("data_in_0", None, 0, ("input",)), Operand("weight", "weight", 1, ("weight",))),
+        operands=(Operand("data_in_0", None, 0, ("input", "indices")), Operand("weight", "weight", 1, ("weight",))),
         modules=(nn.Embedding,),
         functions=(F.embedding,),
         compute=_embedding,

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from chop.ops.base import Op, Operand, register_op
+from chop.ops.base import Op, Operand
+from chop.ops.table import register_op
 
 _DATA = (Operand("data_in_0", None, 0, ("input",)),)
 

@@ -6,7 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from chop.ops.base import Call, Count, Op, Operand, Shape, numel, register_op
+from chop.ops.base import Call, Count, Op, Operand, Shape, numel
+from chop.ops.table import register_op
 
 
 def _batch_norm_count(call: Call) -> Count:

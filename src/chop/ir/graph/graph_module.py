@@ -11,7 +11,7 @@ from torch.fx.node import map_aggregate
 
 from chop.ir.graph.meta import NodeMeta
 from chop.ir.graph.training_mode import BY_MODE, ByMode, set_mode
-from chop.ops import function_names, op_of_function, qualified_name
+from chop.ops import function_named, op_of_function, qualified_name
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class NodeRecord:
 
 
 def _read_record(known: bool, fields: dict[str, Any]) -> NodeRecord:
-    target = function_names()[fields["target"]] if known else fields["target"]
+    target = function_named(fields["target"]) if known else fields["target"]
     return NodeRecord(**{**fields, "target": target})
 
 

@@ -6,6 +6,7 @@ import operator
 from typing import Any
 
 from torch import fx, nn
+from torch._ops import OpOverload
 
 from chop.nn.quantized import QuantizedCall
 
@@ -17,6 +18,9 @@ def writes_in_place(node: fx.Node, module: nn.Module | None) -> bool:
     if module is not None:
         return bool(getattr(module, "inplace", False))
     target: Any = node.target.target if isinstance(node.target, QuantizedCall) else node.target
+    if isinstance(target, OpOverload):
+        first = target._schema.arguments[:1]
+        return any(argument.alias_info is not None and argument.alias_info.is_write for argument in first)
     name = str(getattr(target, "__name__", target))
     return (
         target in _OPERATORS or _has_inplace_set(target, node) or (name.endswith("_") and not name.endswith("__"))

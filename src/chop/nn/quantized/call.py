@@ -11,7 +11,7 @@ from torch import Tensor
 
 from chop.formats import Format
 from chop.nn.quantized.layer import round_first
-from chop.ops import OPS, Op, Operand, function_names, qualified_name
+from chop.ops import OPS, Op, Operand, function_named, op_of_function, qualified_name
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,8 @@ class QuantizedCall:
 
     def __post_init__(self) -> None:
         is_method = isinstance(self.target, str)
-        object.__setattr__(self, "op", OPS[self.op_name])
+        op = OPS[self.op_name] if isinstance(self.target, str) else op_of_function(self.target)
+        object.__setattr__(self, "op", op)
         object.__setattr__(self, "function", getattr(torch.Tensor, str(self.target)) if is_method else self.target)
 
     @property
@@ -56,4 +57,6 @@ class QuantizedCall:
 
 
 def _restore(name: str, is_method: bool, op: str, formats: dict[str, Format], format_name: str) -> QuantizedCall:
-    return QuantizedCall(name if is_method else function_names()[name], op, formats, format_name)
+    target = name if is_method else function_named(name)
+    assert target is not None, f"{name} is not in the op table"
+    return QuantizedCall(target, op, formats, format_name)

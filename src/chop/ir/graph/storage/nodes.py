@@ -24,7 +24,7 @@ from chop.ir.graph.storage.values import (
 )
 from chop.ir.graph.training_mode import ByMode
 from chop.nn.quantized import QuantizedCall
-from chop.ops import function_names, method_names, op_of_function, op_of_method, qualified_name
+from chop.ops import function_named, method_names, op_of_function, op_of_method, qualified_name
 
 _READABLE_ATTRIBUTES = ("shape", "ndim", "dtype", "device", "T", "mT")
 
@@ -93,8 +93,8 @@ def _decode_target(op: str, target: Any) -> Any:
             return ".".join(segment(name) for name in target.split("."))
         case "call_method" if target in method_names():
             return target
-        case "call_function" if target in function_names():
-            return function_names()[target]
+        case "call_function" if (function := function_named(target)) is not None:
+            return function
         case "call_method" | "call_function":
             kind = "tensor method" if op == "call_method" else "function"
             raise ValueError(f"{kind} '{target}' is not in the op table; load into a graph of the model itself")
