@@ -37,5 +37,5 @@ format: setup ## format the code and apply automatic fixes
 	$(python) -m ruff format .
 
 clean: ## remove .venv, caches and build products
-	rm -rf .venv .venv.lock .venv.unfinished build src/*.egg-info .*_cache .hypothesis
+	rm -rf .venv .venv.lock .venv.unfinished .venv.log build src/*.egg-info .*_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -13,4 +13,9 @@ done
 export CHOP_LAUNCHER="$0" # shown in commands that the user can copy
 root=$(CDPATH='' cd -P -- "$(dirname -- "$self")" && pwd)
 
+if [ "${1:-}" = setup ]; then # ch setup EXTRA...: install optional packages
+    shift
+    for extra in "${@:-core}"; do "$root/scripts/setup.sh" "$extra" true; done
+    exit
+fi
 exec "$root/scripts/setup.sh" core "$root/.venv/bin/python" -P -m chop "$@"

@@ -15,7 +15,7 @@ import pytest
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
-TOOLS = "cat cmp cp dirname ls mkdir mv readlink rm rmdir sh sleep touch"
+TOOLS = "cat cmp cp date dirname ls mkdir mv readlink rm rmdir sed sh sleep tail touch true"
 
 # Acts as python3, as the python in .venv, and as pip; writes its arguments to $LOG.
 FAKE_PYTHON = """#!/bin/sh
@@ -107,13 +107,15 @@ def test_first_start_sets_up_and_runs(checkout: Checkout) -> None:
     assert result.returncode == 0
     assert result.stdout.startswith("<transform><--x><two words>")
     assert "setting up .venv (core)" in result.stderr
-    assert "pip's progress" in result.stderr
+    assert (checkout.folder / ".venv.log").read_text().startswith("pip's progress\n")
+    assert "pip's progress" not in result.stderr
+    assert len(result.stderr.splitlines()) == 2
     assert checkout.calls() == "vpc"
 
 
 def test_locked_versions_are_installed(checkout: Checkout) -> None:
     checkout.run()
-    assert "-c constraints.txt -e .[search]\n" in checkout.log.read_text()
+    assert "-c constraints.txt -e .[data,search]\n" in checkout.log.read_text()
 
 
 def test_later_start_only_runs(checkout: Checkout) -> None:
@@ -169,7 +171,8 @@ def test_interrupted_set_up_starts_again(checkout: Checkout, number: signal.Sign
 def test_failed_installation_is_reported_and_retried(checkout: Checkout) -> None:
     result = checkout.run(PIP_DOES="false")
     assert (result.returncode, result.stdout) == (1, "")
-    assert "cannot install the dependencies (see above): check the network" in result.stderr
+    log = checkout.folder / ".venv.log"
+    assert f"cannot install the dependencies: see {log}, check the network" in result.stderr
     assert result.stderr.endswith(", and run this again.\n")
     assert checkout.calls() == "vp"
     assert checkout.run().returncode == 0
@@ -304,7 +307,7 @@ def test_full_disk_at_the_last_step_is_reported(checkout: Checkout) -> None:
 def test_development_set_up_has_its_own_record(checkout: Checkout) -> None:
     set_up = checkout.folder / "scripts/setup.sh"
     assert checkout.run("dev", command=set_up).returncode == 0
-    assert "-c constraints.txt -e .[dev]\n" in checkout.log.read_text()
+    assert "-c constraints.txt -e .[data,search,dev]\n" in checkout.log.read_text()
     checkout.run("dev", command=set_up)
     checkout.run()
     assert checkout.calls() == "vp" + "c"
@@ -314,3 +317,25 @@ def test_core_set_up_is_extended_for_development(checkout: Checkout) -> None:
     checkout.run()
     checkout.run("dev", command=checkout.folder / "scripts/setup.sh")
     assert checkout.calls() == "vpc" + "p"
+
+
+def test_failed_installation_shows_the_errors_of_pip(checkout: Checkout) -> None:
+    write_script(checkout.bin / "fail", "#!/bin/sh\necho 'ERROR: No matching distribution found for x'\nexit 1\n")
+    result = checkout.run(PIP_DOES="fail")
+    assert result.returncode == 1
+    assert "ERROR: No matching distribution found for x\n" in result.stderr
+
+
+def test_setup_installs_extras_into_the_same_venv(checkout: Checkout) -> None:
+    assert checkout.run("setup", "mysql", "wandb").returncode == 0
+    assert "-e .[data,search,mysql]\n" in checkout.log.read_text()
+    assert checkout.calls() == "vp" + "p"
+    checkout.run("setup", "wandb")
+    assert checkout.run("--help").stderr == ""
+    assert checkout.calls() == "c"
+
+
+def test_unknown_extra_is_reported(checkout: Checkout) -> None:
+    result = checkout.run("setup", "mysq")
+    assert (result.returncode, checkout.calls()) == (2, "")
+    assert result.stderr.startswith("ch: unknown extra 'mysq'; known are data search postgresql mysql ")

@@ -308,4 +308,5 @@ def test_missing_package_error_names_the_extra_to_install() -> None:
     code = "import sys; sys.modules['optuna'] = None; from chop.cli import main; sys.exit(main(sys.argv[1:]))"
     result = run_python(code, "search", "jsc-tiny", "jsc")
     assert result.returncode == 2
-    assert result.stderr == "ch: error: this needs the package 'optuna': pip install 'chop[search]'\n"
+    message = f"this needs optuna, which is not installed: {sys.executable} -m pip install optuna pyarrow scipy"
+    assert result.stderr == f"ch: error: {message}\n"

@@ -15,11 +15,9 @@ from typing import cast
 from chop.cli.parser import parse
 from chop.cli.settings import Settings, read_settings
 from chop.config import CommandConfig
+from chop.display.extras import EXTRAS, missing_package
 from chop.plugins import load_plugin, users_frame
 from chop.registry import UnknownNameError
-
-EXTRAS = {"optuna": "search", "pyarrow": "search", "scipy": "search"}
-"""Optional packages, each with the extra of `chop` that installs it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -91,7 +89,7 @@ def _explain(error: Exception) -> str | None:
     if isinstance(error, ValueError | UnknownNameError | OSError):
         return text
     if isinstance(error, ModuleNotFoundError) and error.name in EXTRAS:
-        return f"this needs the package '{error.name}': pip install 'chop[{EXTRAS[error.name]}]'"
+        return missing_package(error.name, "this")
     line = users_frame(error)
     return f"{line}: {type(error).__name__}: {text}" if line else None
 

@@ -9,7 +9,7 @@ import torch
 
 from chop.dataset.base import DatasetInfo, Splits, register_dataset
 from chop.dataset.images import Images, check_images, split_images
-from chop.dataset.readers.optional import need
+from chop.display.extras import need
 from chop.dataset.splits import TEST_SHARE
 
 WHITE = 16  # the value of the brightest pixel

@@ -24,7 +24,7 @@ from chop.dataset.download import (
 )
 from chop.dataset.readers import read_content
 from chop.dataset.readers.errors import reading
-from chop.dataset.readers.optional import INSTALL, installed
+from chop.display.extras import installed, missing_package
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -115,7 +115,7 @@ def fetch_any(version: str | None) -> Path:
 
 def _fetch_cernbox(folder: Path) -> Path:
     if not installed("h5py"):
-        raise DownloadError(f"its HDF5 file needs h5py, which is not installed: {INSTALL}")
+        raise DownloadError(missing_package("h5py", "its HDF5 file"))
     # CERN publishes no checksum. A file is accepted if it has the length that the server announced, and the
     # expected columns and number of rows; its sha256 is recorded then.
     return fetch(Remote(CERNBOX_URL, CERNBOX_NAME, check=partial(check_jets, version="cernbox")), folder)

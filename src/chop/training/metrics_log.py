@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from chop.config import TrainConfig
 from chop.files import write_text
+from chop.display.extras import need
 from chop.runs import RunFolder
 from chop.training.tensorboard import EventFile
 
@@ -63,7 +64,7 @@ def _step(line: str) -> float:
 def check_reporter(config: TrainConfig) -> None:
     """Raise an error if the reporter that `config` names is not installed."""
     if config.report_to == "wandb":
-        _import_wandb()
+        _wandb()
 
 
 def _make_reporter(config: TrainConfig, folder: RunFolder) -> Reporter | None:
@@ -78,7 +79,7 @@ def _make_reporter(config: TrainConfig, folder: RunFolder) -> Reporter | None:
 
 class _Wandb:
     def __init__(self, config: TrainConfig, folder: RunFolder) -> None:
-        self._run = _import_wandb().init(project=config.project, name=folder.name, dir=str(folder.path))
+        self._run = _wandb().init(project=config.project, name=folder.name, dir=str(folder.path))
 
     def add(self, values: Mapping[str, float], step: int) -> None:
         self._run.log(dict(values), step=step)
@@ -90,9 +91,5 @@ class _Wandb:
         self._run.finish()
 
 
-def _import_wandb() -> Any:
-    try:
-        import wandb  # type: ignore[import-not-found, unused-ignore]  # optional
-    except ImportError as error:
-        raise ValueError("report_to 'wandb' needs the package wandb: pip install wandb") from error
-    return wandb
+def _wandb() -> Any:
+    return need("wandb", "report_to 'wandb'")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from chop.dataset.readers.errors import reading
 from chop.dataset.readers.npz import Arrays
-from chop.dataset.readers.optional import need
+from chop.display.extras import need
 from chop.registry import closest
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chop.dataset.readers.errors import reading
-from chop.dataset.readers.optional import need
+from chop.display.extras import need
 
 if TYPE_CHECKING:
     from pandas import DataFrame

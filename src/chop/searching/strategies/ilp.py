@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from chop.display.extras import missing_package
 from chop.searching.evaluation.objectives import Objectives
 from chop.searching.evaluation.problem import Problem
 from chop.searching.space import Configuration, Params
@@ -135,7 +136,7 @@ def assign(table: Table, budget: float) -> list[RatedCandidate]:
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import block_diag, csr_array
     except ImportError as error:
-        raise ValueError(f"strategy '{NAME}' needs scipy: pip install 'chop[search]'") from error
+        raise ValueError(missing_package("scipy", f"strategy '{NAME}'")) from error
 
     flat = [each for row in table for each in row]
     lowest = sum(row[0].cost for row in table)

@@ -18,6 +18,7 @@ import optuna
 from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 
+from chop.display.extras import install_command
 from chop.registry import closest
 from chop.runs import RunFolder
 from chop.searching.study.heartbeat import DatabaseHeartbeat, Heartbeat, LockFileHeartbeat
@@ -80,7 +81,7 @@ def open_database(url: str) -> StudyStorage:
         try:
             storage = _connect(f"{DRIVERS.get(scheme, scheme)}://{rest}", kind)
         except ImportError as error:
-            raise ValueError(f"--storage {kind} needs a driver: pip install 'chop[{kind}]'") from error
+            raise ValueError(f"--storage {kind} needs a driver: {install_command(kind)}") from error
         except ValueError as error:  # such as a port that is not a number
             raise ValueError(f"--storage {hide_password(url)}: {error}") from error
     return StudyStorage(storage, DatabaseHeartbeat(storage))
