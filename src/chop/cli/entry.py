@@ -88,7 +88,7 @@ def _explain(error: Exception) -> str | None:
     text = " ".join(str(error).split())
     if isinstance(error, ValueError | UnknownNameError | OSError):
         return text
-    if isinstance(error, ModuleNotFoundError) and error.name in EXTRAS:
+    if isinstance(error, ModuleNotFoundError) and error.name is not None and error.name in EXTRAS:
         return missing_package(error.name, "this")
     line = users_frame(error)
     return f"{line}: {type(error).__name__}: {text}" if line else None

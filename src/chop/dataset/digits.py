@@ -9,8 +9,8 @@ import torch
 
 from chop.dataset.base import DatasetInfo, Splits, register_dataset
 from chop.dataset.images import Images, check_images, split_images
-from chop.display.extras import need
 from chop.dataset.splits import TEST_SHARE
+from chop.display.extras import need
 
 WHITE = 16  # the value of the brightest pixel
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from chop.config import TrainConfig
-from chop.files import write_text
 from chop.display.extras import need
+from chop.files import write_text
 from chop.runs import RunFolder
 from chop.training.tensorboard import EventFile
 
