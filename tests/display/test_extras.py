@@ -28,6 +28,10 @@ def test_without_the_launcher_pip_installs_the_packages_of_the_extra() -> None:
     assert install_command("postgresql") == f"{sys.executable} -m pip install 'psycopg[binary]'"
 
 
+def test_an_extra_that_contains_another_names_the_packages_of_both() -> None:
+    assert install_command("gguf").endswith(" -m pip install 'transformers>=5' gguf")
+
+
 def test_packages_are_named_if_the_package_was_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(name: str) -> None:
         raise metadata.PackageNotFoundError(name)

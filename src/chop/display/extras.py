@@ -17,6 +17,7 @@ DISTRIBUTION = "chop-formats"
 """The name of this package for pip; `chop` is another project there."""
 
 EXTRAS: Mapping[str, str] = {
+    "gguf": "gguf",
     "h5py": "data",
     "optuna": "search",
     "psycopg": "postgresql",
@@ -24,6 +25,8 @@ EXTRAS: Mapping[str, str] = {
     "pymysql": "mysql",
     "scipy": "search",
     "sklearn": "data",
+    "timm": "timm",
+    "transformers": "hf",
     "wandb": "wandb",
 }
 """The modules of optional packages, each with the extra in pyproject.toml that installs it."""
@@ -64,4 +67,8 @@ def _requirements(extra: str) -> list[str]:
         lines = metadata.requires(DISTRIBUTION) or []
     except metadata.PackageNotFoundError:  # the source was added to PYTHONPATH
         return sorted(_PACKAGES.get(module, module) for module, name in EXTRAS.items() if name == extra)
-    return [line.partition(";")[0].strip() for line in lines if re.search(rf"extra == .{extra}\b", line)]
+    found = [line.partition(";")[0].strip() for line in lines if re.search(rf"extra == .{extra}\b", line)]
+    own = re.compile(rf"{DISTRIBUTION}\[(.*)\]")  # an extra that contains others
+    nested = {line: match[1].split(",") for line in found if (match := own.fullmatch(line))}
+    parts = [each for names in nested.values() for name in names for each in _requirements(name)]
+    return parts + [line for line in found if line not in nested]
