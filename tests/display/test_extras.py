@@ -29,7 +29,7 @@ def test_without_the_launcher_pip_installs_the_packages_of_the_extra() -> None:
 
 
 def test_an_extra_that_contains_another_names_the_packages_of_both() -> None:
-    assert install_command("gguf").endswith(" -m pip install 'transformers>=5' gguf")
+    assert install_command("gguf").endswith(" -m pip install tokenizers 'transformers>=5' gguf")
 
 
 def test_packages_are_named_if_the_package_was_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
