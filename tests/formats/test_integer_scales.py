@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from chop.formats.integer import Granularity, Integer
-from chop.nn.quantized import quantize_layer
+from chop.formats.granularity import Granularity
+from chop.formats.integer import Integer
+from chop.nn.quantized import QuantConfig, quantize_layer
+from chop.ops import OPS
 
 
 def test_a_float_scale_maps_the_largest_magnitude_to_the_largest_integer() -> None:
@@ -40,7 +43,7 @@ def test_the_power_of_two_of_a_channel_is_the_smallest_that_fits() -> None:
     assert y.tolist() == [[100.0, 1.0], [64.0, 1.0], [63.0, 0.5]]
 
 
-@pytest.mark.parametrize("granularity", ["tensor", "channel", "group"])
+@pytest.mark.parametrize("granularity", ["tensor", "channel", "row", "group"])
 @pytest.mark.parametrize("scale", ["power_of_two", "float"])
 def test_decoding_gives_the_quantised_values(granularity: str, scale: str) -> None:
     number_format = Integer(8, scale=scale, granularity=granularity, group_size=3).for_operand(-1, 0)  # type: ignore[arg-type]
@@ -52,7 +55,7 @@ def test_decoding_gives_the_quantised_values(granularity: str, scale: str) -> No
 
 
 def test_a_zero_tensor_stays_zero() -> None:
-    granularities: tuple[Granularity, ...] = ("tensor", "channel", "group")
+    granularities: tuple[Granularity, ...] = ("tensor", "channel", "row", "group")
     for granularity in granularities:
         number_format = Integer(8, scale="float", granularity=granularity).for_operand(-1, 0)
         assert number_format.quantize(torch.zeros(3, 4)).equal(torch.zeros(3, 4))
@@ -112,7 +115,7 @@ def test_a_learned_scale_is_a_trained_parameter_of_the_layer() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
-@pytest.mark.parametrize("granularity", ["tensor", "channel", "group"])
+@pytest.mark.parametrize("granularity", ["tensor", "channel", "row", "group"])
 def test_codes_of_other_dtypes(granularity: Granularity, dtype: torch.dtype) -> None:
     number_format = Integer(8, scale="float", granularity=granularity, group_size=5).for_operand(-1, 0)
     x = torch.randn(4, 16, dtype=dtype)
@@ -167,3 +170,52 @@ def test_one_signed_bit_is_fitted() -> None:
     fitted = Integer(width=1, frac_width="auto").fitted(0.5)
     assert fitted.frac_width == 1  # 0 and -0.5
     assert fitted.quantize(torch.tensor([-0.5, 0.0, 0.5])).tolist() == [-0.5, 0.0, 0.0]
+
+
+def test_each_row_has_its_own_scale() -> None:
+    # Rows of the last dimension, such as tokens: steps 12.7 / 127 = 0.1 and 1.27 / 127 = 0.01.
+    x = torch.tensor([[[12.7, -3.14], [1.27, 0.314]]])
+    y = Integer(8, scale="float", granularity="row").quantize(x)
+    assert torch.allclose(y, torch.tensor([[[12.7, -3.1], [1.27, 0.31]]]), atol=1e-6)
+    codes, (steps,) = Integer(8, scale="float", granularity="row").encode(x)
+    assert codes.tolist() == [[[127, -31], [127, 31]]]
+    assert steps.shape == (1, 2, 1)
+
+
+def test_rows_agree_with_symmetric_int8_per_token() -> None:
+    # The usual definition: s = max|x| / 127 per token, q = clamp(round(x / s), -128, 127).
+    x = torch.randn(4, 9, 33) * torch.logspace(-3, 3, 9).unsqueeze(-1)
+    s = np.abs(x.numpy()).max(-1, keepdims=True) / np.float32(127)
+    expected = np.clip(np.rint(x.numpy() / s), -128, 127) * s
+    y = Integer(8, scale="float", granularity="row").quantize(x)
+    assert y.equal(torch.from_numpy(expected))
+    for token in range(9):  # each is rounded as a tensor of its own
+        assert y[2, token].equal(Integer(8, scale="float").quantize(x[2, token]))
+
+
+def test_a_config_gives_tokens_and_channels_their_own_scales() -> None:
+    config = QuantConfig.read(
+        {
+            "name": "integer",
+            "data_in_scale": "float",
+            "data_in_granularity": "row",
+            "weight_granularity": "channel",
+            "bias_name": "float",
+        },
+        "here",
+    )
+    assert config is not None
+    op = OPS["linear"]
+    formats = config.for_op(op, {operand.name: operand for operand in op.operands})
+    plain, x = nn.Linear(16, 4), torch.randn(3, 5, 16)
+    layer = quantize_layer(plain, formats, "Integer")
+
+    def rounded(values: torch.Tensor) -> torch.Tensor:
+        step = values.abs().amax(-1, keepdim=True) / 127
+        return (values / step).round() * step
+
+    expected = nn.functional.linear(rounded(x), rounded(plain.weight), plain.bias)
+    assert torch.allclose(layer.eval()(x), expected, atol=1e-6)
+    integers, scale = layer.integers("weight")
+    assert scale.shape == (4, 1)
+    assert integers.abs().amax(1).tolist() == [127] * 4

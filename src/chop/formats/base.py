@@ -132,8 +132,8 @@ class Format(ABC):
     def __call__(self, x: Tensor, scale: Tensor | None = None) -> Tensor:
         """Quantise with a straight-through gradient. `scale` is for formats with a learned or calibrated scale."""
         if torch.is_grad_enabled() and x.requires_grad:
-            return _straight_through(x, self)
-        return self.quantize(x)
+            return _straight_through(x, self, scale)
+        return _quantize(self, x, scale)
 
     @property
     def precision(self) -> list[int | float]:
@@ -166,16 +166,22 @@ class _StraightThrough(torch.autograd.Function):
     """Rounding whose gradient is that of the identity."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, number_format: Format) -> Tensor:
-        return number_format.quantize(x)
+    def forward(ctx: Any, x: Tensor, number_format: Format, scale: Tensor | None) -> Tensor:
+        return _quantize(number_format, x, scale)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return gradient, None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        return gradient, None, None
 
 
 # `Function.apply` is untyped.
-_straight_through: Callable[[Tensor, Format], Tensor] = _StraightThrough.apply
+_straight_through: Callable[[Tensor, Format, Tensor | None], Tensor] = _StraightThrough.apply
+
+
+def _quantize(number_format: Format, x: Tensor, scale: Tensor | None) -> Tensor:
+    # Only formats with a `scale_for` or a learned scale are given one, and these take it.
+    return number_format.quantize(x) if scale is None else number_format.quantize(x, scale)  # type: ignore[call-arg]
+
 
 FORMATS: Registry[type[Format]] = Registry("format")
 FormatClass = TypeVar("FormatClass", bound=type[Format])

@@ -5,19 +5,37 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from chop.formats.base import param, register_format
+import torch
+from torch import Tensor
+
+from chop.formats.base import Encoded, Scales, param, register_format
+from chop.formats.bits import finite_magnitude, working
 from chop.formats.elements import ELEMENTS
+from chop.formats.granularity import SMALLEST_SCALE, largest_of_each
 from chop.formats.minifloat import Grid, OnGrid
 
 
 @register_format("fp8")
 @dataclass(frozen=True)
 class FP8(OnGrid):
-    """OCP 8-bit floating point, E4M3 or E5M2, saturating."""
+    """OCP 8-bit floating point, E4M3 or E5M2, saturating; or with a scale from data."""
 
     floating_point = True
 
     element: Literal["e4m3", "e5m2"] = param("e4m3", search=("e4m3", "e5m2"), help="exponent and mantissa bits")
+    scale: Literal["none", "float"] = param(
+        "none", kw_only=True, help="float: a scale that maps the largest magnitude to the largest number"
+    )
+    granularity: Literal["tensor", "channel", "row"] = param(
+        "tensor", kw_only=True, help="what shares a scale: the tensor, an output channel, or a row (a token)"
+    )
+    channel_dim: int | None = param(
+        None, operand_dim="channel_dim", kw_only=True, help="dimension of the channels; None: that of the operand"
+    )
+
+    def __post_init__(self) -> None:
+        if self.scale == "none" and self.granularity != "tensor":
+            raise ValueError(f"granularity '{self.granularity}' needs scale = \"float\"")
 
     @property
     def width(self) -> int:
@@ -26,3 +44,47 @@ class FP8(OnGrid):
     @property
     def grid(self) -> Grid:
         return ELEMENTS[self.element]
+
+    @property
+    def values_depend_on_data(self) -> bool:
+        return self.scale == "float"
+
+    def rounds_rows_independently(self, x: Tensor) -> bool:
+        return self.scale == "none" or (self.granularity == "row" and x.dim() > 1)
+
+    def scale_for(self, largest: float) -> float | None:
+        if self.scale == "none" or self.granularity != "tensor":
+            return None
+        return max(largest / self.grid.largest, SMALLEST_SCALE)
+
+    def quantize(self, x: Tensor, scale: Tensor | None = None) -> Tensor:
+        if self.scale == "none" or x.numel() == 0:
+            return super().quantize(x)
+        elements, used = self._scaled(x, scale)
+        return elements.mul_(used).to(x.dtype)
+
+    def integers(self, x: Tensor, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        if self.scale == "none" or x.numel() == 0:
+            return super().integers(x)
+        elements, used = self._scaled(x, scale)
+        significands, step = self.grid.integers(elements)
+        return significands, step * used
+
+    def encode(self, x: Tensor) -> Encoded:
+        if self.scale == "none":
+            return super().encode(x)
+        if x.numel() == 0:
+            return x.long(), (torch.ones((), dtype=working(x).dtype, device=x.device),)
+        elements, scale = self._scaled(x, None)
+        return self.grid.encode(elements), (scale,)
+
+    def decode(self, codes: Tensor, scales: Scales = ()) -> Tensor:
+        return self.grid.decode(codes, scales[0].dtype) * scales[0] if scales else super().decode(codes)
+
+    def _scaled(self, x: Tensor, scale: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return the elements before they are multiplied by their scales, and the scales."""
+        values = working(x)
+        if scale is None:
+            largest = largest_of_each(finite_magnitude(values), self.granularity, self.channel_dim)
+            scale = largest.div(self.grid.largest).clamp_(min=SMALLEST_SCALE)
+        return self.grid.round_(values.div(scale), self.rounding), scale

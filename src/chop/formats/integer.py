@@ -13,10 +13,10 @@ from torch import Tensor
 from chop.formats.base import Encoded, Format, Scales, check_range, param, register_format
 from chop.formats.bits import exact_power_of_two_below, finite_magnitude, working
 from chop.formats.blocks import Blocks, shared_bits
+from chop.formats.granularity import SMALLEST_SCALE, Granularity, largest_of_each
 from chop.formats.rounding import Rounded, round_
 
 Scale = Literal["power_of_two", "float", "learned"]
-Granularity = Literal["tensor", "channel", "group"]
 
 
 @register_format("integer")
@@ -33,7 +33,9 @@ class Integer(Rounded, Format):
         "power_of_two", kw_only=True, help="the step: 2**-frac_width; float: from the maximum; learned: by LSQ"
     )
     granularity: Granularity = param(
-        "tensor", kw_only=True, help="what shares a step: the tensor, an output channel, or a group of elements"
+        "tensor",
+        kw_only=True,
+        help="what shares a step: the tensor, an output channel, a row (a token), or a group of elements",
     )
     group_size: int = param(32, kw_only=True, help="elements per group")
     channel_dim: int | None = param(
@@ -70,7 +72,7 @@ class Integer(Rounded, Format):
         return not self.is_fixed_point
 
     def rounds_rows_independently(self, x: Tensor) -> bool:
-        return self.is_fixed_point
+        return self.is_fixed_point or (self.granularity == "row" and x.dim() > 1)
 
     @property
     def has_learned_scale(self) -> bool:
@@ -91,7 +93,7 @@ class Integer(Rounded, Format):
     def scale_for(self, largest: float) -> float | None:
         if self.scale != "float" or self.granularity != "tensor":
             return None
-        return max(largest / max(self._high, 1.0), _SMALLEST_STEP)
+        return max(largest / max(self._high, 1.0), SMALLEST_SCALE)
 
     @property
     def bits(self) -> float:
@@ -118,7 +120,10 @@ class Integer(Rounded, Format):
         start = 2 * finite_magnitude(working(x)).mean() / math.sqrt(max(self._high, 1))
         return start.clamp(min=2.0**-100).to(x.dtype)
 
-    def integers(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def integers(self, x: Tensor, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        if scale is not None:
+            step = _positive(scale)
+            return self._rounded(working(x), step).long(), step
         codes, scales = self.encode(x)
         if not scales:
             return codes, torch.tensor(2.0**-self._fraction, dtype=x.dtype)
@@ -175,19 +180,14 @@ class Integer(Rounded, Format):
 
     def _step(self, largest: Tensor) -> Tensor:
         """Return the smallest step that covers the largest magnitude."""
-        fits = largest.div(max(self._high, 1.0)).clamp_(min=_SMALLEST_STEP)
+        fits = largest.div(max(self._high, 1.0)).clamp_(min=SMALLEST_SCALE)
         if self.scale != "power_of_two":
             return fits
         power = exact_power_of_two_below(fits)
         return power * (1 + (fits > power).to(power.dtype))
 
     def _largest(self, x: Tensor) -> Tensor:
-        """Return the largest magnitude of the tensor, or of each channel in a shape that broadcasts against `x`."""
-        if self.granularity == "tensor":
-            return finite_magnitude(x).amax()
-        channel = None if self.channel_dim is None or x.dim() < 2 else self.channel_dim % x.dim()
-        dims = tuple(d for d in range(x.dim()) if d != channel)
-        return finite_magnitude(x).amax(dims, keepdim=True) if dims else finite_magnitude(x)
+        return largest_of_each(finite_magnitude(x), self.granularity, self.channel_dim)
 
     @property
     def _fraction(self) -> int:
@@ -231,12 +231,9 @@ class _LearnedStep(torch.autograd.Function):
 _learned_step: Callable[[Tensor, Tensor, Integer], Tensor] = _LearnedStep.apply
 
 
-_SMALLEST_STEP = 2.0**-120
-
-
 def _positive(step: Tensor) -> Tensor:
     """Return the value of a learned step that is used: its magnitude, not 0."""
-    return step.abs().clamp(min=_SMALLEST_STEP)
+    return step.abs().clamp(min=SMALLEST_SCALE)
 
 
 _WIDE = (torch.float32, torch.float64)

@@ -99,10 +99,8 @@ class QuantizedLayer(nn.Module):
             known = [each for each in self.parameter_names if each in self.formats]
             raise ValueError(f"{type(self).__name__} has no quantised '{name}'; {closest(name, known)}")
         scale = self.scale_of(name)
-        if scale is None:
-            return self.formats[name].integers(value.detach())
-        step = scale.detach().abs()  # a learned scale below 0 is used by its magnitude
-        return self.rounded(name, value).detach().div(step).round().long(), step
+        given = () if scale is None else (scale.detach(),)  # formats with a learned or calibrated scale take it
+        return self.formats[name].integers(value.detach(), *given)
 
     def take_rounded(self, name: str, other: QuantizedLayer) -> None:
         """Take over another layer's rounded parameter, if it is in the format that this layer has for it."""
