@@ -121,3 +121,30 @@ def test_a_quantised_model_can_be_traced_as_part_of_another() -> None:
     first, _ = quantize_transform_pass(tiny_graph(), LAB_PASS_ARGS)
     whole = annotated(nn.Sequential(first.model, nn.Softmax(1)), input=torch.randn(2, 16))
     assert [m.mase_op for m in whole.metas()][1:-1] == ["batch_norm1d", "relu", "linear", "relu", "softmax"]
+
+
+def test_tracing_leaves_the_model_alone_and_gives_the_same_names_again() -> None:
+    class Constants(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x * torch.tensor([1.0, 2.0]) + torch.ones(2)
+
+    model = Constants()
+    attributes = set(vars(model))
+    graph = MaseGraph(model)
+    assert set(vars(model)) == attributes
+    assert names(graph) == names(MaseGraph(model))
+    assert "_tensor_constant0" in names(graph)
+    assert graph.model(torch.ones(2)).tolist() == [2.0, 3.0]
+
+
+def test_names_that_the_generated_code_cannot_have() -> None:
+    class Argument(nn.Module):
+        def forward(self, torch: Tensor) -> Tensor:
+            return torch + 1
+
+    with pytest.raises(ValueError, match=r"Argument.forward has an argument 'torch', which hides the package"):
+        MaseGraph(Argument())
+    inner = nn.Sequential()
+    inner.add_module("class", nn.Linear(2, 2))
+    with pytest.raises(ValueError, match=r"'0.class' contains the Python keyword 'class'; rename it"):
+        MaseGraph(nn.Sequential(inner))

@@ -10,7 +10,7 @@ from torch import fx, nn
 from torch.fx.node import map_aggregate
 
 from chop.ir.graph.meta import NodeMeta
-from chop.ir.graph.training_mode import BY_MODE, ByMode, set_mode
+from chop.ir.graph.training_mode import BY_MODE, MODE_OF, ByMode, nodes_that_follow_the_mode, set_arguments
 from chop.ops import function_named, op_of_function, qualified_name
 
 
@@ -31,6 +31,7 @@ class NodeRecord:
     args: Any
     kwargs: Any
     by_mode: ByMode = field(default_factory=dict)
+    mode_of: str = ""
     meta: NodeMeta | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -59,9 +60,20 @@ class MaseGraphModule(fx.GraphModule):
 
     def train(self, mode: bool = True) -> Self:
         super().train(mode)
-        if set_mode(self.graph, mode):
-            self.recompile()
+        self._follow_modes()
         return self
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self._follow_modes()  # the mode of a submodule may have been set
+        return super().__call__(*args, **kwargs)
+
+    def recompile(self) -> Any:
+        self._mode_followers = nodes_that_follow_the_mode(self.graph)
+        return super().recompile()
+
+    def _follow_modes(self) -> None:
+        if self._mode_followers and set_arguments(self._mode_followers, self):
+            self.recompile()
 
 
 _STATE = tuple(vars(nn.Module()))
@@ -124,6 +136,7 @@ def records(graph: fx.Graph) -> list[NodeRecord]:
             map_aggregate(node.args, by_name),
             map_aggregate(node.kwargs, by_name),
             node.meta.get(BY_MODE, {}),
+            node.meta.get(MODE_OF, ""),
             node.meta.get("mase"),
         )
         for node in graph.nodes
@@ -147,7 +160,7 @@ def build_graph(nodes: list[NodeRecord]) -> fx.Graph:
         if node.name != record.name:
             raise ValueError(f"'{record.name}' cannot be the name of a node: torch.fx changes it to '{node.name}'")
         if record.by_mode:
-            node.meta[BY_MODE] = record.by_mode
+            node.meta[BY_MODE], node.meta[MODE_OF] = record.by_mode, record.mode_of
         if record.meta is not None:
             node.meta["mase"] = record.meta.copied(node)
         built[record.name] = node

@@ -37,28 +37,47 @@ def _has_inplace_set(function: Any, node: fx.Node) -> bool:
     return bool(node.args[position] if position < len(node.args) else node.kwargs.get("inplace", False))
 
 
-def read_result_instead(node: fx.Node) -> None:
-    """Let later readers of what `node` overwrites read its result instead.
+def overwrites_shared_memory(node: fx.Node) -> bool:
+    """Whether the memory that `node` overwrites is kept, or read later in another way than from its result.
 
-    For ops that used to work in place and now work on a copy. Views of the overwritten value are not changed.
+    In `v = x.view(2, 4); v.relu_(); return x` that is so: `x` must have the values after ReLU. True if
+    in doubt.
     """
-    sources = _overwritten(node)
-    passed = False
-    for later in node.graph.nodes:
-        if passed:
-            for source in sources.intersection(later.all_input_nodes):
-                later.replace_input_with(source, node)
-        passed = passed or later is node
+    meta = node.meta["mase"]
+    source = overwritten_input(node)
+    if source is None or not writes_in_place(node, meta.module):
+        return False
+    return any(
+        other.op == "get_attr" or any(reader > node for reader in other.users)
+        for other in _sharing_memory(source, before=node)
+    )
 
 
-def _overwritten(node: fx.Node) -> set[fx.Node]:
-    """Return the nodes whose result `node` overwrites: its first input, and what that input overwrote in turn."""
+def overwritten_input(node: fx.Node) -> fx.Node | None:
+    """Return the first input of a node, which is the one that in-place ops overwrite."""
+    first = next(iter((*node.args, *node.kwargs.values())), None)
+    return first if isinstance(first, fx.Node) else None
+
+
+def _sharing_memory(source: fx.Node, before: fx.Node) -> set[fx.Node]:
+    """Return the nodes earlier than `before` whose results may share memory with that of `source`."""
     found: set[fx.Node] = set()
-    source = node.args[0] if node.args else next(iter(node.kwargs.values()))
-    while isinstance(source, fx.Node):
-        found.add(source)
-        meta = source.meta["mase"]
-        if meta.op is None or not writes_in_place(source, meta.module) or not source.args:
-            break
-        source = source.args[0]
+    waiting = [source]
+    while waiting:
+        node = waiting.pop()
+        if node in found or not node < before:
+            continue
+        found.add(node)
+        waiting += _shared_inputs(node)
+        waiting += [reader for reader in node.users if node in _shared_inputs(reader)]
     return found
+
+
+def _shared_inputs(node: fx.Node) -> list[fx.Node]:
+    """Return the inputs whose memory the result of a node may share; unknown ops may return any input."""
+    meta = node.meta["mase"]
+    op = meta.find_op()
+    if op is None or not op.quantizable:
+        return node.all_input_nodes
+    source = overwritten_input(node)
+    return [source] if source is not None and writes_in_place(node, meta.module) else []

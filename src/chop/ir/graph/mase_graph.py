@@ -10,7 +10,7 @@ from torch import fx, nn
 
 from chop.ir.graph.graph_module import graph_module, relink
 from chop.ir.graph.meta import NodeMeta, metas
-from chop.ir.graph.trace import trace
+from chop.ir.graph.trace import constants_removed, trace
 
 
 class MaseGraph:
@@ -33,9 +33,10 @@ class MaseGraph:
         if isinstance(model, fx.GraphModule) and not cf_args:
             graph = copy.deepcopy(model.graph)
             relink(graph)
+            self.model: fx.GraphModule = graph_module(model, graph)
         else:
-            graph = trace(model, cf_args, leaf_modules)
-        self.model: fx.GraphModule = graph_module(model, graph)
+            with constants_removed(model):
+                self.model = graph_module(model, trace(model, cf_args, leaf_modules))
 
     @property
     def fx_graph(self) -> fx.Graph:

@@ -13,7 +13,7 @@ from torch import Tensor, fx, nn
 from torch.fx.node import map_aggregate
 
 from chop.formats.float import Float
-from chop.ir.graph.in_place import writes_in_place
+from chop.ir.graph.in_place import overwritten_input, writes_in_place
 from chop.ir.graph.mase_graph import MaseGraph
 from chop.nn.quantized import QuantizedCall, QuantizedLayer
 from chop.ops import op_of_module
@@ -139,8 +139,7 @@ def _overwrites_first_argument(node: fx.Node) -> bool:
         return False
     if meta.module is not None and meta.op is None:
         return False  # the attribute `inplace` of an unknown layer need not refer to its input
-    first = next(iter((*node.args, *node.kwargs.values())), None)
-    return isinstance(first, fx.Node) and writes_in_place(node, meta.module)
+    return overwritten_input(node) is not None and writes_in_place(node, meta.module)
 
 
 def _out_of_place(layer: Any) -> Callable[..., Any] | None:
@@ -153,9 +152,10 @@ def _out_of_place(layer: Any) -> Callable[..., Any] | None:
 
 
 def _rounds_first_argument(function: Callable[..., Any]) -> bool:
-    """Whether a function works on a rounded copy of its first argument."""
-    formats = function.formats if isinstance(function, QuantizedLayer | QuantizedCall) else {}
-    return "data_in_0" in formats and not isinstance(formats["data_in_0"], Float)
+    """Whether a function works on a rounded copy of its first argument, and leaves the argument as it is."""
+    if not isinstance(function, QuantizedLayer | QuantizedCall) or function.writes_back:
+        return False
+    return "data_in_0" in function.formats and not isinstance(function.formats["data_in_0"], Float)
 
 
 def _with_first_copied(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import keyword
 import linecache
 import logging
 import traceback
@@ -71,6 +72,7 @@ def trace(
         if name not in known:
             raise ValueError(f"cf_args: {type(model).__name__}.forward has no '{name}'; {closest(name, known)}")
     graph = _trace(model, Tracer(fixed, leaf_modules))
+    _check_names(graph, type(model).__name__)
     if may_follow_mode(graph) and not _follow_mode(graph, model, fixed, leaf_modules):
         logger.warning(
             "%s behaves differently in training and in evaluation; its graph is fixed to the current mode. Set the "
@@ -85,6 +87,16 @@ def _trace(model: nn.Module, tracer: Tracer) -> fx.Graph:
         return tracer.trace(model)
     except Exception as error:
         raise TraceError(_explain(error, model, tracer.path)) from error
+
+
+def _check_names(graph: fx.Graph, model: str) -> None:
+    """Raise an error for names that cannot be in the Python code which torch.fx generates."""
+    for node in graph.nodes:
+        if node.op == "placeholder" and node.target == "torch":
+            raise ValueError(f"{model}.forward has an argument 'torch', which hides the package; rename it")
+        if node.op in ("call_module", "get_attr"):
+            for name in filter(keyword.iskeyword, str(node.target).split(".")):
+                raise ValueError(f"{model}: '{node.target}' contains the Python keyword '{name}'; rename it")
 
 
 def _follow_mode(
@@ -106,16 +118,25 @@ def _follow_mode(
 
 @contextmanager
 def _in_mode(model: nn.Module, training: bool) -> Iterator[None]:
-    """Set one mode for all modules for a while; at the end restore modes and remove constants that fx stored."""
+    """Set one mode for all modules for a while."""
     modes = [(module, module.training) for module in model.modules()]
-    attributes = set(vars(model))
     for module, _ in modes:
         module.training = training
     try:
-        yield
+        with constants_removed(model):
+            yield
     finally:
         for module, before in modes:
             module.training = before
+
+
+@contextmanager
+def constants_removed(model: nn.Module) -> Iterator[None]:
+    """Remove at the end the constants, such as `_tensor_constant0`, that tracing has stored in the model."""
+    attributes = set(vars(model))
+    try:
+        yield
+    finally:
         for name in vars(model).keys() - attributes:
             delattr(model, name)
 

@@ -1,15 +1,15 @@
-"""Arguments that follow the model's mode.
+"""Arguments that follow the mode of a module.
 
 torch.fx records the flag in `F.dropout(x, 0.5, self.training)` as the constant that it was during tracing. This
-module finds such constants by comparing the graphs of both modes, and updates them when the model's mode is set.
+module finds such constants by comparing the graphs of both modes, and sets them to the mode of `self`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from torch import fx
+from torch import fx, nn
 from torch.fx.node import map_aggregate
 
 ByMode = Mapping[int | str, tuple[Any, Any]]
@@ -17,6 +17,9 @@ ByMode = Mapping[int | str, tuple[Any, Any]]
 
 BY_MODE = "by_mode"
 """The key of a node's `ByMode` in its `meta`."""
+
+MODE_OF = "mode_of"
+"""The key in a node's `meta` of the path of the module whose mode they follow."""
 
 _FUNCTIONS = ("dropout", "batch_norm", "instance_norm", "attention", "rrelu")
 
@@ -48,6 +51,7 @@ def bind_to_mode(graph: fx.Graph, in_evaluation: fx.Graph, in_training: fx.Graph
     for node, by_mode in found.items():
         if by_mode:
             node.meta[BY_MODE] = by_mode
+            node.meta[MODE_OF] = next(reversed(node.meta.get("nn_module_stack", {})), "")
     return True
 
 
@@ -64,17 +68,27 @@ def _differences(evaluated: fx.Node, trained: fx.Node, positions: Mapping[fx.Nod
     return differing if are_numbers else None
 
 
-def set_mode(graph: fx.Graph, training: bool) -> bool:
-    """Set the arguments that follow the mode; return whether there are any."""
-    following = [node for node in graph.nodes if BY_MODE in node.meta]
-    for node in following:
+def nodes_that_follow_the_mode(graph: fx.Graph) -> list[fx.Node]:
+    """Return the nodes with arguments that follow the mode."""
+    return [node for node in graph.nodes if BY_MODE in node.meta]
+
+
+def set_arguments(nodes: Iterable[fx.Node], model: nn.Module) -> bool:
+    """Set the arguments that follow the mode to the mode of their modules; return whether any has changed."""
+    changed = False
+    for node in nodes:
+        training = model.get_submodule(node.meta[MODE_OF]).training
         by_mode: ByMode = node.meta[BY_MODE]
+        present = _arguments(node)
         for key, values in by_mode.items():
+            if present[key] == values[training]:
+                continue
+            changed = True
             if isinstance(key, int):
                 node.update_arg(key, values[training])
             else:
                 node.update_kwarg(key, values[training])
-    return bool(following)
+    return changed
 
 
 def _arguments(node: fx.Node) -> dict[int | str, Any]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from chop.formats import Format
-from chop.nn.quantized.layer import round_first
+from chop.nn.quantized.layer import round_first, written_back
 from chop.ops import OPS, Op, Operand, function_named, op_of_function, qualified_name
 
 
@@ -25,6 +25,8 @@ class QuantizedCall:
     op_name: str
     formats: Mapping[str, Format]
     format_name: str
+    writes_back: bool = False
+    """Whether the result of an in-place function is also written into the memory of its first argument."""
 
     op: Op = field(init=False, repr=False)
     function: Callable[..., Any] = field(init=False, repr=False)
@@ -41,9 +43,12 @@ class QuantizedCall:
         return f"{self.op_name}_{self.format_name}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        first: Any = next(iter((*args, *kwargs.values())), None)
         args, kwargs = self.op.map_operands(self._quantize, args, kwargs)
         result = self.function(*args, **kwargs)
-        return round_first(self.formats["data_out_0"], result) if "data_out_0" in self.formats else result
+        if "data_out_0" in self.formats:
+            result = round_first(self.formats["data_out_0"], result)
+        return written_back(result, first) if self.writes_back else result
 
     def _quantize(self, name: str, operand: Operand, value: Any) -> Any:
         if name not in self.formats or not isinstance(value, Tensor) or not value.is_floating_point():
@@ -53,10 +58,13 @@ class QuantizedCall:
     def __reduce__(self) -> tuple[Any, ...]:
         # pickle does not find some functions of torch, which are created inside others; the op table does.
         name = self.target if isinstance(self.target, str) else qualified_name(self.target)
-        return _restore, (name, isinstance(self.target, str), self.op_name, dict(self.formats), self.format_name)
+        is_method = isinstance(self.target, str)
+        return _restore, (name, is_method, self.op_name, dict(self.formats), self.format_name, self.writes_back)
 
 
-def _restore(name: str, is_method: bool, op: str, formats: dict[str, Format], format_name: str) -> QuantizedCall:
+def _restore(
+    name: str, is_method: bool, op: str, formats: dict[str, Format], format_name: str, writes_back: bool
+) -> QuantizedCall:
     target = name if is_method else function_named(name)
     assert target is not None, f"{name} is not in the op table"
-    return QuantizedCall(target, op, formats, format_name)
+    return QuantizedCall(target, op, formats, format_name, writes_back)

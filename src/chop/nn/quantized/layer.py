@@ -39,13 +39,17 @@ class QuantizedLayer(nn.Module):
     """By operand: `data_in_0`, `weight`, `bias`, and `data_out_0` if the result is rounded too."""
     cache_weights: bool = True
     """Whether rounded parameters are kept in evaluation mode; False saves their memory and rounds in every call."""
+    writes_back: bool = False
+    """Whether the result of an in-place layer is also written into the memory of its input."""
 
     def forward(self, input: Tensor) -> Any:
         if input.numel() >= LARGE_NUMEL and not torch.compiler.is_compiling():
             y = self._sparing_memory(input)
         else:
             y = self._compute(self.rounded("data_in_0", input))
-        return round_first(partial(self.rounded, "data_out_0"), y) if "data_out_0" in self.formats else y
+        if "data_out_0" in self.formats:
+            y = round_first(partial(self.rounded, "data_out_0"), y)
+        return written_back(y, input) if self.writes_back else y
 
     def _compute(self, x: Tensor) -> Any:
         """Return the layer's result for rounded data."""
@@ -227,6 +231,7 @@ def plain_layer(layer: QuantizedLayer) -> nn.Module:
     plain = layer.base_class.__new__(layer.base_class)
     plain.__dict__.update(_copied_state(layer))
     del plain.__dict__["formats"]
+    plain.__dict__.pop("writes_back", None)
     for name in layer.formats:
         plain._parameters.pop(_scale_name(name), None)
         plain._buffers.pop(_scale_name(name), None)
@@ -244,6 +249,11 @@ def round_first(rounded: Callable[[Tensor], Tensor], result: Any) -> Any:
     if isinstance(result, tuple):
         return (round_first(rounded, result[0]), *result[1:])
     return rounded(result) if isinstance(result, Tensor) and result.is_floating_point() else result
+
+
+def written_back(result: Tensor, overwritten: Tensor) -> Tensor:
+    """Return the result of an in-place op after writing it into the tensor that the op overwrites."""
+    return overwritten if result is overwritten else overwritten.copy_(result)
 
 
 _classes: dict[tuple[type[nn.Module], str], type[QuantizedLayer]] = {}

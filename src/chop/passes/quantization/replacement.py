@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
-from torch import fx
+from torch import fx, nn
 
 from chop.formats import FORMATS, Format
 from chop.ir import NodeMeta
+from chop.ir.graph.in_place import overwrites_shared_memory
 from chop.ir.graph.shared_layers import group_by_layer
 from chop.nn.quantized import QuantConfig, QuantizedCall, QuantizedLayer, quantize_layer
 
@@ -56,12 +57,20 @@ def make_replacement(meta: NodeMeta, formats: Mapping[str, Format], label: str) 
     assert meta.op is not None, "only nodes of the op table are quantised"
     if layer is not None:
         values = {name: meta.value(name) for name in formats}
-        return quantize_layer(layer, formats, FORMATS[label].__name__, values)
+        new = quantize_layer(layer, formats, FORMATS[label].__name__, values)
+        if getattr(layer, "inplace", False):
+            new.writes_back = any(overwrites_shared_memory(caller) for caller in _callers(node, layer))
+        return new
     if any(number_format.has_learned_scale for number_format in formats.values()):
         raise ValueError(f"node '{node.name}' calls a function, which cannot hold a learned scale")
     target = node.target.target if isinstance(node.target, QuantizedCall) else node.target
     assert callable(target) or isinstance(target, str), "a node of the op table calls a function or a method"
-    return QuantizedCall(target, meta.op.name, formats, label)
+    return QuantizedCall(target, meta.op.name, formats, label, overwrites_shared_memory(node))
+
+
+def _callers(node: fx.Node, layer: nn.Module) -> list[fx.Node]:
+    """Return all nodes that call the same layer as `node`."""
+    return [other for other in node.graph.nodes if other.meta["mase"].module is layer]
 
 
 def _fit(meta: NodeMeta, formats: dict[str, Format]) -> Precisions:

@@ -6,12 +6,15 @@ A name from an untrusted file must therefore be a plain name, and refer to a mod
 from __future__ import annotations
 
 import keyword
+import operator
 from collections.abc import Iterable
 from typing import Any
 
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
-from chop.ir.graph.graph_module import NodeRecord
+from chop.ir.graph.graph_module import NodeRecord, NodeRef
+from chop.ops import op_of_function
 
 _RESERVED = ("self", "torch")
 """Names that the generated code uses itself."""
@@ -38,12 +41,26 @@ def segment(name: Any) -> str:
 def check_targets(model: nn.Module, nodes: Iterable[NodeRecord]) -> None:
     """Raise an error if a node refers to anything but a module, parameter or buffer of `model`."""
     for node in nodes:
+        model.get_submodule(node.mode_of)  # an AttributeError if there is none
         if node.op in _HOLDERS:
             *path, last = node.target.split(".")
             owner: Any = model
             for name in path:
                 owner = _held(owner, name, ("_modules",), node)
             _held(owner, last, _HOLDERS[node.op], node)
+
+
+def check_starred_inputs(nodes: Iterable[NodeRecord]) -> None:
+    """Raise an error if a node uses `*args`, which is a tuple, as a tensor."""
+    starred: set[str] = set()
+    for node in nodes:
+        if node.op == "placeholder" and node.target.startswith("*"):
+            starred.add(node.name)
+        op = op_of_function(node.target) if node.op == "call_function" else None
+        takes_tuples = node.target is operator.getitem or (op is not None and op.operands[0].variadic)
+        used = [each.name for each in pytree.tree_leaves((node.args, node.kwargs)) if isinstance(each, NodeRef)]
+        if node.op.startswith("call_") and not takes_tuples and starred.intersection(used):
+            raise ValueError(f"node '{node.name}' uses '*{starred.intersection(used).pop()}' as a tensor")
 
 
 def _held(owner: nn.Module, name: str, holders: tuple[str, ...], node: NodeRecord) -> nn.Module | Tensor:

@@ -60,7 +60,8 @@ def encode_module(
         record |= kind
         if isinstance(module, QuantizedLayer):
             label = type(module).__name__.removeprefix(module.base_class.__name__)
-            record["quantized"] = {"label": label, "formats": encode_formats(module.formats)}
+            formats = encode_formats(module.formats)
+            record["quantized"] = {"label": label, "formats": formats, "writes_back": module.writes_back}
     for key, holder in KINDS:
         tensors = vars(module)[holder].items()
         record[key] = {segment(n): None if t is None else store.put(join(path, n), t) for n, t in tensors}
@@ -132,7 +133,9 @@ def requantize(module: nn.Module, record: Mapping[str, Any]) -> QuantizedLayer:
     labels = [number_format.__name__ for number_format in FORMATS.values()]
     if record["label"] not in labels:
         raise ValueError(f"there is no format '{record['label']}'")
-    return quantize_layer(module, decode_formats(record["formats"]), record["label"])
+    layer = quantize_layer(module, decode_formats(record["formats"]), record["label"])
+    layer.writes_back = bool(record.get("writes_back"))
+    return layer
 
 
 def encode_formats(formats: Mapping[str, Format]) -> dict[str, Any]:

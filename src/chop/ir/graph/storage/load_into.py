@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
+from chop.ir.graph.graph_module import records
 from chop.ir.graph.mase_graph import MaseGraph
 from chop.ir.graph.storage.layers import KINDS, TensorStore, join, modules_of, requantize
-from chop.ir.graph.storage.nodes import decode_call, decode_metas, encode_target, plain_call
+from chop.ir.graph.storage.nodes import decode_call, decode_metas, encode_node, plain_call
 from chop.nn.quantized import QuantizedLayer, plain_layer
 
 SCALE = "_scale"
@@ -48,22 +50,39 @@ def load_into(graph: MaseGraph, data: Mapping[str, Any], weights: dict[str, Tens
 def _calls(graph: MaseGraph, saved: list[Mapping[str, Any]]) -> Iterator[tuple[fx.Node, str, Any]]:
     """Yield each node of the graph with its saved op and target, which may differ in formats only."""
     present = list(graph.fx_graph.nodes)
-    plain = [plain_call(node.op, node.target) for node in present]
     names = [node["name"] for node in saved]
     if names != [node.name for node in present]:
         raise ValueError(
             f"it holds a different model: its nodes are {names}, the graph has {[n.name for n in present]}"
         )
-    for node, (op, target), record in zip(present, plain, saved, strict=True):
-        was, now = (record["op"], record["target"]), (op, encode_target(op, target))
-        if was != now:
-            raise ValueError(
-                f"it holds a different model: its node '{node.name}' is {was}, in the graph it is {now}"
-            )
+    for node, mine, record in zip(present, records(graph.fx_graph), saved, strict=True):
+        _check_same(encode_node(mine), record)
+        op, target = plain_call(node.op, node.target)
         if "quantized" in record:
             yield node, "call_function", decode_call(op, target, record["quantized"])
         else:
             yield node, op, target
+
+
+def _check_same(present: Mapping[str, Any], saved: Mapping[str, Any]) -> None:
+    """Raise an error if two nodes differ in more than formats and in the arguments that follow the mode."""
+    name = present["name"]
+    was, now = ((node["op"], node["target"]) for node in (saved, present))
+    if was != now:
+        raise ValueError(f"it holds a different model: its node '{name}' is {was}, in the graph it is {now}")
+    was_given, now_given = (_arguments(node) for node in (saved, present))
+    if was_given != now_given:
+        raise ValueError(
+            f"it holds a different model: the arguments of its node '{name}' are {was_given}, "
+            f"in the graph they are {now_given}"
+        )
+
+
+def _arguments(node: Mapping[str, Any]) -> str:
+    """Return the arguments of a JSON record as text, without those that follow the mode."""
+    by_mode = {key for key, *_ in node.get("by_mode", ())}
+    arguments = {**dict(enumerate(node["args"]["tuple"])), **node["kwargs"]["dict"]}
+    return json.dumps({key: value for key, value in arguments.items() if key not in by_mode})
 
 
 def _layers(graph: MaseGraph, saved: Mapping[str, Mapping[str, Any]], store: TensorStore) -> dict[str, nn.Module]:

@@ -15,7 +15,7 @@ from torch import Tensor
 from chop.files import CorruptFileError, read_json, write_bytes, write_json
 from chop.ir.graph.graph_module import build_graph, graph_module, has_hooks, records
 from chop.ir.graph.mase_graph import MaseGraph
-from chop.ir.graph.storage.identifiers import check_targets
+from chop.ir.graph.storage.identifiers import check_starred_inputs, check_targets
 from chop.ir.graph.storage.layers import TensorStore, decode_module, encode_module
 from chop.ir.graph.storage.load_into import load_into
 from chop.ir.graph.storage.nodes import decode_metas, decode_node, encode_meta, encode_node
@@ -97,6 +97,7 @@ def _build(data: Mapping[str, Any], weights: dict[str, Tensor]) -> MaseGraph:
     root = decode_module(data["model"], "", TensorStore(weights))
     nodes = [decode_node(node) for node in data["nodes"]]
     check_targets(root, nodes)
+    check_starred_inputs(nodes)
     model = graph_module(root, build_graph(nodes), str(data["name"]))
     check_targets(model, nodes)  # again: a GraphModule has further attributes
     graph = MaseGraph(model)

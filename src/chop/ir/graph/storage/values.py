@@ -69,7 +69,7 @@ _DECODERS: Mapping[Any, Callable[[dict[str, Any]], Any]] = {
     "slice": lambda v: slice(*(decode(part) for part in v["slice"])),
     "node": lambda v: NodeRef(v["node"]),
     "dtype": lambda v: decode_dtype(v["dtype"]),
-    "device": lambda v: torch.device(v["device"]),
+    "device": lambda v: decode_device(v["device"]),
     "memory_format": lambda v: _constant(v["memory_format"], torch.memory_format),
     "tensor": lambda v: torch.tensor(v["tensor"], dtype=decode_dtype(v["of"])),
     "ellipsis": lambda v: ...,
@@ -84,6 +84,14 @@ def encode_dtype(dtype: torch.dtype) -> str:
 def decode_dtype(name: str) -> torch.dtype:
     """Return the dtype of that name."""
     return _constant(name, torch.dtype)
+
+
+def decode_device(name: str) -> torch.device:
+    """Return the device of that name, if this machine has it."""
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:  # an AssertionError if torch was built without CUDA
+        raise ValueError(f"this machine has no device '{name}'") from error
 
 
 def _constant(name: str, kind: type[T]) -> T:

@@ -6,7 +6,7 @@ import itertools
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -174,5 +174,5 @@ def _set_formats(meta: NodeMeta, formats: Mapping[str, Format]) -> None:
     if isinstance(quantized, QuantizedLayer):
         quantized.formats = dict(formats)
     elif isinstance(quantized, QuantizedCall):
-        meta.node.target = QuantizedCall(quantized.target, quantized.op_name, formats, quantized.format_name)
+        meta.node.target = replace(quantized, formats=formats)
     meta.note_formats()

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from torch import fx
 
 from chop.ir import MaseGraph, NodeMeta
-from chop.ir.graph.in_place import read_result_instead, writes_in_place
 from chop.nn.quantized import QuantConfig, QuantizedCall, QuantizedLayer
 from chop.passes.base import PassResult, register_pass
 from chop.passes.quantization.replacement import make_replacements
@@ -26,13 +25,9 @@ def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> PassResult:
     metas = graph.annotated_metas()
     configs = chosen_configs(args, metas)
     replacements, precisions = make_replacements(configs, metas)
-    layers = {meta.node: meta.module for meta in metas}  # before the first is replaced
     for meta in metas:
         if meta.node in replacements:
-            new = replacements[meta.node]
-            if "data_in_0" in new.formats and writes_in_place(meta.node, layers[meta.node]):
-                read_result_instead(meta.node)
-            _replace(meta, new)
+            _replace(meta, replacements[meta.node])
     _log_inherited(configs, metas)
     chosen = {node.name: each for node, each in precisions.items() if each}
     return graph, {"quantized": [node.name for node in configs], "chosen": chosen}
