@@ -1,7 +1,7 @@
 # Every target first installs what it needs with scripts/setup.sh, as `ch` does.
 python := .venv/bin/python
 
-.PHONY: help setup lint test check bench bench-formats docs format clean
+.PHONY: help setup lint test check bench bench-formats fuzz docs format clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -28,6 +28,9 @@ bench: setup ## all benchmarks, compared with PyTorch and other libraries
 bench-formats: setup ## the benchmark of number formats only
 	$(python) -m pip install --quiet --no-deps -c constraints.txt brevitas dependencies unfoldNd torchao
 	$(python) -m benchmarks formats
+
+fuzz: setup ## random cases in every area for five minutes; failing cases become tests in fuzz_failures/
+	$(python) -m fuzz --seconds 300
 
 docs: setup ## update the generated tables in docs/
 	$(python) -m chop.docs

@@ -1,0 +1,83 @@
+"""The fuzzer: a short share of every area, and how failures are reported."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fuzz import __main__ as command
+from fuzz import frame
+from fuzz.frame import area_names, check_case, draw_case, run_area
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize("area", area_names())
+def test_a_short_share_of_every_area_holds(area: str) -> None:
+    result = run_area(area, seed=1, seconds=10, max_cases=25)
+    assert [failure.test_source() for failure in result.failures] == []
+
+
+@pytest.mark.parametrize("area", area_names())
+def test_cases_are_plain_data_and_depend_on_seed_and_number_only(area: str) -> None:
+    cases = [draw_case(area, 3, number) for number in range(20)]
+    again = [draw_case(area, 3, number) for number in range(20)]
+    assert [repr(case) for case in cases] == [repr(case) for case in again]
+    assert len({repr(case) for case in cases}) > 1
+    for case in cases:
+        assert repr(eval(repr(case), {"nan": math.nan, "inf": math.inf})) == repr(case)
+
+
+@pytest.fixture
+def broken_area(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An area `broken`, in which cases above 4 fail and case 9 hangs."""
+
+    def check(case: dict[str, Any], folder: Path) -> None:
+        (folder / "left.txt").write_text("x")
+        while case["number"] == 9:
+            time.sleep(0.01)
+        assert case["number"] <= 4, "above 4"
+
+    area = SimpleNamespace(
+        draw=lambda random: {"number": random.randrange(10), "x": math.inf}, check=check, TIME_LIMIT=0.2
+    )
+    monkeypatch.setattr(frame, "_load", lambda name: area)
+    monkeypatch.setattr(frame, "area_names", lambda: ["broken"])
+    monkeypatch.setattr(command, "area_names", lambda: ["broken"])
+    monkeypatch.setattr(command, "_limit_memory", lambda: None)
+
+
+@pytest.mark.usefixtures("broken_area")
+def test_a_failing_case_becomes_a_test_that_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = command.main(["--seed", "1", "--seconds", "60", "--cases", "10", "--failures", str(tmp_path), "broken"])
+    out = capsys.readouterr().out
+    assert code == 1
+    assert out.startswith("seed 1\nbroken: 10 cases, ")
+    files = sorted(tmp_path.glob("test_broken_1_*.py"))
+    assert files
+    expected = [number for number in range(10) if draw_case("broken", 1, number)["number"] > 4]
+    assert [int(file.stem.rpartition("_")[2]) for file in files] == expected
+    source: dict[str, Any] = {}
+    exec(files[0].read_text(), source)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises((AssertionError, frame.HangError)):
+        source[f"test_broken_1_{expected[0]}"](tmp_path / "empty")
+
+
+@pytest.mark.usefixtures("broken_area")
+def test_a_hang_is_a_failure(tmp_path: Path) -> None:
+    with pytest.raises(frame.HangError, match=r"longer than 0\.2 s"):
+        check_case("broken", {"number": 9}, tmp_path)
+
+
+@pytest.mark.slow  # a second process
+def test_an_unknown_area_is_refused() -> None:
+    done = subprocess.run([sys.executable, "-m", "fuzz", "no_area"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "unknown area 'no_area'; known: " in done.stderr
