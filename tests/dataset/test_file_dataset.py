@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -163,3 +164,62 @@ def test_a_table_of_an_hdf5_file_can_be_chosen(tmp_path: Path) -> None:
     numbered = FRAME.assign(y=[0, 1] * 50).drop(columns="kind")
     path = write_hdf5(tmp_path / "rows.h5", {"first": numbered, "second": numbered.rename(columns={"width": "w"})})
     assert FileDataset(path, hdf5_table="second").info.feature_names == ("w", "height")
+
+
+def write_images(folder: Path, **arrays: Any) -> Path:
+    np.savez(folder / "images.npz", **arrays)
+    return folder / "images.npz"
+
+
+def byte_images(count: int, channels: int = 3) -> Any:
+    return RNG.integers(0, 256, (count, channels, 4, 5), dtype=np.uint8)
+
+
+@pytest.mark.parametrize("names", ["{split}_{array}", "{array}_{split}"])
+def test_a_file_can_name_its_test_split(tmp_path: Path, names: str) -> None:
+    train, test = byte_images(50), byte_images(7)
+    labels = np.arange(57) % 3
+    arrays = {("train", "x"): train, ("train", "y"): labels[:50], ("test", "x"): test, ("test", "y"): labels[50:]}
+    path = write_images(tmp_path, **{names.format(split=s, array=a): v for (s, a), v in arrays.items()})
+    splits = FileDataset(path, mean=(0.5, 0.25, 0), std=(0.5, 0.25, 1)).load()
+    assert [len(part.labels) for part in (splits.train, splits.val, splits.test)] == [45, 5, 7]
+    assert splits.test.labels.tolist() == labels[50:].tolist()
+    expected = (test / 255 - np.array([0.5, 0.25, 0]).reshape(3, 1, 1)) / np.array([0.5, 0.25, 1]).reshape(3, 1, 1)
+    np.testing.assert_allclose(splits.test.features.numpy(), expected, atol=1e-6)
+
+
+def test_floats_are_not_divided_by_255(tmp_path: Path) -> None:
+    images = RNG.random((20, 1, 4, 4))
+    path = write_images(tmp_path, x=images, y=np.arange(20) % 2)
+    found = FileDataset(path, mean=[0.0], std=[2.0]).load()
+    assert sorted(
+        torch.cat([found.train.features, found.val.features, found.test.features]).flatten().tolist()
+    ) == (pytest.approx(sorted((images / 2).flatten().tolist())))
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"mean": [0.5, 0.5, 0.5]}, "mean and std must be given together"),
+        ({"mean": [0.5], "std": [0.5]}, "but the images have 3 channel(s): give one value for each"),
+        ({"mean": [0.5] * 3, "std": [0.5, 0.5, 0.0]}, "std must be positive"),
+    ],
+)
+def test_a_wrong_normalisation_is_reported(tmp_path: Path, options: dict[str, Any], reason: str) -> None:
+    path = write_images(tmp_path, x=byte_images(20), y=np.arange(20) % 2)
+    with pytest.raises(ValueError, match=re.escape(reason)):
+        FileDataset(path, **options).load()
+
+
+@pytest.mark.parametrize(
+    ("test", "labels", "reason"),
+    [
+        (byte_images(7, channels=1), np.arange(7) % 2, "have different shapes"),
+        (byte_images(0), np.arange(0), "has no rows"),
+        (byte_images(7), np.arange(6) % 2, r"got \[7, 3, 4, 5\] and \[6\]"),
+    ],
+)
+def test_a_test_split_that_does_not_fit_is_reported(tmp_path: Path, test: Any, labels: Any, reason: str) -> None:
+    path = write_images(tmp_path, train_x=byte_images(20), train_y=np.arange(20) % 2, test_x=test, test_y=labels)
+    with pytest.raises(ValueError, match=reason):
+        FileDataset(path).load()

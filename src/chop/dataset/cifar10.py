@@ -13,7 +13,7 @@ import torch
 
 from chop.dataset.base import DatasetInfo, Splits, register_dataset
 from chop.dataset.download import Remote, cache_folder, verify_recorded
-from chop.dataset.images import Images, check_images, split_images
+from chop.dataset.images import Images, check_images, given_scaling, split_images
 from chop.dataset.readers.cifar import read_archive, split_records
 from chop.dataset.readers.gzip_bytes import read_bytes
 from chop.dataset.source_files import fetch_from_mirrors, find_file, named_folder
@@ -35,6 +35,8 @@ class CIFAR10:
 
     seed: int = 42  # selects the validation images
     path: str | os.PathLike[str] | None = None  # archive, or folder with it or with its six files
+    mean: Sequence[float] | None = None  # one number per channel, instead of that of the training images
+    std: Sequence[float] | None = None  # likewise
 
     info: ClassVar[DatasetInfo] = DatasetInfo(
         "cifar10",
@@ -70,7 +72,8 @@ class CIFAR10:
         else:
             contents = read_archive(source, TRAIN + TEST)
         train, test = (_to_images(source, contents, names) for names in (TRAIN, TEST))
-        return split_images(train, test, self.seed, NUM_IMAGES)
+        scaling = given_scaling(self.mean, self.std, train.pixels, "data set 'cifar10'")
+        return split_images(train, test, self.seed, NUM_IMAGES, scaling=scaling)
 
     def _find_source(self) -> Path:
         """Return the archive, or the folder with the unpacked files."""

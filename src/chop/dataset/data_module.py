@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from inspect import signature
 
@@ -24,7 +24,8 @@ class MaseDataModule:
     `name` is a registered data set, a data file (.npz, .csv, .parquet, .h5), or a user's class as `data.py:Name` or
     `module:Name`. `seed` determines the order of training batches. `data_seed` determines generated rows and the
     splits, so that runs with different seeds are tested on the same rows. Further options go to the data set
-    (`path=`, `num_rows=1000`, `label=`). `model_name` has no effect: rows are the same for every model.
+    (`path=`, `num_rows=1000`, `label=`); `suggested` are options that a data set only gets if it has them, such as
+    the normalisation that a model expects. `model_name` has no effect.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class MaseDataModule:
         max_token_len: int | None = None,
         seed: int = 42,
         data_seed: int = 42,
+        suggested: Mapping[str, object] | None = None,
         **options: object,
     ) -> None:
         if batch_size < 1:
@@ -49,7 +51,7 @@ class MaseDataModule:
         self.batch_size, self.num_workers = batch_size, num_workers
         self.seed = seed
         own = [option for option in signature(MaseDataModule).parameters if option != "options"]
-        self._dataset = dataset_from(name, {"seed": data_seed, **options}, known_elsewhere=own)
+        self._dataset = dataset_from(name, {"seed": data_seed, **options}, own, suggested)
         self._splits: Splits | None = None
 
     @property

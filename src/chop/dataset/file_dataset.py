@@ -8,16 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from torch import Tensor
 
 from chop.dataset.base import DatasetInfo, Splits
 from chop.dataset.columns import LABELS, finite, pick_label, to_classes, to_numbers
+from chop.dataset.images import IMAGE_DIMS, WHITE, given_scaling
 from chop.dataset.readers import read_content
 from chop.dataset.readers.npz import Arrays
-from chop.dataset.splits import split_rows, standardise
+from chop.dataset.splits import scale_features, split_before_test, split_rows, standardise
 from chop.registry import closest
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ARRAY_PAIRS = {"y": "x", "labels": "features"}  # names of the labels -> names of the features
+SPLIT_NAMES = ("{split}_{array}", "{array}_{split}")  # of arrays in a file with a test split of its own
 MIN_ROWS = 10  # so that no split is empty
 
 
@@ -34,13 +37,23 @@ class _Samples(NamedTuple):
     labels: Tensor
     class_names: tuple[str, ...]
     feature_names: tuple[str, ...]
+    num_test: int | None = None  # the last rows, if the file says which are the test split
+
+
+class _Arrays(NamedTuple):
+    features: npt.NDArray[Any]
+    labels: npt.NDArray[Any]
+    names: tuple[str, str]  # of the features and the labels
+    num_test: int | None = None
 
 
 @dataclass(frozen=True)
 class FileDataset:
     """A table with a label column (.csv, .parquet, .h5, .arff), or arrays x and y (.npz, .h5).
 
-    All other columns are features, except those in `ignore`. 20 % of the rows are the test split.
+    All other columns are features, except those in `ignore`. 20 % of the rows are the test split, unless the arrays
+    are called train_x, train_y, test_x and test_y. Images are arrays [rows, channels, height, width]; if they hold
+    bytes, `mean` and `std` are those of pixels divided by 255.
     """
 
     path: str | os.PathLike[str]
@@ -49,6 +62,8 @@ class FileDataset:
     ignore: str | Sequence[str] = ()  # columns to leave out, as a list or separated by commas
     hdf5_table: str | None = None  # the table of an HDF5 file to read
     standardise: bool = True  # the features, by the statistics of the training split
+    mean: Sequence[float] | None = None  # of images, one number per channel, instead of the statistics
+    std: Sequence[float] | None = None  # likewise
 
     @property
     def info(self) -> DatasetInfo:
@@ -65,9 +80,15 @@ class FileDataset:
 
     def load(self) -> Splits:
         """Return the rows of the file in three splits."""
-        features, labels, *_ = self._samples
+        features, labels, *_, num_test = self._samples
         provenance = f"file {Path(self.path).name}, {len(features):,} rows"
-        splits = split_rows(features, labels, self.seed, provenance, version="file")
+        if num_test is None:
+            splits = split_rows(features, labels, self.seed, provenance, version="file")
+        else:
+            splits = split_before_test(features, labels, num_test, self.seed, provenance, version="file")
+        scaling = given_scaling(self.mean, self.std, features, f"data file '{self.path}'")
+        if scaling is not None:
+            return scale_features(splits, scaling)
         return standardise(splits) if self.standardise else splits
 
     @cached_property
@@ -110,19 +131,50 @@ def _from_table(frame: DataFrame, label: str | None, ignore: Sequence[str], wher
 def _from_arrays(arrays: Arrays, label: str | None, ignore: Sequence[str], where: str) -> _Samples:
     _check_ignored(ignore, list(arrays), where)
     arrays = {name: array for name, array in arrays.items() if name not in ignore}
+    features, labels, names, num_test = _find_splits(arrays, where) or _find_pair(arrays, label, where)
+    if not (np.issubdtype(features.dtype, np.number) or features.dtype == bool) or np.iscomplexobj(features):
+        raise ValueError(f"{where}: '{names[0]}' must hold numbers, not {features.dtype}")
+    rows = features.reshape(len(features), -1)
+    numbers = finite(rows, [f"{names[0]}[{i}]" for i in range(rows.shape[1])], where).reshape(features.shape)
+    if features.dtype == np.uint8 and features.ndim == IMAGE_DIMS:
+        numbers /= WHITE
+    numbered, class_names = to_classes(labels.tolist(), where)
+    return _Samples(numbers, numbered, class_names, (), num_test)
+
+
+def _find_splits(arrays: Arrays, where: str) -> _Arrays | None:
+    """Return the training rows followed by the test rows, if the file has arrays for both."""
+    by_lower = {name.lower(): name for name in arrays}
+    for pattern in SPLIT_NAMES:
+        for y, x in ARRAY_PAIRS.items():
+            wanted = [pattern.format(split=split, array=array) for split in ("train", "test") for array in (x, y)]
+            if all(name in by_lower for name in wanted):
+                names = [by_lower[name] for name in wanted]
+                train = _pair(arrays, names[0], names[1], where)
+                test = _pair(arrays, names[2], names[3], where)
+                if train.features.shape[1:] != test.features.shape[1:]:
+                    raise ValueError(f"{where}: the samples of '{names[0]}' and '{names[2]}' have different shapes")
+                if min(len(train.labels), len(test.labels)) == 0:
+                    raise ValueError(f"{where}: '{names[1]}' or '{names[3]}' has no rows")
+                features = np.concatenate([train.features, test.features])
+                labels = np.concatenate([train.labels, test.labels])
+                return _Arrays(features, labels, train.names, len(test.labels))
+    return None
+
+
+def _find_pair(arrays: Arrays, label: str | None, where: str) -> _Arrays:
     labels_name, features_name = _pick_arrays(arrays, label, where)
+    return _pair(arrays, features_name, labels_name, where)
+
+
+def _pair(arrays: Arrays, features_name: str, labels_name: str, where: str) -> _Arrays:
     features, labels = arrays[features_name], arrays[labels_name]
     if features.ndim < 2 or labels.ndim != 1 or len(features) != len(labels):
         raise ValueError(
             f"{where}: '{features_name}' and '{labels_name}' must have the shapes [rows, ...] and [rows], "
             f"got {list(features.shape)} and {list(labels.shape)}"
         )
-    if not (np.issubdtype(features.dtype, np.number) or features.dtype == bool) or np.iscomplexobj(features):
-        raise ValueError(f"{where}: '{features_name}' must hold numbers, not {features.dtype}")
-    rows = features.reshape(len(features), -1)
-    numbers = finite(rows, [f"{features_name}[{i}]" for i in range(rows.shape[1])], where)
-    numbered, class_names = to_classes(labels.tolist(), where)
-    return _Samples(numbers.reshape(features.shape), numbered, class_names, ())
+    return _Arrays(features, labels, (features_name, labels_name))
 
 
 def _pick_arrays(arrays: Mapping[str, object], label: str | None, where: str) -> tuple[str, str]:

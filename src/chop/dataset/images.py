@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -9,6 +10,9 @@ from torch import Tensor
 
 from chop.dataset.base import DatasetInfo, Rows, Scaling, Splits
 from chop.dataset.splits import choose_validation
+
+IMAGE_DIMS = 4  # of a batch: [n, channels, height, width]
+WHITE = 255  # the largest byte
 
 
 class Images(NamedTuple):
@@ -30,18 +34,47 @@ def check_images(images: Images, info: DatasetInfo, where: object) -> None:
         raise ValueError(f"'{where}' has {highest}; the classes of '{info.name}' are 0 to {info.num_classes - 1}")
 
 
-def split_images(train: Images, test: Images, seed: int, published: tuple[int, int], white: int = 255) -> Splits:
-    """Return three splits, standardised per channel; `seed` selects the tenth of `train` that is for validation.
+def given_scaling(
+    mean: Sequence[float] | None, std: Sequence[float] | None, images: Tensor, where: str
+) -> Scaling | None:
+    """Return the scaling of images with this mean and standard deviation per channel; None if neither is given."""
+    if mean is None and std is None:
+        return None
+    if mean is None or std is None:
+        raise ValueError(f"{where}: mean and std must be given together")
+    if images.dim() != IMAGE_DIMS:
+        raise ValueError(
+            f"{where}: mean and std are for images, but samples have the shape {list(images.shape[1:])}"
+        )
+    if not len(mean) == len(std) == images.shape[1]:
+        raise ValueError(
+            f"{where}: mean and std have {len(mean)} and {len(std)} values, but the images have "
+            f"{images.shape[1]} channel(s): give one value for each"
+        )
+    if min(std) <= 0:
+        raise ValueError(f"{where}: std must be positive, got {list(std)}")
+    return Scaling(*(torch.tensor(each, dtype=torch.float32).reshape(-1, 1, 1) for each in (mean, std)))
 
-    Pixels are first divided by `white`. `published` are the numbers of training and test images in the original
-    files.
+
+def split_images(
+    train: Images,
+    test: Images,
+    seed: int,
+    published: tuple[int, int],
+    white: int = WHITE,
+    scaling: Scaling | None = None,
+) -> Splits:
+    """Return three splits; `seed` selects the tenth of `train` that is for validation.
+
+    Pixels are first divided by `white`, and then scaled: by `scaling`, or else to mean 0 and deviation 1 per
+    channel. `published` are the numbers of training and test images in the original files.
     """
     version = "original" if (len(train.labels), len(test.labels)) == published else "other"
     provenance = f"{version} files, {len(train.labels):,} + {len(test.labels):,} images"
     chosen, held_out_rows = choose_validation(len(train.labels), seed)
     kept = Images(train.pixels[chosen], train.labels[chosen])
     held_out = Images(train.pixels[held_out_rows], train.labels[held_out_rows])
-    scaling = _channel_scaling(kept.pixels, white)
+    scaling = scaling or _channel_scaling(kept.pixels, white)
     return Splits(
         train=_to_rows(kept, scaling, white),
         val=_to_rows(held_out, scaling, white),

@@ -37,17 +37,23 @@ def resolve_dataset(spec: str) -> DatasetMaker:
 
 
 def dataset_from(
-    spec: str, options: Mapping[str, object] | None = None, known_elsewhere: Iterable[str] = ()
+    spec: str,
+    options: Mapping[str, object] | None = None,
+    known_elsewhere: Iterable[str] = (),
+    suggested: Mapping[str, object] | None = None,
 ) -> Dataset:
     """Return the data set `spec` with `options`; it must accept all of them except `seed`.
 
-    `known_elsewhere` are options of the caller, which error messages may suggest.
+    `known_elsewhere` are options of the caller, which error messages may suggest. `suggested` are further options,
+    for a data set that has them.
     """
     make = resolve_dataset(spec)
     parameters = inspect.signature(make).parameters
     takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    given = {name: value for name, value in (options or {}).items() if takes_all or name in parameters}
-    for name in options or {}:
+    options = options or {}
+    fitting = {name: value for name, value in (suggested or {}).items() if name in parameters}
+    given = fitting | {name: value for name, value in options.items() if takes_all or name in parameters}
+    for name in options:
         if name not in given and name != "seed":
             hint = closest(name, [*parameters, *known_elsewhere])
             raise ValueError(f"data set '{spec}' has no option '{name}'; {hint}")

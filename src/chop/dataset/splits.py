@@ -25,6 +25,15 @@ def split_rows(features: Tensor, labels: Tensor, seed: int, provenance: str = ""
     return _gather(features, labels, (train, val, test), provenance, version)
 
 
+def split_before_test(
+    features: Tensor, labels: Tensor, num_test: int, seed: int, provenance: str = "", version: str = ""
+) -> Splits:
+    """Return the last `num_test` rows for testing, and a tenth of the others for validation."""
+    train, val = choose_validation(len(features) - num_test, seed)
+    test = torch.arange(len(features) - num_test, len(features))
+    return _gather(features, labels, (train, val, test), provenance, version)
+
+
 def split_as_published(
     features: Tensor, labels: Tensor, seed: int, provenance: str = "", version: str = ""
 ) -> Splits:
@@ -67,7 +76,11 @@ def standardise(splits: Splits) -> Splits:
     dims = (0, 2, 3) if train.dim() == 4 else (0,)
     mean, deviation = train.mean(dim=dims, keepdim=True)[0], train.std(dim=dims, correction=0, keepdim=True)[0]
     scale = torch.where(deviation > 0, deviation, torch.ones_like(deviation))
-    scaling = Scaling(mean.float(), scale.float())
+    return scale_features(splits, Scaling(mean.float(), scale.float()))
+
+
+def scale_features(splits: Splits, scaling: Scaling) -> Splits:
+    """Apply `scaling` to the features of all splits."""
     return replace(
         splits,
         train=Rows(scaling(splits.train.features), splits.train.labels),

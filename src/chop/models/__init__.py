@@ -4,21 +4,25 @@ from chop.models.base import (
     MODELS,
     DataInfo,
     ModelInfo,
+    Normalization,
     describe_model,
     get_model,
     get_model_info,
     register_model,
 )
+from chop.models.cifar_resnet import CifarResNet
 from chop.models.jet_substructure import JSCS, JSCTiny, JSCToy
 from chop.models.toy import Toy, ToyConvNet
 
 __all__ = [
     "JSCS",
     "MODELS",
+    "CifarResNet",
     "DataInfo",
     "JSCTiny",
     "JSCToy",
     "ModelInfo",
+    "Normalization",
     "Toy",
     "ToyConvNet",
     "describe_model",

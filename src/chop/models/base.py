@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Protocol, TypeVar
 
 from torch import Tensor, nn
@@ -31,6 +31,14 @@ class DataInfo(Protocol):
 
 
 @dataclass(frozen=True)
+class Normalization:
+    """The normalisation of images that a model expects, per channel: `(pixels / 255 - mean) / std`."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class ModelInfo:
     """The description of a model before it is built."""
 
@@ -40,12 +48,18 @@ class ModelInfo:
     tasks: tuple[str, ...]
     summary: str  # first line of the docstring
     sample_dims: int | None  # dimensions of one sample: 1 for a row of features, 3 for an image; None: not checked
+    normalization: Normalization | None = None  # of images; None: by the statistics of the training split
 
     @property
     def options(self) -> dict[str, object]:
         """The arguments besides `info`, with their defaults; for example the widths of layers."""
         plain = inspect.signature(self.make).parameters.values()
         return {p.name: p.default for p in plain if p.default is not p.empty and p.name != "info"}
+
+    @property
+    def data_options(self) -> dict[str, object]:
+        """Options of data sets that the model suggests: the normalisation of images."""
+        return {} if self.normalization is None else asdict(self.normalization)
 
     def build(self, dataset_info: DataInfo | None, options: Mapping[str, object] | None = None) -> nn.Module:
         """Return an untrained model for the data set, with these `options`."""
@@ -99,6 +113,7 @@ def describe_model(
     inputs: tuple[str, ...] | None = None,
     tasks: tuple[str, ...] = ("cls",),
     sample_dims: int | None = None,
+    normalization: Normalization | None = None,
 ) -> ModelInfo:
     """Return the description of a model; the default of `inputs` is read from the `forward` of a class."""
     _takes_info(name, make)
@@ -110,6 +125,7 @@ def describe_model(
         tasks=tuple(check_task(task) for task in tasks),
         summary=lines[0] if lines else "",
         sample_dims=sample_dims,
+        normalization=normalization,
     )
 
 
@@ -118,9 +134,10 @@ def register_model(
     inputs: tuple[str, ...] | None = None,
     tasks: tuple[str, ...] = ("cls",),
     sample_dims: int | None = None,
+    normalization: Normalization | None = None,
 ) -> Callable[[M], M]:
     """Register a model class, or a function that returns a model, under `name`."""
-    return MODELS.register(name, lambda make: describe_model(name, make, inputs, tasks, sample_dims))
+    return MODELS.register(name, lambda make: describe_model(name, make, inputs, tasks, sample_dims, normalization))
 
 
 def get_model_info(name: str) -> ModelInfo:

@@ -47,7 +47,7 @@ class Experiment:
     def load(cls, config: ActionConfig, data: MaseDataModule | None = None) -> Experiment:
         """Load the model and the data of `config`, or use `data`, and check that they fit together."""
         model_info = get_model_info(config.model)
-        data = data or open_data(config)
+        data = data or open_data(config, model_info)
         torch.manual_seed(config.seed)
         model = get_model(config.model, config.task, data.dataset_info, options=config.model_options)
         if config.load_name is not None:
@@ -145,7 +145,7 @@ class Experiment:
             )
 
 
-def open_data(config: ActionConfig) -> MaseDataModule:
+def open_data(config: ActionConfig, model_info: ModelInfo) -> MaseDataModule:
     """Return the data module that `config` names, without reading its rows."""
     options = dict(config.data_options)
     if config.data_path is not None:
@@ -156,6 +156,7 @@ def open_data(config: ActionConfig) -> MaseDataModule:
         model_name=config.model,
         num_workers=config.num_workers,
         seed=config.seed,
+        suggested=model_info.data_options,
         **options,
     )
 

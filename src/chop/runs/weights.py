@@ -7,9 +7,10 @@ import os
 import re
 import warnings
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
+import safetensors.torch
 import torch
 from torch import Tensor, nn
 
@@ -20,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 LOAD_TYPES = ("auto", "pt", "pl", "mz")
 PREFIX = "model."  # of all keys in a Lightning checkpoint, where the model is an attribute of the module
+PREFIXES = ("", PREFIX, "module.", f"{PREFIX}module.")
+"""What keys may start with; `module.` is added by DataParallel."""
 MAX_KEYS_NAMED = 4  # in an error message
 
 
@@ -28,9 +31,11 @@ def load_model(
 ) -> nn.Module:
     """Return `model` with the weights of a checkpoint, or the model of a saved graph.
 
-    `load_type` is `pt` for a `state_dict`, `pl` for a Lightning checkpoint (`model.<key>` in its `state_dict`),
-    `mz` for a folder of `save_mase_graph_interface_pass`, and `auto` to detect it. `load_name` may also be a run
-    folder: its graph or its best checkpoint is loaded. After an error the model is unchanged.
+    `load_type` is `pt` for a `state_dict` (of torch.save, or .safetensors), `pl` for a checkpoint that has one
+    under 'state_dict', as Lightning and many training scripts write it, `mz` for a folder of
+    `save_mase_graph_interface_pass`, and `auto` to detect it. Keys may start with `model.` (Lightning) or `module.`
+    (DataParallel). `load_name` may also be a run folder: its graph or its best checkpoint is loaded. After an error
+    the model is unchanged.
     """
     if load_type not in LOAD_TYPES:
         raise ValueError(f"unknown load_type '{load_type}'; allowed: {', '.join(LOAD_TYPES)}")
@@ -45,9 +50,9 @@ def load_model(
         raise ValueError(f"checkpoint '{path}' is a folder, but load_type '{load_type}' needs a file; try 'mz'")
     if model is None:
         raise ValueError(f"checkpoint '{path}' holds only weights: pass the model that they belong to as model=")
-    state = _pick_state(path, load_type, _read_safely(path))
+    state = _strip_prefix(path, _pick_state(path, load_type, _read_safely(path)), model.state_dict())
     _check_fit(path, state, model)
-    model.load_state_dict(state)
+    model.load_state_dict(state, strict=False)  # tied weights may be stored once
     return model
 
 
@@ -61,6 +66,8 @@ def _load_graph(path: Path) -> nn.Module:
 def _read_safely(path: Path) -> object:
     """Return the content of a file of tensors and plain values; other objects could run code and are refused."""
     try:
+        if path.suffix == ".safetensors":
+            return safetensors.torch.load_file(path)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # about pickles not written by torch.save
             content: object = torch.load(path, map_location="cpu", weights_only=True)
@@ -99,7 +106,7 @@ def _pick_state(path: Path, load_type: str, content: object) -> dict[str, Tensor
         raise ValueError(f"checkpoint '{path}' has its weights under 'state_dict'; use load_type 'pl' or 'auto'")
     if load_type == "pl" and not wrapped:
         raise ValueError(f"checkpoint '{path}' has no 'state_dict'; use load_type 'pt' or 'auto'")
-    state = _strip_prefix(path, content["state_dict"]) if wrapped else dict(content)
+    state = dict(content["state_dict"] if wrapped else content)
     unexpected = [key for key, value in state.items() if not (isinstance(key, str) and isinstance(value, Tensor))]
     if unexpected or not state:
         raise ValueError(
@@ -108,18 +115,23 @@ def _pick_state(path: Path, load_type: str, content: object) -> dict[str, Tensor
     return state
 
 
-def _strip_prefix(path: Path, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    others = [key for key in state if not str(key).startswith(PREFIX)]
-    if len(others) == len(state):
-        raise ValueError(f"no key in the 'state_dict' of checkpoint '{path}' starts with '{PREFIX}'")
+def _strip_prefix(path: Path, state: Mapping[str, Tensor], expected: Collection[str]) -> dict[str, Tensor]:
+    """Return the weights without the prefix under which most keys are those of the model."""
+
+    def fit(prefix: str) -> tuple[int, int, int]:
+        keys = [key.removeprefix(prefix) for key in state if key.startswith(prefix)]
+        return sum(key in expected for key in keys), len(keys), len(prefix)
+
+    prefix = max(PREFIXES, key=fit)
+    others = [key for key in state if not key.startswith(prefix)]
     if others:
         logger.warning("checkpoint '%s': ignored keys that do not belong to the model: %s", path, _first(others))
-    return {key.removeprefix(PREFIX): value for key, value in state.items() if key not in others}
+    return {key.removeprefix(prefix): value for key, value in state.items() if key not in others}
 
 
 def _check_fit(path: Path, state: Mapping[str, Tensor], model: nn.Module) -> None:
     expected = model.state_dict()
-    missing = [key for key in expected if key not in state]
+    missing = [key for key in expected if key not in state and key not in _optional_keys(state, expected)]
     unexpected = [key for key in state if key not in expected]
     shapes = [
         f"{key} {list(state[key].shape)} for {list(expected[key].shape)}"
@@ -133,6 +145,19 @@ def _check_fit(path: Path, state: Mapping[str, Tensor], model: nn.Module) -> Non
     ]
     if problems:
         raise ValueError(f"checkpoint '{path}' does not fit this {type(model).__name__}; {'; '.join(problems)}")
+
+
+def _optional_keys(state: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> set[str]:
+    """Return the keys that a checkpoint may lack: tied weights that are stored once, and counters of batches.
+
+    BatchNorm has had `num_batches_tracked` since PyTorch 0.4.1; published checkpoints are older.
+    """
+    stored = {tensor.data_ptr() for key, tensor in expected.items() if key in state and tensor.numel()}
+    return {
+        key
+        for key, tensor in expected.items()
+        if tensor.data_ptr() in stored or key.rpartition(".")[2] == "num_batches_tracked"
+    }
 
 
 def _first(keys: Iterable[str]) -> str:
