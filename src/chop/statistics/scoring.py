@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from chop.ir.graph.interpreter import tensors_in
+from chop.ir import MaseGraph
+from chop.ir.graph.interpreter import bind_inputs, tensors_in, undisturbed
 
 CPU = torch.device("cpu")
 
@@ -78,3 +79,16 @@ def add_output(score: Score, output: Any, labels: Tensor) -> None:
     except (RuntimeError, IndexError) as error:  # a label that is not a class
         given, expected = list(labels.shape), list(logits.shape)
         raise ValueError(f"labels of shape {given} do not fit an output of shape {expected}: {error}") from error
+
+
+def accuracy_on(
+    graph: MaseGraph, labelled_batches: Iterable[tuple[Mapping[str, Any], Tensor]] | None
+) -> float | None:
+    """Return the accuracy of a graph on batches with their labels; None without batches."""
+    if labelled_batches is None:
+        return None
+    score = Score()
+    with undisturbed(graph.model):
+        for batch, labels in labelled_batches:
+            add_output(score, graph.model(*bind_inputs(graph, batch)), labels)
+    return score.read()[1]

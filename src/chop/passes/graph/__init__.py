@@ -29,7 +29,9 @@ from chop.passes.graph.interface import (
 )
 from chop.passes.graph.transforms import (
     calibrate_transform_pass,
+    fold_batch_norm_transform_pass,
     quantize_transform_pass,
+    resolve_formats_transform_pass,
     summarize_quantization_analysis_pass,
 )
 
@@ -45,6 +47,7 @@ __all__ = [
     "explain",
     "explain_analysis_pass",
     "explain_node",
+    "fold_batch_norm_transform_pass",
     "init_metadata_analysis_pass",
     "load_mase_graph_interface_pass",
     "load_node_meta_param_interface_pass",
@@ -55,6 +58,7 @@ __all__ = [
     "report_node_meta_param_analysis_pass",
     "report_node_shape_analysis_pass",
     "report_node_type_analysis_pass",
+    "resolve_formats_transform_pass",
     "save_mase_graph_interface_pass",
     "save_node_meta_param_interface_pass",
     "sensitivity_analysis_pass",

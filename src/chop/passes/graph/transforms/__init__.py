@@ -1,13 +1,17 @@
 """Passes that change the graph."""
 
 from chop.passes.graph.transforms.calibrate import calibrate_transform_pass
+from chop.passes.graph.transforms.fold_batch_norm import fold_batch_norm_transform_pass
 from chop.passes.graph.transforms.quantize import (
     quantize_transform_pass,
     summarize_quantization_analysis_pass,
 )
+from chop.passes.graph.transforms.resolve_formats import resolve_formats_transform_pass
 
 __all__ = [
     "calibrate_transform_pass",
+    "fold_batch_norm_transform_pass",
     "quantize_transform_pass",
+    "resolve_formats_transform_pass",
     "summarize_quantization_analysis_pass",
 ]

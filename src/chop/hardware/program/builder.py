@@ -1,0 +1,163 @@
+"""The program while it is built: which instruction holds the result of each node, and in which format."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from chop.hardware.program.build import requantize
+from chop.hardware.program.instructions import InputPort, Instruction, LookUp
+from chop.hardware.program.number_formats import data_signal
+from chop.hardware.program.program import Program
+from chop.hardware.program.rounding import ExactRounding
+from chop.hardware.program.signal import Signal
+from chop.ir import MaseGraph, NodeMeta
+from chop.nn.quantized import QuantizedCall, QuantizedLayer
+from chop.ops import Op
+
+Wanted = tuple[Signal, ExactRounding]
+"""The integers that a value is to be rounded to, and how."""
+
+
+class ProgramBuilder:
+    """Adds instructions node by node."""
+
+    def __init__(self, graph: MaseGraph) -> None:
+        self.metas = {meta.node: meta for meta in graph.annotated_metas()}
+        self.instructions: dict[str, Instruction] = {}
+        self.values: dict[fx.Node, str] = {}
+        self.functions: dict[fx.Node, PendingFunction] = {}
+        """Functions of one element that become a table once the format of their result is known."""
+
+    def signal(self, name: str) -> Signal:
+        """Return the result of an instruction."""
+        return self.instructions[name].out
+
+    def operand(self, meta: NodeMeta, name: str = "data_in_0") -> str:
+        """Return the instruction that holds an operand of a node, in the operand's format."""
+        sources = {key: source for key, _, source in bound_operands(meta)}
+        return self.read(meta, sources[name], name)
+
+    def read(self, meta: NodeMeta, source: Any, name: str = "") -> str:
+        """Return the instruction that holds the result of `source` in the format that `meta` reads it in."""
+        if not isinstance(source, fx.Node):
+            raise ValueError(f"node '{meta.node.name}': hardware supports no constant as '{name}'")
+        wanted = data_signal(meta, name, one_row(self.metas[source])) if name else None
+        if source in self.functions:
+            self.functions[source].become_table(self, wanted, f"{meta.node.name}_{name}")
+        held = self.values[source]
+        return held if wanted is None else self._requantized(meta.node, held, wanted, name)
+
+    def finish(self, meta: NodeMeta, instruction: Instruction) -> None:
+        """Add the instruction of a node, and round its result if it has a format."""
+        self.instructions[instruction.name] = instruction
+        self.values[meta.node] = instruction.name
+        wanted = data_signal(meta, "data_out_0", instruction.out.shape)
+        if wanted is not None:
+            self.values[meta.node] = self._requantized(meta.node, instruction.name, wanted, "data_out_0")
+
+    def add_input(self, meta: NodeMeta) -> None:
+        """Add the input port, in the format of the nodes that read it."""
+        if self.instructions:
+            raise ValueError(f"hardware needs a model with one input; '{meta.node.name}' is another one")
+        shape = one_row(meta)
+        readers = [
+            (self.metas[user], name) for user in meta.node.users for name in _operands_from(self.metas[user], meta)
+        ]
+        wanted = [data_signal(reader, name, shape) for reader, name in readers]
+        known = {(*(int(a.flat[0]) for a in (w[0].frac, w[0].low, w[0].high)), w[1]) for w in wanted if w}
+        if len(known) != 1 or None in wanted:
+            names = ", ".join(f"'{reader.node.name}'" for reader, _ in readers)
+            raise ValueError(
+                f"input '{meta.node.name}' needs one number format: the same data_in format for {names or 'a node'}"
+            )
+        signal, rounding = next(each for each in wanted if each)
+        name = meta.node.name
+        self.finish_input(meta.node, InputPort(name=name, node=name, reads=(), out=signal, rounding=rounding))
+
+    def finish_input(self, node: fx.Node, port: InputPort) -> None:
+        """Add the input port."""
+        self.instructions[port.name] = port
+        self.values[node] = port.name
+
+    def _requantized(self, node: fx.Node, held: str, wanted: Wanted, name: str) -> str:
+        new = f"{node.name}_{name}"
+        made = requantize(new, node.name, held, self.signal(held), *wanted)
+        if made is None:
+            return held
+        self.instructions[new] = made
+        return new
+
+
+class PendingFunction:
+    """A function of one element whose results still need a format."""
+
+    def __init__(self, meta: NodeMeta, read: str, inputs: Tensor) -> None:
+        self.meta, self.read, self.inputs = meta, read, inputs
+
+    def become_table(self, builder: ProgramBuilder, wanted: Wanted | None, reader: str) -> None:
+        """Add the table, with results in the format of the node itself, or else of the node that reads it."""
+        meta, node = self.meta, self.meta.node
+        before = builder.signal(self.read)
+        own = data_signal(meta, "data_out_0", before.shape)
+        chosen = own or wanted
+        if chosen is None:
+            raise ValueError(
+                f"node '{node.name}': the result of '{meta.mase_op}' has no format; give the node data_out_width "
+                "and data_out_frac_width"
+            )
+        signal, rounding = chosen
+        frac, low, high = (int(each.flat[0]) for each in (signal.frac, signal.low, signal.high))
+        results = _call_plain(meta, self.inputs).double().numpy()
+        port = InputPort(name="", node="", reads=(), out=Signal.uniform((1,), frac, low, high), rounding=rounding)
+        table = Program({"": port}, "").quantize(results.reshape(-1, 1)).ravel()
+        name = node.name if own else f"{reader}_table"
+        builder.instructions[name] = LookUp(
+            name=name,
+            node=node.name,
+            reads=(self.read,),
+            out=Signal.uniform(before.shape, frac, int(table.min()), int(table.max())),
+            function=meta.mase_op,
+            first=int(before.low.min()),
+            table=table,
+        )
+        builder.values[node] = name
+
+
+def one_row(meta: NodeMeta) -> tuple[int, ...]:
+    """Return the shape of a node's result for one row."""
+    return tuple(meta.results["data_out_0"].shape[1:])
+
+
+def bound_operands(meta: NodeMeta) -> list[tuple[str, Any, Any]]:
+    """Return name, operand and value of each argument of a node that is an operand of its op."""
+    assert isinstance(meta.op, Op), "only ops have operands"
+    return list(meta.op.bound(meta.node.args, meta.node.kwargs))
+
+
+def plain_target(meta: NodeMeta) -> Any:
+    """Return the function that a node calls without formats."""
+    layer, target = meta.module, meta.node.target
+    if isinstance(layer, QuantizedLayer):
+        return lambda *args, **kwargs: layer.base_class.forward(layer, *args, **kwargs)
+    if layer is not None:
+        return layer
+    if isinstance(target, QuantizedCall):
+        return target.function
+    return getattr(torch.Tensor, target) if isinstance(target, str) else target
+
+
+def _call_plain(meta: NodeMeta, x: Tensor) -> Tensor:
+    others = [argument for argument in meta.node.args[1:] if not isinstance(argument, fx.Node)]
+    with torch.no_grad():
+        result: Tensor = plain_target(meta)(x, *others, **meta.node.kwargs)
+    return result
+
+
+def _operands_from(reader: NodeMeta, source: NodeMeta) -> list[str]:
+    """Return the operands of `reader` that are the result of `source`."""
+    if reader.op is None:
+        return [""]
+    return [name for name, _, value in bound_operands(reader) if value is source.node] or [""]

@@ -1,0 +1,190 @@
+"""The instructions of an integer program: each computes one tensor of integers from others, exactly."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chop.hardware.program.rounding import ExactRounding, shift_right
+from chop.hardware.program.signal import MAX_WIDTH, IntArray, Signal
+
+Rows = NDArray[Any]  # int32 or int64, which mypy cannot tell apart
+"""Integers of shape [rows, elements]: tensors are flat inside a program."""
+PADDING = -1
+"""The index of an element that is always 0."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Instruction(ABC):
+    """A step of a program. `name` is unique; `node` is the graph's node that it belongs to."""
+
+    name: str
+    node: str
+    reads: tuple[str, ...]
+    """The names of the instructions whose results it takes; their elements are numbered one after the other."""
+    out: Signal
+
+    def __post_init__(self) -> None:
+        if self.out.largest >= 2 ** (MAX_WIDTH - 1):
+            raise ValueError(
+                f"node '{self.node}': its results need {self.out.width} bits, at most {MAX_WIDTH} are supported; "
+                "use narrower formats"
+            )
+
+    @property
+    def bound(self) -> int:
+        """The largest magnitude of any intermediate result, for any order of additions."""
+        return self.out.largest
+
+    @abstractmethod
+    def run(self, x: Rows) -> Rows:
+        """Return the result for rows of all elements that are read."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class InputPort(Instruction):
+    """The integers that enter the program."""
+
+    rounding: ExactRounding
+    """How real numbers are rounded before they enter."""
+
+    def run(self, x: Rows) -> Rows:
+        return x
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """One matrix applied at one or more positions: `y[writes[p]] = matrix @ x[reads[p]] + bias`."""
+
+    matrix: IntArray
+    """[outputs, inputs]"""
+    bias: IntArray
+    reads: IntArray
+    """[positions, inputs], or `PADDING`"""
+    writes: IntArray
+    """[positions, outputs]"""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LinearMap(Instruction):
+    """Sums of products with constants: linear layers, convolutions, per-channel scales, sums of tensors."""
+
+    blocks: tuple[Block, ...]
+    partial_bound: int
+    """The largest magnitude of a partial sum: sum |weight| * max |x| + |bias|."""
+    kind: str = "linear"
+
+    @property
+    def bound(self) -> int:
+        return max(self.partial_bound, self.out.largest)
+
+    @property
+    def is_diagonal(self) -> bool:
+        """Whether each result depends on a single element."""
+        return all(block.matrix.shape == (1, 1) for block in self.blocks)
+
+    @cached_property
+    def _diagonal(self) -> tuple[IntArray, IntArray, IntArray]:
+        source, scale, shift = (np.zeros(self.out.numel, dtype=np.int64) for _ in range(3))
+        for block in self.blocks:
+            at = block.writes[:, 0]
+            source[at], scale[at], shift[at] = block.reads[:, 0], block.matrix[0, 0], block.bias[0]
+        return source, scale, shift
+
+    def run(self, x: Rows) -> Rows:
+        if self.is_diagonal:
+            source, scale, shift = self._diagonal
+            scaled: Rows = x[:, source] * scale.astype(x.dtype) + shift.astype(x.dtype)
+            return scaled
+        # Floating-point matrix products are much faster, and exact as long as the integers fit the mantissa.
+        dtype = np.float32 if self.bound <= 2**24 else np.float64 if self.bound <= 2**53 else np.int64
+        padded = np.concatenate([x, np.zeros_like(x[:, :1])], axis=1)  # PADDING is its last element
+        y = np.empty((len(x), self.out.numel), dtype=x.dtype)
+        for block in self.blocks:
+            product = padded[:, block.reads].astype(dtype) @ block.matrix.T.astype(dtype)
+            y[:, block.writes] = product.astype(x.dtype) + block.bias.astype(x.dtype)
+        return y
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Requantize(Instruction):
+    """Shift to other fraction bits, round, then saturate."""
+
+    shift: IntArray
+    """By element, flat: the fraction bits of the operand minus those of the result."""
+    rounding: ExactRounding
+    before: Signal
+
+    @property
+    def bound(self) -> int:
+        return max(self.before.largest, self.out.largest)
+
+    def run(self, x: Rows) -> Rows:
+        low, high = self.out.low.ravel().astype(x.dtype), self.out.high.ravel().astype(x.dtype)
+        shifts = np.unique(self.shift)
+        if len(shifts) == 1:
+            return _requantized(x, int(shifts[0]), self.rounding, low, high)
+        y = np.empty_like(x)
+        for shift in shifts:
+            at = np.flatnonzero(self.shift == shift)
+            y[:, at] = _requantized(x[:, at], int(shift), self.rounding, low[at], high[at])
+        return y
+
+
+def _requantized(x: Rows, shift: int, rounding: ExactRounding, low: Rows, high: Rows) -> Rows:
+    if shift < 0:  # what would overflow when it is shifted to the left saturates before
+        x = np.clip(x, (low >> -shift) - 1, (high >> -shift) + 1)
+    clipped: Rows = np.clip(shift_right(x, shift, rounding), low, high)
+    return clipped
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Rectify(Instruction):
+    """The larger of each element and 0."""
+
+    def run(self, x: Rows) -> Rows:
+        return np.maximum(x, 0)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WindowMaximum(Instruction):
+    """The largest element of each window."""
+
+    windows: IntArray
+    """[results, elements of a window]; an element may occur twice, instead of padding"""
+
+    def run(self, x: Rows) -> Rows:
+        y = x[:, self.windows[:, 0]]
+        for column in self.windows.T[1:]:
+            y = np.maximum(y, x[:, column])
+        return y
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Rearrange(Instruction):
+    """Elements in another order or shape; costs wires only."""
+
+    index: IntArray
+    """By result, flat: the number of the element."""
+
+    def run(self, x: Rows) -> Rows:
+        return x[:, self.index]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LookUp(Instruction):
+    """A function of single elements, as a table of its results."""
+
+    function: str
+    first: int
+    """The integer that the first entry belongs to."""
+    table: IntArray
+
+    def run(self, x: Rows) -> Rows:
+        found: Rows = self.table.astype(x.dtype)[x - self.first]
+        return found

@@ -1,0 +1,103 @@
+"""The integer program and its numpy interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from chop.formats.rounding import round_
+from chop.hardware.program.instructions import InputPort, Instruction, Rows
+
+ROWS_AT_ONCE = 4096
+"""Rows per step of the interpreter, so that intermediate results stay in the cache."""
+FLOAT32_BOUND = 2**24
+"""Integers up to here, and all their sums, are exact in float32."""
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """Instructions in the order in which they run; the first is the input, `result` names the output."""
+
+    instructions: Mapping[str, Instruction]
+    result: str
+
+    def __iter__(self) -> Iterator[Instruction]:
+        return iter(self.instructions.values())
+
+    def __getitem__(self, name: str) -> Instruction:
+        return self.instructions[name]
+
+    @property
+    def input(self) -> InputPort:
+        first = next(iter(self))
+        assert isinstance(first, InputPort), "a program starts with its input"
+        return first
+
+    @property
+    def output(self) -> Instruction:
+        return self.instructions[self.result]
+
+    @cached_property
+    def bound(self) -> int:
+        """The largest magnitude of any intermediate result."""
+        return max(each.bound for each in self)
+
+    @property
+    def beyond_float32(self) -> tuple[str, ...]:
+        """The nodes whose sums can exceed 2**24, so that float32 does not compute them exactly."""
+        return tuple(dict.fromkeys(each.node for each in self if each.bound > FLOAT32_BOUND))
+
+    def readers(self, name: str) -> list[Instruction]:
+        """Return the instructions that read a result."""
+        return [each for each in self if name in each.reads]
+
+    def quantize(self, x: NDArray[np.floating]) -> Rows:
+        """Return the integers that enter the program for real rows [rows, *shape], flat."""
+        port = self.input
+        scaled = np.ldexp(np.asarray(x, dtype=np.float64).reshape(len(x), -1), port.out.frac.ravel())
+        if np.isnan(scaled).any():
+            raise ValueError("the input contains NaN, which has no integer")
+        rounded = round_(torch.from_numpy(scaled), port.rounding).numpy()
+        integers: Rows = np.clip(rounded, port.out.low.ravel(), port.out.high.ravel()).astype(np.int64)
+        return integers
+
+    def run(self, x: Rows) -> Rows:
+        """Return the integers [rows, outputs] for the integers [rows, inputs]."""
+        parts = [self._run(x[at : at + ROWS_AT_ONCE])[self.result] for at in range(0, max(1, len(x)), ROWS_AT_ONCE)]
+        return np.concatenate(parts).astype(np.int64)
+
+    def trace(self, x: Rows) -> dict[str, Rows]:
+        """Return the result of every instruction."""
+        values = self._run(x, keep=True)
+        return {name: value.astype(np.int64) for name, value in values.items()}
+
+    def real(self, x: Rows) -> NDArray[np.float64]:
+        """Return the real results [rows, *shape] for the integers [rows, inputs]."""
+        return self.output.out.to_real(self.run(x).reshape(len(x), *self.output.out.shape))
+
+    def _run(self, x: Rows, keep: bool = False) -> dict[str, Rows]:
+        dtype = np.int32 if self.bound < 2**27 else np.int64  # with room for carries and shifts
+        values: dict[str, Rows] = {}
+        for each in self:
+            given = [values[name] for name in each.reads] or [x.reshape(len(x), -1).astype(dtype)]
+            values[each.name] = each.run(given[0] if len(given) == 1 else np.concatenate(given, axis=1))
+            if not keep:
+                for name in self._last_read[each.name]:
+                    del values[name]
+        return values
+
+    @cached_property
+    def _last_read(self) -> dict[str, tuple[str, ...]]:
+        """The results that are not needed after each instruction."""
+        last = {name: each.name for each in self for name in each.reads}
+        return {
+            each.name: tuple(
+                name for name in dict.fromkeys(each.reads) if last[name] == each.name and name != self.result
+            )
+            for each in self
+        }

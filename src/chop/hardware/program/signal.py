@@ -1,0 +1,82 @@
+"""The integers of a tensor: their fraction bits and their bounds, element by element."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+MAX_WIDTH = 62
+"""The widest integer that a program computes with; int64 holds it with room for the carry of a rounding."""
+
+
+@dataclass(frozen=True, eq=False)
+class Signal:
+    """Integers between `low` and `high` that stand for `integer * 2**-frac`; all three have the tensor's shape."""
+
+    frac: IntArray
+    low: IntArray
+    high: IntArray
+
+    @classmethod
+    def uniform(cls, shape: tuple[int, ...], frac: int, low: int, high: int) -> Signal:
+        """Return a signal whose elements all have the same fraction bits and bounds."""
+        return cls(*(np.full(shape, value, dtype=np.int64) for value in (frac, low, high)))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.frac.shape
+
+    @property
+    def numel(self) -> int:
+        return self.frac.size
+
+    @property
+    def signed(self) -> bool:
+        """Whether an element can be negative."""
+        return bool((self.low < 0).any())
+
+    @property
+    def width(self) -> int:
+        """The bits of the widest element, with a sign bit if any element is signed; 0 if all elements are 0."""
+        return int(self.widths().max(initial=0))
+
+    def widths(self) -> IntArray:
+        """Return the bits of each element, flat; with a sign bit if any element is signed."""
+        low, high = self.low.ravel().tolist(), self.high.ravel().tolist()
+        return np.array([width_of(a, b, self.signed) for a, b in zip(low, high, strict=True)], dtype=np.int64)
+
+    @property
+    def largest(self) -> int:
+        """The largest magnitude."""
+        return int(max(self.high.max(initial=0), -self.low.min(initial=0)))
+
+    def to_real(self, integers: NDArray[np.integer]) -> NDArray[np.float64]:
+        """Return the numbers that integers of shape [rows, *shape] stand for."""
+        return np.ldexp(integers.astype(np.float64), -self.frac)
+
+    def flat(self) -> Signal:
+        """Return the signal with one dimension."""
+        return Signal(self.frac.ravel(), self.low.ravel(), self.high.ravel())
+
+    def take(self, index: IntArray) -> Signal:
+        """Return the elements at `index` of the flat signal, in the shape of `index`."""
+        flat = self.flat()
+        return Signal(flat.frac[index], flat.low[index], flat.high[index])
+
+
+def concatenate(signals: tuple[Signal, ...]) -> Signal:
+    """Return the elements of all signals, one after the other."""
+    flat = [signal.flat() for signal in signals]
+    return Signal(*(np.concatenate([getattr(each, name) for each in flat]) for name in ("frac", "low", "high")))
+
+
+def width_of(low: int, high: int, signed: bool | None = None) -> int:
+    """Return the bits of integers from `low` to `high`: two's complement if `signed`, by default if `low` < 0."""
+    if low == high == 0:
+        return 0
+    if signed is None:
+        signed = low < 0
+    return max(high.bit_length(), (-low - 1).bit_length() if low < 0 else 0) + signed

@@ -1,0 +1,146 @@
+"""The number formats that a graph lacks, taken from the neighbours of each node."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import cast
+
+import torch
+from torch import fx, nn
+
+from chop.formats import Format
+from chop.formats.integer import Integer
+from chop.hardware.program.lowering import format_hint
+from chop.hardware.program.windows import Windows
+from chop.hardware.resolve.batch_norm import NORMS, WEIGHTED, is_affine, make_affine
+from chop.hardware.resolve.layers import set_formats
+from chop.ir import MaseGraph, NodeMeta
+from chop.ir.graph.meta import TensorMeta
+from chop.nn.quantized import quantize_layer
+
+AVERAGES = ("avg_pool2d", "adaptive_avg_pool2d")
+
+
+@dataclass
+class Resolved:
+    """What was done to a graph."""
+
+    completed: dict[str, dict[str, Format]] = field(default_factory=dict)
+    """The formats that nodes were given, by node and operand."""
+    exact: list[str] = field(default_factory=list)
+    """Nodes without a format whose results are exact without one, such as ReLU."""
+    reciprocals: list[str] = field(default_factory=list)
+    """Average pools whose division became a multiplication by a quantised reciprocal."""
+
+
+def resolve_formats(graph: MaseGraph, strict: bool = False) -> Resolved:
+    """Give every node the formats that hardware needs. With `strict`, a node that has none is an error."""
+    resolved = Resolved()
+    for meta in graph.annotated_metas():
+        missing = _missing(meta)
+        if not missing:
+            continue
+        formats = _from_neighbours(meta, missing)
+        needs = meta.mase_op in (*WEIGHTED, *NORMS) or (formats is None and not _is_exact(meta))
+        if strict and needs:
+            raise ValueError(f"node '{meta.node.name}' ({meta.mase_op}) is in float; {format_hint(meta)}")
+        if formats is None and needs:
+            raise ValueError(
+                f"node '{meta.node.name}' ({meta.mase_op}) is in float, and so are its neighbours; "
+                + format_hint(meta)
+            )
+        if formats is None:
+            resolved.exact.append(meta.node.name)
+            continue
+        own = {} if meta.quantized is None else dict(meta.quantized.formats)
+        set_formats(meta, own | formats)
+        resolved.completed[meta.node.name] = formats
+    for meta in graph.annotated_metas():
+        if meta.mase_op in NORMS and not is_affine(meta.module):
+            make_affine(meta)
+        if meta.mase_op in AVERAGES and _use_reciprocal(meta):
+            resolved.reciprocals.append(meta.node.name)
+    return resolved
+
+
+def _missing(meta: NodeMeta) -> list[str]:
+    """Return the operands of a node that can have a format and have none."""
+    own = {} if meta.quantized is None else meta.quantized.formats
+    return [name for name in meta.operands if name not in own]
+
+
+def _is_exact(meta: NodeMeta) -> bool:
+    return meta.mase_op in ("relu", "max_pool2d", "add", "cat", *AVERAGES)
+
+
+def _from_neighbours(meta: NodeMeta, missing: Iterable[str]) -> dict[str, Format] | None:
+    """Return formats for operands of a node: as wide as those of the nearest node, and fitted to known values."""
+    after = _nearest(meta.node, lambda node: node.users)
+    before = _nearest(meta.node, lambda node: node.all_input_nodes)
+    chosen = after or before
+    if chosen is None or (after is None and _is_exact(meta)):
+        return None
+    formats: dict[str, Format] = {}
+    for name in missing:
+        role = meta.operands[name].role
+        known = chosen if role == "data_in" else {**chosen, "data_in_0": chosen.get(str(role), chosen["data_in_0"])}
+        like = known["data_in_0"]
+        if not isinstance(like, Integer) or not like.is_fixed_point:
+            like = Integer(8)
+        has_weights = meta.mase_op in (*WEIGHTED, *NORMS)
+        formats[name] = _fitted(meta, name, like) if has_weights else like
+    return formats
+
+
+def _nearest(node: fx.Node, step: Callable[[fx.Node], Iterable[fx.Node]]) -> dict[str, Format] | None:
+    """Return the formats of the nearest node in one direction whose input is in fixed point."""
+    seen, waiting = {node}, deque(step(node))
+    while waiting:
+        other = waiting.popleft()
+        if other in seen:
+            continue
+        seen.add(other)
+        quantized = other.meta["mase"].quantized
+        if quantized is not None and isinstance(quantized.formats.get("data_in_0"), Integer):
+            return dict(quantized.formats)
+        waiting.extend(step(other))
+    return None
+
+
+def _fitted(meta: NodeMeta, name: str, like: Integer) -> Integer:
+    """Return a format as wide as `like` that covers the values of an operand; `like` itself if none are known."""
+    if meta.mase_op in NORMS and name in ("weight", "bias"):
+        make_affine(meta)
+    value = meta.value(name)
+    if value is None or value.numel() == 0:
+        return like
+    return like.fitted(value.abs().max().item())
+
+
+def _use_reciprocal(meta: NodeMeta) -> bool:
+    """Replace a mean over a number of elements that is not a power of two by a convolution; whether it was one."""
+    shape = tuple(meta.args["data_in_0"].shape[1:])
+    windows = Windows.of_pool(meta, shape)
+    size = windows.divisor(meta.node.name)
+    if size & (size - 1) == 0:
+        return False
+    channels = shape[0]
+    kernel, stride, padding = (
+        cast(tuple[int, int], each) for each in (windows.kernel, windows.stride, windows.padding)
+    )
+    layer = nn.Conv2d(channels, channels, kernel, stride, padding, groups=channels, bias=False)
+    layer.weight = nn.Parameter(torch.full_like(layer.weight, 1 / size), requires_grad=False)
+    quantized = meta.quantized
+    data = None if quantized is None else quantized.formats.get("data_in_0")
+    if not isinstance(data, Integer):
+        raise ValueError(f"node '{meta.node.name}' ({meta.mase_op}) is in float; {format_hint(meta)}")
+    weight = Integer(data.width, rounding=data.rounding).fitted(1 / size)
+    formats: dict[str, Format] = {"data_in_0": data, "weight": weight}
+    meta.model.set_submodule(str(meta.node.target), quantize_layer(layer, formats, "Integer"))
+    meta.op = meta.find_op()
+    meta.settings = {}
+    meta.args["weight"] = TensorMeta.of(layer.weight, keep_value=False, is_parameter=True)
+    meta.note_formats()
+    return True

@@ -1,0 +1,57 @@
+"""Layers that replace those of a graph, with new parameters or formats; the original model keeps its own."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from chop.formats import FORMATS, Format
+from chop.ir import NodeMeta
+from chop.ir.graph.in_place import read_result_instead, writes_in_place
+from chop.ir.graph.meta import TensorMeta
+from chop.nn.quantized import QuantizedCall, QuantizedLayer, plain_layer, quantize_layer
+
+
+def set_formats(meta: NodeMeta, formats: Mapping[str, Format]) -> None:
+    """Let a node round its operands to `formats`, which replace all formats that it has."""
+    node, layer = meta.node, meta.module
+    if "data_in_0" in formats and meta.quantized is None and writes_in_place(node, layer):
+        read_result_instead(node)
+    label = next(iter(formats.values())).name
+    if layer is not None:
+        meta.model.set_submodule(str(node.target), quantize_layer(layer, formats, FORMATS[label].__name__))
+    else:
+        assert meta.op is not None, "only ops are quantised"
+        target: Any = node.target.target if isinstance(node.target, QuantizedCall) else node.target
+        node.target, node.op = QuantizedCall(target, meta.op.name, formats, label), "call_function"
+    meta.note_formats()
+
+
+def with_parameters(layer: nn.Module, values: Mapping[str, Tensor]) -> nn.Module:
+    """Return a copy of a layer with other parameters and buffers, and with the formats that it has."""
+    plain = plain_layer(layer) if isinstance(layer, QuantizedLayer) else layer
+    new = copy.copy(plain)
+    vars(new).update({key: value.copy() for key, value in vars(plain).items() if isinstance(value, dict | set)})
+    for name, value in values.items():
+        old = getattr(plain, name)
+        if name in new._buffers:
+            new._buffers[name] = value.to(new._buffers[name].dtype)  # type: ignore[union-attr]
+        else:
+            like = old if old is not None else next(plain.parameters())
+            new._parameters[name] = nn.Parameter(value.detach().to(like.dtype), requires_grad=like.requires_grad)
+    if not isinstance(layer, QuantizedLayer):
+        return new
+    return quantize_layer(new, layer.formats, type(layer).__name__.removeprefix(layer.base_class.__name__))
+
+
+def replace_layer(meta: NodeMeta, layer: nn.Module) -> None:
+    """Let a node call another layer of the same op, which may have a bias that the old one did not have."""
+    meta.model.set_submodule(str(meta.node.target), layer)
+    for name in ("weight", "bias"):
+        value = getattr(layer, name, None)
+        if value is not None and name not in meta.args:
+            meta.args[name] = TensorMeta.of(value, keep_value=False, is_parameter=True)
+    meta.note_formats()

@@ -1,0 +1,50 @@
+"""Complete the number formats that hardware needs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from chop.hardware.resolve import resolve_formats
+from chop.ir import MaseGraph
+from chop.passes.base import PassResult, register_pass
+from chop.statistics.scoring import accuracy_on
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ResolveFormatsArgs:
+    """Arguments of `resolve_formats`."""
+
+    strict: bool = False
+    """Whether a node that needs a format and has none is an error, rather than given one."""
+    labelled_batches: Iterable[tuple[Mapping[str, Any], Tensor]] | None = None
+    """Batches with their labels, on which the accuracy before and after is measured; None: it is not measured."""
+
+
+@register_pass("resolve_formats", kind="transform")
+def resolve_formats_transform_pass(graph: MaseGraph, args: ResolveFormatsArgs) -> PassResult:
+    """Give every node the fixed-point formats that hardware needs, from its nearest neighbour.
+
+    A batch norm becomes a factor and a summand per channel; the mean of a number of elements that is not a power of
+    two, a product with a quantised reciprocal. `info` has the formats that were `completed`, by node and operand;
+    the nodes that are `exact` without a format; the `reciprocals`; and the `accuracy` before and after.
+    """
+    batches = None if args.labelled_batches is None else list(args.labelled_batches)
+    before = accuracy_on(graph, batches)
+    resolved = resolve_formats(graph, args.strict)
+    graph.model.recompile()
+    for node, formats in resolved.completed.items():
+        shown = ", ".join(f"{name} {number_format}" for name, number_format in formats.items())
+        logger.info("resolve_formats '%s': %s", node, shown)
+    return graph, {
+        "completed": resolved.completed,
+        "exact": resolved.exact,
+        "reciprocals": resolved.reciprocals,
+        "accuracy": {"before": before, "after": accuracy_on(graph, batches)},
+    }

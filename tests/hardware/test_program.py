@@ -1,0 +1,222 @@
+"""The integer program: it computes what fake quantisation computes, bit for bit."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hardware_samples import EVERYTHING, SmallCNN, num_differences, program_of, quantized, with_random_norms
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from chop.hardware.program import lower
+from chop.hardware.program.instructions import LookUp
+from chop.models import get_model
+from samples import LAB_CONFIG, LAB_PASS_ARGS
+
+ROUNDINGS = ("nearest_even", "nearest_away", "floor", "towards_zero")
+
+
+class JetInfo:
+    num_features, num_classes, feature_shape = 16, 5, (16,)
+
+
+def test_a_linear_layer_worked_out_by_hand() -> None:
+    layer = nn.Linear(2, 1)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[1.5, -0.25]]))  # 24 and -4 in sixteenths
+        layer.bias.fill_(0.3)  # 0.3125: 5 sixteenths, or 80 of the accumulator's 256ths
+    _, program = program_of(quantized(nn.Sequential(layer), torch.zeros(1, 2)))
+    integers = program.quantize(np.array([[1.0, 2.0], [-9.0, 0.03125]]))
+    assert integers.tolist() == [[16, 32], [-128, 0]]  # -9 saturates; half of a sixteenth rounds to even
+    assert program.run(integers).tolist() == [[24 * 16 - 4 * 32 + 80], [-128 * 24 + 80]]
+    assert program.output.out.frac.tolist() == [8]
+
+
+@pytest.mark.parametrize("config", [LAB_PASS_ARGS, EVERYTHING], ids=["linear", "everything"])
+@pytest.mark.parametrize("name", ["jsc-tiny", "jsc-toy", "jsc-mlp", "jsc-s"])
+def test_jet_taggers_equal_fake_quantisation(name: str, config: dict[str, Any]) -> None:
+    x = torch.randn(400, 16) * 3
+    graph, program = program_of(quantized(with_random_norms(get_model(name, "cls", JetInfo())), x, config))
+    assert num_differences(graph, program, x) == 0
+    assert program.beyond_float32 == ()
+
+
+@pytest.mark.parametrize("pool", [nn.AvgPool2d(3), nn.AdaptiveAvgPool2d(1), nn.MaxPool2d(3)], ids=str)
+def test_a_cnn_with_every_kind_of_node_equals_fake_quantisation(pool: nn.Module) -> None:
+    x = torch.randn(20, 1, 8, 8) * 2
+    graph, program = program_of(quantized(with_random_norms(SmallCNN(pool)), x))
+    assert num_differences(graph, program, x) == 0
+    assert any(isinstance(each, LookUp) for each in program)
+
+
+@st.composite
+def configs(draw: st.DrawFn) -> dict[str, Any]:
+    """A config with random widths, fraction bits and rounding for each role."""
+    config: dict[str, Any] = {"name": "integer"}
+    for role in ("data_in", "weight", "bias"):
+        width = draw(st.integers(1, 9))
+        config |= {
+            f"{role}_width": width,
+            f"{role}_frac_width": draw(st.integers(-2, width + 2)),
+            f"{role}_rounding": draw(st.sampled_from(ROUNDINGS)),
+            f"{role}_is_signed": draw(st.booleans()),
+        }
+    return config
+
+
+@given(
+    sizes=st.lists(st.integers(1, 7), min_size=2, max_size=4),
+    config=configs(),
+    other=configs(),
+    zeros=st.floats(0, 1),
+    seed=st.integers(0, 2**16),
+)
+def test_random_networks_equal_fake_quantisation(
+    sizes: list[int], config: dict[str, Any], other: dict[str, Any], zeros: float, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    layers: list[nn.Module] = []
+    for before, after in pairwise(sizes):
+        layers += [
+            nn.Linear(before, after, bias=bool(seed % 2)),
+            nn.ReLU(inplace=bool(seed % 3)),
+            nn.BatchNorm1d(after),
+        ]
+    model = with_random_norms(nn.Sequential(*layers))
+    for layer in layers:
+        if isinstance(layer, nn.Linear):
+            layer.weight.data *= torch.rand_like(layer.weight) >= zeros
+    x = torch.randn(64, sizes[0]) * 4
+    kinds = {"linear": {"config": config}, "batch_norm1d": {"config": other}, "relu": {"config": other}}
+    graph, program = program_of(quantized(model, x, {"by": "type", "default": {"config": {"name": None}}, **kinds}))
+    assert num_differences(graph, program, x) == 0
+
+
+@given(
+    channels=st.integers(1, 3),
+    size=st.tuples(st.integers(7, 9), st.integers(7, 9)),
+    stride=st.integers(1, 2),
+    padding=st.integers(0, 2),
+    dilation=st.integers(1, 2),
+    config=configs(),
+    seed=st.integers(0, 2**16),
+)
+def test_random_convolutions_equal_fake_quantisation(
+    channels: int,
+    size: tuple[int, int],
+    stride: int,
+    padding: int,
+    dilation: int,
+    config: dict[str, Any],
+    seed: int,
+) -> None:
+    torch.manual_seed(seed)
+    conv = nn.Conv2d(channels, 2 * channels, (3, 2), stride, padding, dilation, groups=channels if seed % 2 else 1)
+    model = nn.Sequential(conv, nn.ReLU(), nn.MaxPool2d(2, 1, seed % 2))
+    x = torch.randn(6, channels, *size) * 4
+    graph, program = program_of(quantized(model, x, {"by": "type", "default": {"config": config}}))
+    assert num_differences(graph, program, x) == 0
+
+
+def test_weights_with_a_power_of_two_per_channel_and_of_one_and_two_bits() -> None:
+    x = torch.randn(200, 8) * 3
+    for weight in (
+        {"weight_granularity": "channel"},
+        {"weight_name": "binary", "weight_scaling": False},
+        {"weight_name": "ternary", "weight_scaling": False},
+    ):
+        model = nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 4))
+        config = {key: value for key, value in LAB_CONFIG.items() if not key.startswith("weight_")} | weight
+        graph, program = program_of(quantized(model, x, {"by": "type", "default": {"config": config}}))
+        assert num_differences(graph, program, x) == 0
+
+
+def test_a_network_beyond_the_mantissa_of_float32_is_flagged_and_equals_float64() -> None:
+    config = {
+        **LAB_CONFIG,
+        "data_in_width": 16,
+        "weight_width": 16,
+        "weight_frac_width": 14,
+        "data_in_frac_width": 10,
+    }
+    x = torch.randn(100, 16) * 8
+    model = nn.Sequential(nn.Linear(16, 4))
+    graph, program = program_of(quantized(model, x, {"by": "type", "default": {"config": config}}))
+    assert program.beyond_float32 == ("_0",)
+    graph.model.double()
+    assert num_differences(graph, program, x.double()) == 0
+
+
+def test_accumulators_are_as_wide_as_their_bound_needs() -> None:
+    layer = nn.Linear(4, 1)
+    with torch.no_grad():
+        layer.weight.fill_(1.0)  # 16 sixteenths
+        layer.bias.fill_(-1.0)
+    _, program = program_of(quantized(nn.Sequential(layer), torch.zeros(1, 4)))
+    out = program.output.out
+    assert (out.low.item(), out.high.item()) == (-4 * 128 * 16 - 256, 4 * 127 * 16 - 256)
+    assert program.output.bound == 4 * 128 * 16 + 256
+    assert out.width == 15  # -8448 needs 15 bits
+
+
+def test_a_table_holds_the_values_of_the_formats() -> None:
+    config = {"name": "integer", "data_in_width": 4, "data_in_frac_width": 1}
+    config |= {"data_out_width": 6, "data_out_frac_width": 4}
+    model = nn.Sequential(nn.Tanh())
+    _, program = program_of(quantized(model, torch.zeros(1, 3), {"by": "type", "default": {"config": config}}))
+    table = next(each for each in program if isinstance(each, LookUp))
+    # tanh(-4), ..., tanh(3.5) in sixteenths: tanh(0.5) = 0.4621 is 7.39 sixteenths
+    assert table.table.tolist() == [-16, -16, -16, -16, -15, -14, -12, -7, 0, 7, 12, 14, 15, 16, 16, 16]
+
+
+@pytest.mark.parametrize(
+    ("model", "config", "message"),
+    [
+        (
+            nn.Linear(3, 2),
+            {"name": "mxint"},
+            r"node '_0': data_in_0: format mxint\(8, 32\) is not supported for data in hardware",
+        ),
+        (
+            nn.Linear(3, 2),
+            {**LAB_CONFIG, "data_in_rounding": "stochastic"},
+            "rounding 'stochastic' cannot be repeated",
+        ),
+        (nn.Linear(3, 2), {**LAB_CONFIG, "weight_rounding": "stochastic"}, "rounds at random"),
+        (nn.Linear(3, 2), {**LAB_CONFIG, "weight_scale": "float"}, "not a power of two, which hardware needs"),
+        (nn.LayerNorm(3), LAB_CONFIG, "calls 'layer_norm', which hardware does not support; supported: linear"),
+        (
+            nn.Sequential(nn.Sigmoid()),
+            LAB_CONFIG,
+            "the result of 'sigmoid' has no format; give the node data_out_width",
+        ),
+        (
+            nn.Sequential(nn.Tanh()),
+            {"name": "integer", "data_in_width": 16},
+            "a table of 'tanh' for 16 bits is too large",
+        ),
+    ],
+    ids=["format", "stochastic", "stochastic weight", "float scale", "op", "no result format", "large table"],
+)
+def test_what_hardware_cannot_hold_is_refused_by_name(
+    model: nn.Module, config: dict[str, Any], message: str
+) -> None:
+    graph = quantized(nn.Sequential(model), torch.zeros(1, 3), {"by": "type", "default": {"config": config}})
+    with pytest.raises(ValueError, match=message):
+        lower(graph)
+
+
+def test_the_emulator_is_fast() -> None:
+    """One million rows of jsc-tiny take about a second: half of that speed is required, on a busy machine."""
+    x = torch.randn(400, 16)
+    _, program = program_of(quantized(with_random_norms(get_model("jsc-tiny", "cls", JetInfo())), x))
+    rows = np.random.default_rng(0).integers(-128, 128, (200_000, 16))
+    start = time.perf_counter()
+    program.run(rows)
+    assert len(rows) / (time.perf_counter() - start) > 200_000
