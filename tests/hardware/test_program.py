@@ -165,6 +165,20 @@ def test_accumulators_are_as_wide_as_their_bound_needs() -> None:
     assert out.width == 15  # -8448 needs 15 bits
 
 
+def test_a_tensor_that_is_overwritten_and_read_later_is_refused() -> None:
+    class Overwrites(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.relu = nn.Linear(3, 3), nn.ReLU(inplace=True)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = self.first(x)
+            return self.relu(y) + y  # type: ignore[no-any-return]
+
+    with pytest.raises(ValueError, match="node 'relu' overwrites a tensor that is read later; use inplace = False"):
+        lower(quantized(Overwrites(), torch.zeros(1, 3)))
+
+
 def test_a_table_holds_the_values_of_the_formats() -> None:
     config = {"name": "integer", "data_in_width": 4, "data_in_frac_width": 1}
     config |= {"data_out_width": 6, "data_out_frac_width": 4}

@@ -18,6 +18,7 @@ from chop.hardware.program.program import Program
 from chop.hardware.program.signal import IntArray, Signal, concatenate
 from chop.hardware.program.windows import Windows
 from chop.ir import MaseGraph, NodeMeta
+from chop.ir.graph.in_place import overwrites_shared_memory
 from chop.nn.quantized import QuantizedLayer
 
 MAX_TABLE_WIDTH = 12
@@ -39,6 +40,8 @@ def lower(graph: MaseGraph) -> Program:
         elif node.op == "get_attr":
             continue  # the node that reads it says that hardware does not support it
         elif meta.mase_op in _LOWERINGS:
+            if overwrites_shared_memory(node):
+                raise ValueError(f"node '{node.name}' overwrites a tensor that is read later; use inplace = False")
             _LOWERINGS[meta.mase_op](builder, meta)
         else:
             known = ", ".join(_LOWERINGS)

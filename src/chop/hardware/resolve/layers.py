@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from chop.formats import FORMATS, Format
 from chop.ir import NodeMeta
-from chop.ir.graph.in_place import read_result_instead, writes_in_place
 from chop.ir.graph.meta import TensorMeta
 from chop.nn.quantized import QuantizedCall, QuantizedLayer, plain_layer, quantize_layer
 
@@ -18,8 +17,6 @@ from chop.nn.quantized import QuantizedCall, QuantizedLayer, plain_layer, quanti
 def set_formats(meta: NodeMeta, formats: Mapping[str, Format]) -> None:
     """Let a node round its operands to `formats`, which replace all formats that it has."""
     node, layer = meta.node, meta.module
-    if "data_in_0" in formats and meta.quantized is None and writes_in_place(node, layer):
-        read_result_instead(node)
     label = next(iter(formats.values())).name
     if layer is not None:
         meta.model.set_submodule(str(node.target), quantize_layer(layer, formats, FORMATS[label].__name__))
