@@ -47,9 +47,10 @@ def _same_log(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_network_and_no_cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Generate data sets instead of downloading them, and do not write to the user's cache folder."""
+    """Generate data sets instead of downloading them, and do not write to the user's cache and state folders."""
     monkeypatch.setenv("CHOP_OFFLINE", "1")
     monkeypatch.setenv("CHOP_CACHE", str(Path(tmp_path_factory.getbasetemp()) / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from chop import passes
-    from chop.api import Evaluation, Run, evaluate, open_run, report, search, train, transform
+    from chop.api import Evaluation, Run, evaluate, open_run, report, search, train, transform, trust
     from chop.dataset import MaseDataModule, get_dataset_info
     from chop.ir import MaseGraph
     from chop.models import get_model, get_model_info
@@ -33,6 +33,7 @@ __all__ = [
     "search",
     "train",
     "transform",
+    "trust",
 ]
 
 _MODULES = {
@@ -49,6 +50,7 @@ _MODULES = {
     "search": "chop.api",
     "train": "chop.api",
     "transform": "chop.api",
+    "trust": "chop.api",
 }
 
 

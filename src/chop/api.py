@@ -29,8 +29,9 @@ from chop.training.batches import Batch, evaluation_batches
 from chop.training.evaluation import Evaluation
 from chop.training.evaluation import evaluate as evaluate_batches
 from chop.training.threads import limit_threads, multiplications_per_row
+from chop.trusted_files import check_trusted, named_files, trust
 
-__all__ = ["Evaluation", "Run", "evaluate", "open_run", "report", "search", "train", "transform"]
+__all__ = ["Evaluation", "Run", "evaluate", "open_run", "report", "search", "train", "transform", "trust"]
 
 Config = TypeVar("Config", bound=ActionConfig)
 Split = Literal["train", "val", "test"]
@@ -148,6 +149,9 @@ def _read_config(
     file = given.get("config")
     in_file = {} if file is None else read_config_file(file, cls)
     config = read_options(cls, {**in_file, **given}, where)
+    trust(*named_files(given))
+    if file is not None:
+        check_trusted(named_files(in_file), file)
     for plugin in config.plugins:
         load_plugin(plugin)
     return config

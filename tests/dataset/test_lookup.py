@@ -108,7 +108,7 @@ def test_a_function_in_a_module_is_a_data_set(file: str, tmp_path: Path, monkeyp
         ("Pionts", r"does not define 'Pionts', did you mean 'Points'\?"),
         ("needs_more", "points.py:needs_more' needs the option 'size'"),
         ("gives_nothing", r"points.py:gives_nothing' is of type NoneType, without info and load\(\)"),
-        ("LIST", "points.py:LIST' is of type list, not a class or a function"),
+        ("LIST", r"points.py:LIST' is of type list; it must be a class with info and load\(\), or"),
         ("WrongShape", r"training split of data set 'points' has features of shape \[20, 3\], not \[20, 2\]"),
         (
             "WrongLabels",

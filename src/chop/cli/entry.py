@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import traceback
 import warnings
@@ -16,8 +17,10 @@ from chop.cli.parser import parse
 from chop.cli.settings import Settings, read_settings
 from chop.config import CommandConfig
 from chop.display.extras import EXTRAS, missing_package
+from chop.display.launcher import launcher
 from chop.plugins import load_plugin, users_frame
 from chop.registry import UnknownNameError
+from chop.trusted_files import UntrustedFileError, check_trusted, named_files, trust
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,8 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as error:
         print(f"ch: interrupted{f': {error}' if str(error) else ''}", file=sys.stderr)
         return 130
-    except Exception as error:
-        message = _explain(error)
+    except (Exception, SystemExit) as error:
+        message = _explain(error, words)
         if message is None:
             raise
         if _wants_traceback(words):
@@ -53,14 +56,18 @@ def _run(words: Sequence[str]) -> None:
 
 def run_action(settings: Settings) -> Path | None:
     """Run an action and return the path of its results, if it has any."""
-    _prepare(settings.configs()[0])
+    config = settings.configs()[0]
+    _prepare(config)
+    _confirm_files(settings)
+    for plugin in config.plugins:
+        load_plugin(plugin)
     # Imported here, and torch with it: `ch --help` stays fast.
     action = getattr(import_module(f"chop.actions.{settings.action}"), settings.action)
     return cast("Path | None", action(settings.config()))
 
 
 def _prepare(config: CommandConfig) -> None:
-    """Set up logging and the memory allocator, and load the plug-ins."""
+    """Set up logging and the memory allocator."""
     from chop.tools.allocator import keep_freed_memory
     from chop.tools.logger import set_logging_verbosity
 
@@ -69,8 +76,14 @@ def _prepare(config: CommandConfig) -> None:
     if config.no_warnings:
         warnings.simplefilter("ignore")
     keep_freed_memory()
-    for plugin in config.plugins:
-        load_plugin(plugin)
+
+
+def _confirm_files(settings: Settings) -> None:
+    """Remember the Python files that the command line names; those that only the TOML file names must be known."""
+    given, file = named_files(settings.given), settings.given.get("config")
+    trust(*given)
+    if file is not None:
+        check_trusted([each for each in named_files(settings.values) if each not in given], file)
 
 
 def _print_output_path(path: Path | None) -> None:
@@ -83,8 +96,11 @@ def _print_output_path(path: Path | None) -> None:
         print(f"saved in {path}")
 
 
-def _explain(error: Exception) -> str | None:
+def _explain(error: BaseException, words: Sequence[str]) -> str | None:
     """Return one line for an error that the user can correct, and None for an error in this package."""
+    if isinstance(error, UntrustedFileError):
+        files = [word for file in error.files for word in ("--trust", str(file))]
+        return f"{error.problem}; if you trust it: {launcher()} {shlex.join([*words, *files])}"
     text = " ".join(str(error).split())
     if isinstance(error, ValueError | UnknownNameError | OSError):
         return text

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn, cast, get_args, get_origin
 
 from chop import __version__
-from chop.config import ACTIONS, PAIRS, ActionConfig, CommandConfig
+from chop.config import ACTIONS, PAIRS, REPEATABLE, ActionConfig, CommandConfig
 from chop.options import aliases, type_hints
 from chop.registry import UnknownNameError, closest
 
@@ -136,7 +136,7 @@ def _argument(field: Field[Any], cls: type[CommandConfig]) -> dict[str, Any]:
     common = {"dest": field.name, "default": argparse.SUPPRESS, "help": _help(field, cls)}
     if hint is bool:
         return common | {"action": "store_const", "const": "true"}
-    repeatable = {"action": "append"} if field.name in ("plugins", *PAIRS) else {}
+    repeatable = {"action": "append"} if field.name in (*REPEATABLE, *PAIRS) else {}
     return common | {"metavar": _metavar(field.name, hint)} | repeatable
 
 

@@ -6,11 +6,11 @@ import itertools
 import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_args
 
-from chop.config import ACTIONS, PAIRS, AnyConfig, CommandConfig, TrainConfig, TrainGrid
+from chop.config import ACTIONS, COMMAND_LINE_ONLY, PAIRS, AnyConfig, CommandConfig, TrainConfig, TrainGrid
 from chop.options import check_options, read_options, type_hints
 from chop.toml import to_toml_value, write_toml
 
@@ -24,6 +24,7 @@ class Settings:
     action: str
     values: Mapping[str, Any]  # a grid option may have a list
     origins: Mapping[str, str]
+    given: Mapping[str, Any] = field(default_factory=dict)  # on the command line
 
     @property
     def varied(self) -> tuple[str, ...]:
@@ -49,9 +50,9 @@ class Settings:
     def show(self) -> str:
         """Return the effective options as TOML, each with a comment that says where it comes from."""
         values = {
-            field.name: self.values[field.name] if field.name in self.values else _default(field)
-            for field in fields(ACTIONS[self.action])
-            if field.name != "config"
+            each.name: self.values[each.name] if each.name in self.values else _default(each)
+            for each in fields(ACTIONS[self.action])
+            if each.name not in COMMAND_LINE_ONLY
         }
         table = {name: to_toml_value(value) for name, value in values.items() if value not in (None, MISSING, {})}
         return write_toml(table, {name: self.origins.get(name, DEFAULT) for name in table})
@@ -69,7 +70,7 @@ def read_settings(action: str, texts: Mapping[str, str | list[str]]) -> Settings
         if name in in_file and name in given:
             values[name] = in_file[name] | given[name] if name in PAIRS else in_file[name] + given[name]
             origins[name] = f"{file} and {COMMAND_LINE}"
-    settings = Settings(action, values, origins)
+    settings = Settings(action, values, origins, given)
     if settings.varied and action != "train":
         raise ValueError(f"'{settings.varied[0]}' takes a single value: only ch train accepts a list")
     return settings
@@ -83,12 +84,13 @@ def read_config_file(file: Path, cls: type[CommandConfig]) -> dict[str, Any]:
         raise ValueError(f"{file}: not valid TOML: {error}") from error
     except OSError as error:
         raise OSError(f"cannot read {file}: {error.strerror}") from error
-    if "config" in table:
-        raise ValueError(f"{file}: 'config' can only be given on the command line")
+    for name in COMMAND_LINE_ONLY:
+        if name in table:
+            raise ValueError(f"{file}: '{name}' can only be given on the command line")
     values = check_settings(AnyConfig, _flatten_data(table), str(file))
     if "plugins" in values:
         values["plugins"] = tuple(_resolve_plugin(path, file) for path in values["plugins"])
-    known = {field.name for field in fields(cls)}
+    known = {each.name for each in fields(cls)}
     return {name: value for name, value in values.items() if name in known}
 
 
@@ -105,7 +107,7 @@ def check_settings(cls: type[CommandConfig], mapping: Mapping[str, Any], where: 
 
 def grid_options() -> set[str]:
     """Return the options for which `ch train` accepts a list."""
-    return {field.name for field in fields(AnyConfig) if field.metadata["grid"]}
+    return {each.name for each in fields(AnyConfig) if each.metadata["grid"]}
 
 
 def _flatten_data(table: Mapping[str, Any]) -> dict[str, Any]:
@@ -158,8 +160,8 @@ def _pair(option: str, text: str) -> tuple[str, Any]:
     return name, value
 
 
-def _default(field: Field[Any]) -> Any:
-    return field.default if field.default_factory is MISSING else field.default_factory()
+def _default(option: Field[Any]) -> Any:
+    return option.default if option.default_factory is MISSING else option.default_factory()
 
 
 def _is_list(value: object) -> bool:

@@ -1,7 +1,16 @@
 """Options of each command, as dataclasses; imports no torch."""
 
 from chop.config.actions import ACTIONS, AnyConfig
-from chop.config.base import PAIRS, ActionConfig, CommandConfig, RunConfig, WorkOptions, option
+from chop.config.base import (
+    COMMAND_LINE_ONLY,
+    PAIRS,
+    REPEATABLE,
+    ActionConfig,
+    CommandConfig,
+    RunConfig,
+    WorkOptions,
+    option,
+)
 from chop.config.explain import ExplainConfig
 from chop.config.info import INFO_KINDS, InfoConfig
 from chop.config.report import ReportConfig
@@ -21,8 +30,10 @@ from chop.config.view import ViewConfig
 
 __all__ = [
     "ACTIONS",
+    "COMMAND_LINE_ONLY",
     "INFO_KINDS",
     "PAIRS",
+    "REPEATABLE",
     "ActionConfig",
     "AnyConfig",
     "CommandConfig",

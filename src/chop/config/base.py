@@ -33,6 +33,10 @@ def option(
     return field(default=default, metadata=metadata)
 
 
+REPEATABLE = ("plugins", "trust")
+"""Options with a path, which can be repeated."""
+COMMAND_LINE_ONLY = ("config", "trust")
+"""Options that a TOML file cannot hold."""
 PAIRS = ("data_options", "model_options")
 """Options given as NAME=VALUE, which can be repeated."""
 
@@ -46,6 +50,9 @@ class CommandConfig:
 
     plugins: tuple[Path, ...] = option(
         (), aliases=("plugin",), help="Python file that registers models, data sets, formats or passes; repeatable"
+    )
+    trust: tuple[Path, ...] = option(
+        (), help="Python file that the configuration or run may execute; remembered; repeatable"
     )
 
     log_level: Literal["debug", "info", "warning", "error"] = option(

@@ -12,7 +12,7 @@ from chop.dataset.base import DATASETS, Dataset, DatasetInfo, DatasetMaker
 from chop.dataset.file_dataset import FileDataset
 from chop.dataset.readers import KINDS
 from chop.options import check_options
-from chop.plugins import is_reference, load_object
+from chop.plugins import is_reference, load_maker
 from chop.registry import closest
 
 
@@ -27,13 +27,14 @@ def resolve_dataset(spec: str) -> DatasetMaker:
     if path.suffix.lower() in KINDS or path.is_file():
         return partial(FileDataset, path)
     if is_reference(spec):
-        make = load_object(spec)
-        if not callable(make):
-            raise ValueError(f"data set '{spec}' is of type {type(make).__name__}, not a class or a function")
-        return make
+        return load_maker(spec, _is_dataset, "a class with info and load()")
     if len(path.parts) > 1:
         raise ValueError(f"data file '{spec}' does not exist")
     return DATASETS[spec]  # raises an error that suggests the nearest name
+
+
+def _is_dataset(cls: type[object]) -> bool:
+    return hasattr(cls, "info") and callable(getattr(cls, "load", None))
 
 
 def dataset_from(

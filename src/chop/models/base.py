@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 from torch import Tensor, nn
 
-from chop.plugins import is_reference, load_object
+from chop.plugins import is_reference, load_maker
 from chop.registry import Registry, closest
 
 ModelMaker = Callable[..., nn.Module]
@@ -144,11 +144,7 @@ def get_model_info(name: str) -> ModelInfo:
     """Return the description of the model `name`, which may be `path/to/net.py:Net` or `module.path:Net`."""
     if not is_reference(name) or name in MODELS:
         return MODELS[name]
-    make = load_object(name)
-    if not callable(make):
-        raise ValueError(
-            f"'{name}' is of type {type(make).__name__}, not a class or a function that returns a model"
-        )
+    make = load_maker(name, lambda cls: issubclass(cls, nn.Module), "a torch.nn.Module class")
     return describe_model(name, make)
 
 

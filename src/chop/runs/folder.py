@@ -12,7 +12,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Self
 
-from chop.config import ActionConfig
+from chop.config import COMMAND_LINE_ONLY, ActionConfig
 from chop.files import parse_json, read_json, remove_temporary_files, write_json, write_text
 from chop.passes.graph.transforms.quantize.summary import TABLE_FILE
 from chop.toml import to_table, write_toml
@@ -20,7 +20,7 @@ from chop.toml import to_table, write_toml
 logger = logging.getLogger(__name__)
 
 TASK_NAMES = {"cls": "classification"}
-NOT_KEPT = ("config", "resume")  # options that repeating the run does not need
+NOT_KEPT = (*COMMAND_LINE_ONLY, "resume")  # options that repeating the run does not need
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from chop.plugins import load_plugin
 from chop.runs.experiment import Experiment
 from chop.runs.folder import RunFolder
 from chop.runs.listing import LATEST, find_run
+from chop.trusted_files import check_trusted, named_files
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +117,8 @@ class Run:
 def open_run(run: Path | str | None = LATEST, project_dir: Path | str = RunConfig.project_dir) -> Run:
     """Open a run by its path, or by its name in `project_dir`; None and `latest`: the newest finished run.
 
-    A path to a file or folder inside a run folder also opens the run. The plug-ins of the run are loaded.
+    A path to a file or folder inside a run folder also opens the run. The plug-ins of the run are loaded;
+    Python files that were not run before must first be confirmed with `chop.trust`.
     """
     folder = find_run(None if run is None else Path(run), Path(project_dir))
     summary = folder.read_summary()
@@ -125,6 +127,7 @@ def open_run(run: Path | str | None = LATEST, project_dir: Path | str = RunConfi
     if config_class is None or not issubclass(config_class, ActionConfig):
         raise ValueError(f"{folder.summary} is corrupt: unknown action '{action}'")
     config = read_options(config_class, read_toml(folder.config), str(folder.config))
+    check_trusted(named_files(vars(config)), folder.config)
     for plugin in config.plugins:
         load_plugin(plugin)
     return Run(folder, action, config, summary, folder.read_metrics())
