@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import sys
 from pathlib import Path
 
@@ -124,7 +125,7 @@ def test_the_second_mirror_is_used_if_the_first_fails(
 ) -> None:
     write_mnist(tmp_path / "files")
     files = {path.name: path.read_bytes() for path in (tmp_path / "files").iterdir()}
-    checksums = {name[:-3]: digest(tmp_path / "files" / name, "md5") for name in files}
+    checksums = {name[:-3]: digest(tmp_path / "files" / name, "sha256") for name in files}
     monkeypatch.delenv("CHOP_OFFLINE")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr(MNIST, "checksums", checksums)
@@ -142,7 +143,7 @@ def test_the_archive_of_cifar_is_downloaded_and_read(
     monkeypatch.delenv("CHOP_OFFLINE")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with serve((tmp_path / "archive").read_bytes()) as site:
-        remote = Remote(site.url, "cifar-10-binary.tar.gz", digest(tmp_path / "archive", "md5"))
+        remote = Remote(site.url, "cifar-10-binary.tar.gz", digest(tmp_path / "archive", "sha256"))
         monkeypatch.setattr(CIFAR10, "remotes", (remote,))
         CIFAR10().prepare()
         splits = CIFAR10().load()
@@ -217,3 +218,12 @@ def test_images_go_through_the_convolutional_network(name: str, cache: Path) -> 
     model = get_model("toy-convnet", dataset_info=module.dataset_info)
     xs, _ = next(iter(module.train_dataloader()))
     assert model(xs).shape == (8, 10)
+
+
+def test_downloads_use_https_and_are_verified_with_sha256() -> None:
+    remotes = [*CIFAR10.remotes]
+    for dataset in (MNIST, FashionMNIST):
+        assert all(mirror.startswith("https://") for mirror in dataset.mirrors)
+        assert all(re.fullmatch("[0-9a-f]{64}", each) for each in dataset.checksums.values())
+    assert all(re.fullmatch("[0-9a-f]{64}", remote.checksum) for remote in remotes)
+    assert all(remote.url.startswith("https://") for remote in remotes)

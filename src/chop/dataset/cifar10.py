@@ -57,7 +57,11 @@ class CIFAR10:
         ),
     )
     remotes: ClassVar[tuple[Remote, ...]] = (
-        Remote(f"https://www.cs.toronto.edu/~kriz/{ARCHIVE}", ARCHIVE, md5="c32a1d4ab5d03f1284b67883e8d87530"),
+        Remote(
+            f"https://www.cs.toronto.edu/~kriz/{ARCHIVE}",
+            ARCHIVE,
+            "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+        ),
     )
 
     def prepare(self) -> None:

@@ -28,7 +28,7 @@ class IdxImages:
 
     info: ClassVar[DatasetInfo]
     mirrors: ClassVar[tuple[str, ...]]  # URLs to which the name of a file is appended
-    checksums: ClassVar[Mapping[str, str]]  # name of each file (without .gz) -> published md5 (of the .gz)
+    checksums: ClassVar[Mapping[str, str]]  # name of each file (without .gz) -> SHA-256 (of the .gz)
 
     def prepare(self) -> None:
         """Download the files that are not on this machine yet."""
@@ -45,13 +45,13 @@ class IdxImages:
             folder = named_folder(self.path, self.info.name)
             return {name: find_file(folder, name, self.info.name) for name in self.checksums}
         folder = cache_folder(self.info.name)
-        return {name: self._cached(folder, name, md5) for name, md5 in self.checksums.items()}
+        return {name: self._cached(folder, name, sha256) for name, sha256 in self.checksums.items()}
 
-    def _cached(self, folder: Path, name: str, md5: str) -> Path:
+    def _cached(self, folder: Path, name: str, sha256: str) -> Path:
         if (folder / name).is_file():  # an unpacked file of the user
             return folder / name
         packed = f"{name}.gz"
-        remotes = [Remote(mirror + packed, packed, md5) for mirror in self.mirrors]
+        remotes = [Remote(mirror + packed, packed, sha256) for mirror in self.mirrors]
         return fetch_from_mirrors(remotes, folder, self.info.name, "a folder with the four original files,")
 
     def _read(self, files: Mapping[str, Path], part: str) -> Images:

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.slow
 
 CONTENT = bytes(range(256)) * 4000
 MD5 = hashlib.md5(CONTENT, usedforsecurity=False).hexdigest()
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +43,7 @@ def files_in(folder: Path) -> set[str]:
 
 
 def test_a_file_is_downloaded_once_and_its_checksum_recorded(site: Site, tmp_path: Path) -> None:
-    path = fetch(Remote(site.url, "data.bin", MD5), tmp_path / "new" / "folder")
+    path = fetch(Remote(site.url, "data.bin", SHA256), tmp_path / "new" / "folder")
     assert path.read_bytes() == CONTENT
     assert files_in(path.parent) == {"data.bin", "data.bin.sha256"}
     note = path.with_name("data.bin.sha256").read_text()
@@ -110,9 +111,11 @@ def test_a_connection_without_any_bytes_fails(site: Site, tmp_path: Path) -> Non
     assert len(site.asked) == 1
 
 
-def test_a_wrong_checksum_leaves_nothing_behind(site: Site, tmp_path: Path) -> None:
-    with pytest.raises(DownloadError, match=f"has the md5 {MD5}, but {'0' * 32} is published"):
-        fetch(Remote(site.url, "data.bin", "0" * 32), tmp_path)
+@pytest.mark.parametrize(("algorithm", "found"), [("md5", MD5), ("sha256", SHA256)])
+def test_a_wrong_checksum_leaves_nothing_behind(site: Site, tmp_path: Path, algorithm: str, found: str) -> None:
+    wrong = "0" * len(found)
+    with pytest.raises(DownloadError, match=f"has the {algorithm} {found}, not {wrong}"):
+        fetch(Remote(site.url, "data.bin", wrong), tmp_path)
     assert files_in(tmp_path) == set()
 
 

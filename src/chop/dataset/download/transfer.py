@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 MAX_ATTEMPTS = 5  # as long as each one receives some bytes
 CHUNK_SIZE = 1 << 18
+MD5_DIGITS = 32
 OUT_OF_RANGE = 416  # HTTP status: the requested range is beyond the end of the file
 MAX_TEXT_BYTES = 1 << 20
 
@@ -39,7 +40,7 @@ class Remote:
 
     url: str
     name: str  # of our copy
-    md5: str = ""  # as published; without it, only the length and `check` are verified
+    checksum: str = ""  # SHA-256, or md5 if that is published; without it, the length and `check` count
     check: Callable[[Path], object] | None = None  # raises ValueError if the content is wrong
 
 
@@ -103,8 +104,9 @@ def _download(remote: Remote, target: Path) -> None:
 
 
 def _check(remote: Remote, part: Path) -> None:
-    if remote.md5 and (found := digest(part, "md5")) != remote.md5:
-        raise DownloadError(f"the file from {remote.url} has the md5 {found}, but {remote.md5} is published")
+    algorithm = "md5" if len(remote.checksum) == MD5_DIGITS else "sha256"
+    if remote.checksum and (found := digest(part, algorithm)) != remote.checksum:
+        raise DownloadError(f"the file from {remote.url} has the {algorithm} {found}, not {remote.checksum}")
     if remote.check is not None:
         try:
             remote.check(part)
