@@ -92,8 +92,8 @@ class Experiment:
 
     def annotated_graph(self, num_rows: int | None = None) -> MaseGraph:
         """Return the model's graph, annotated with the first batch of the data, or with `num_rows` rows of it."""
-        graph, _ = init_metadata_analysis_pass(MaseGraph(model=self.model), None)
         batch = {name: rows[:num_rows] for name, rows in next(iter(self.batches())).items()}
+        graph, _ = init_metadata_analysis_pass(MaseGraph(model=self.model, example_inputs=batch), None)
         graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": batch})
         graph, _ = add_software_metadata_analysis_pass(graph, None)
         return graph

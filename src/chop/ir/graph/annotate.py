@@ -2,28 +2,61 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor, fx, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils import _pytree as pytree
 
 from chop.ir.graph.in_place import writes_in_place
-from chop.ir.graph.interpreter import NodeInterpreter, bind_inputs, inputs_of, named_inputs, tensors_in, undisturbed
+from chop.ir.graph.interpreter import (
+    NodeInterpreter,
+    bind_inputs,
+    evaluation_mode,
+    inputs_of,
+    named_inputs,
+    tensors_in,
+    undisturbed,
+)
 from chop.ir.graph.mase_graph import MaseGraph
 from chop.ir.graph.meta import GRAPH_KINDS, NodeMeta, TensorMeta
 from chop.ops import Op
 
+logger = logging.getLogger(__name__)
+
 
 def annotate(graph: MaseGraph, inputs: Mapping[str, Any], *, keep_values: bool = True) -> None:
-    """Run `graph` on `inputs` (by argument name) and store each node's op, shapes, dtypes and values."""
-    graph.metas()
+    """Run `graph` on `inputs` (by argument name) and store each node's op, shapes, dtypes and values.
+
+    Without `keep_values`, the run uses tensors without data if possible.
+    """
+    metas = graph.metas()
     arguments = bind_inputs(graph, inputs)
-    with undisturbed(graph.model):
-        _Annotator(graph.model, keep_values).run(*arguments)
+    if keep_values or not _annotate_without_data(graph.model, metas, arguments):
+        with undisturbed(graph.model):
+            _Annotator(graph.model, keep_values).run(*arguments)
     if keep_values:
         for node, value in zip(inputs_of(graph), bind_inputs(graph, inputs), strict=True):
             node.meta["mase"].given = (value,)
+
+
+def _annotate_without_data(model: fx.GraphModule, metas: list[NodeMeta], arguments: list[Any]) -> bool:
+    """Annotate in a run that computes shapes only; return False if the graph needs data.
+
+    Quantised layers and layers that are not in the op table may keep what they compute, and so need data.
+    """
+    if any(meta.quantized or (meta.module is not None and meta.find_op() is None) for meta in metas):
+        return False
+    try:
+        with evaluation_mode(model), FakeTensorMode(allow_non_fake_inputs=True) as fake:
+            _Annotator(model, keep_values=False).run(*pytree.tree_map_only(Tensor, fake.from_tensor, arguments))
+    except Exception:  # the run with data shows whether it is an error
+        logger.debug("annotating without data", exc_info=True)
+        return False
+    return True
 
 
 class _Annotator(NodeInterpreter):

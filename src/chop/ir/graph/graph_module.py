@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
+import copyreg
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+import torch
 from torch import fx, nn
+from torch._ops import OpOverload
 from torch.fx.node import map_aggregate
 
 from chop.ir.graph.meta import NodeMeta
@@ -44,6 +47,19 @@ class NodeRecord:
 def _read_record(known: bool, fields: dict[str, Any]) -> NodeRecord:
     target = function_named(fields["target"]) if known else fields["target"]
     return NodeRecord(**{**fields, "target": target})
+
+
+def _overload_named(namespace: str, operator: str, overload: str) -> OpOverload:
+    found: OpOverload = getattr(getattr(getattr(torch.ops, namespace), operator), overload)
+    return found
+
+
+def _reduced_overload(function: OpOverload) -> tuple[Any, ...]:
+    namespace, _, operator = function._schema.name.partition("::")
+    return _overload_named, (namespace, operator, function._overloadname)
+
+
+copyreg.pickle(OpOverload, _reduced_overload)  # torch has no pickling of its own for them
 
 
 class MaseGraphModule(fx.GraphModule):

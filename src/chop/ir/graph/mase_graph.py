@@ -8,9 +8,10 @@ from typing import Any
 
 from torch import fx, nn
 
+from chop.ir.graph.capture import Capture, capture_model
+from chop.ir.graph.capture.trace import constants_removed
 from chop.ir.graph.graph_module import graph_module, relink
 from chop.ir.graph.meta import NodeMeta, metas
-from chop.ir.graph.trace import constants_removed, trace
 
 
 class MaseGraph:
@@ -25,18 +26,25 @@ class MaseGraph:
         model: nn.Module,
         cf_args: Mapping[str, Any] | None = None,
         leaf_modules: tuple[type[nn.Module], ...] = (),
+        example_inputs: Any = None,
+        capture: Capture = "auto",
     ) -> None:
-        """Trace `model`, with the arguments in `cf_args` fixed, but not into modules of the classes `leaf_modules`.
+        """Capture `model`, with the arguments in `cf_args` fixed; modules of the classes `leaf_modules` are kept.
 
-        A model that is already a traced graph is used without tracing it again.
+        torch.fx is tried first; if it fails and `example_inputs` are given (a dict by argument name, a tuple or a
+        tensor), torch.export is used. `capture="fx"` or `"export"` allows only one of them. A model that is already
+        a graph is used as it is.
         """
+        self.capture = "fx"
+        """How the graph was captured: "fx" or "export"."""
         if isinstance(model, fx.GraphModule) and not cf_args:
             graph = copy.deepcopy(model.graph)
             relink(graph)
             self.model: fx.GraphModule = graph_module(model, graph)
         else:
             with constants_removed(model):
-                self.model = graph_module(model, trace(model, cf_args, leaf_modules))
+                graph, self.capture = capture_model(model, cf_args, leaf_modules, example_inputs, capture)
+                self.model = graph_module(model, graph)
 
     @property
     def fx_graph(self) -> fx.Graph:

@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 from chop.formats import FORMATS
 from chop.ir.graph.graph_module import NodeRecord, NodeRef
 from chop.ir.graph.meta import NOTES, NodeMeta, TensorMeta
+from chop.ir.graph.named_outputs import NamedOutputs
 from chop.ir.graph.storage.identifiers import identifier, segment
 from chop.ir.graph.storage.layers import decode_formats, encode_formats
 from chop.ir.graph.storage.values import (
@@ -43,6 +44,8 @@ _GROWING = (
     "arange",
     "interpolate",
 )
+_CLASS = "class "
+"""Before the name of a class, such as the one of a model's outputs."""
 _READABLE_ATTRIBUTES = ("shape", "ndim", "dtype", "device", "T", "mT")
 
 
@@ -75,7 +78,9 @@ def plain_call(op: str, target: Any) -> tuple[str, Any]:
 
 
 def encode_target(op: str, target: Any) -> str:
-    """Return the name of a node's target: the qualified name of a function, else the target itself."""
+    """Return the name of a node's target: the qualified name of a function or class, else the target itself."""
+    if isinstance(target, type):
+        return f"{_CLASS}{qualified_name(target)}"
     return qualified_name(target) if op == "call_function" else str(target)
 
 
@@ -131,6 +136,8 @@ def _decode_target(op: str, target: Any) -> Any:
             return ".".join(segment(name) for name in target.split("."))
         case "call_method" if target in method_names():
             return target
+        case "call_function" if str(target).startswith(_CLASS):
+            return NamedOutputs  # not the class itself, which only the model's own code may import
         case "call_function" if (function := function_named(target)) is not None:
             return function
         case "call_method" | "call_function":

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from chop.ir import MaseGraph
-from chop.ir.graph.trace import TraceError
+from chop.ir.graph.capture import CaptureError
 from chop.passes.graph import quantize_transform_pass
 from samples import LAB_PASS_ARGS, Mixed, Tiny, annotated, tiny_graph
 
@@ -84,7 +84,7 @@ def test_a_fixed_argument_must_exist() -> None:
 
 
 def test_a_trace_error_names_module_and_line() -> None:
-    with pytest.raises(TraceError) as error:
+    with pytest.raises(CaptureError) as error:
         MaseGraph(Outer())
     text = str(error.value)
     assert "module 'blocks.1' (Decides)" in text

@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import inspect
 import keyword
-import linecache
 import logging
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-import torch
 from torch import fx, nn
 
+from chop.ir.graph.capture.errors import TraceError, source_line
 from chop.ir.graph.training_mode import bind_to_mode, may_follow_mode
 from chop.nn.quantized import QuantizedLayer
 from chop.registry import closest
 
 logger = logging.getLogger(__name__)
-
-_LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]))
-
-
-class TraceError(ValueError):
-    """torch.fx cannot trace the model."""
 
 
 class Tracer(fx.Tracer):
@@ -143,14 +134,4 @@ def constants_removed(model: nn.Module) -> Iterator[None]:
 
 def _explain(error: Exception, model: nn.Module, path: list[str]) -> str:
     where = f"module '{path[-1]}' ({type(model.get_submodule(path[-1])).__name__})" if path else "the model"
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_LIBRARIES)]
-    line = ""
-    if frames:
-        frame = frames[-1]
-        source = linecache.getline(frame.filename, frame.lineno or 0).strip() or frame.line or ""
-        line = f", {frame.filename}:{frame.lineno}: `{source}`"
-    return (
-        f"torch.fx cannot trace {type(model).__name__}: it stops in {where}{line}: {error}. "
-        "Possible solutions: fix the argument that the code depends on with MaseGraph(model, cf_args={'name': "
-        "value}), use torch.where, or do not trace into the module: MaseGraph(model, leaf_modules=(Class,))"
-    )
+    return f"torch.fx cannot trace {type(model).__name__}: it stops in {where}{source_line(error)}: {error}"

@@ -1,0 +1,152 @@
+"""Capturing a model with torch.export."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.export import Dim, ExportedProgram
+from torch.export.graph_signature import InputKind
+from torch.utils import _pytree as pytree
+
+from chop.ir.graph.capture.errors import ExportError, first_sentence, source_line
+from chop.ir.graph.capture.inline import inline
+from chop.ir.graph.capture.mode_of_functions import bind_to_training, calls_that_may_follow_the_mode
+from chop.ir.graph.capture.raise_modules import STACK, raise_modules
+from chop.ir.graph.capture.signature import register_dataclasses, restore_inputs, restore_output
+
+logger = logging.getLogger(__name__)
+
+
+def export(model: nn.Module, inputs: Mapping[str, Any], leaf_modules: tuple[type[nn.Module], ...] = ()) -> fx.Graph:
+    """Return the graph of the model's forward in evaluation, with calls of its layers.
+
+    Values in `inputs` that are not tensors are fixed. Constants of the graph are stored in `model`.
+    """
+    with _in_evaluation(model):
+        program = _export(model, inputs)
+        graph = _flat_graph(program, model, inputs)
+        calls = calls_that_may_follow_the_mode(graph)
+        raise_modules(graph, model, leaf_modules)
+        graph.eliminate_dead_code(lambda node: node.op == "call_module" or node.is_impure())
+        bind_to_training(calls, model, inputs)
+    _tidy(graph)
+    return graph
+
+
+def _export(model: nn.Module, inputs: Mapping[str, Any]) -> ExportedProgram:
+    """Export with a batch of any size if possible, else for the sizes of the example."""
+    try:
+        return _exported(model, _with_two_rows(inputs), dynamic=True)
+    except Exception:  # torch.export raises errors of many kinds
+        logger.debug("torch.export with a dynamic batch", exc_info=True)
+    try:
+        program = _exported(model, inputs, dynamic=False)
+    except Exception as error:
+        raise ExportError(
+            f"torch.export cannot capture {type(model).__name__}{source_line(error)}: {first_sentence(error)}"
+        ) from error
+    logger.warning("the graph of %s is fixed to the shapes of example_inputs", type(model).__name__)
+    return program
+
+
+def _exported(model: nn.Module, inputs: Mapping[str, Any], *, dynamic: bool) -> ExportedProgram:
+    shapes = pytree.tree_map(_dynamic_batch, dict(inputs)) if dynamic else None
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.export.export(model, (), dict(inputs), dynamic_shapes=shapes, strict=False)
+
+
+def _dynamic_batch(value: Any) -> Any:
+    return {0: Dim.AUTO} if isinstance(value, Tensor) and value.dim() else None
+
+
+def _with_two_rows(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return inputs of one row with the row twice: torch.export takes a batch of one row as a constant."""
+    batches = [leaf for leaf in pytree.tree_leaves(dict(inputs)) if isinstance(leaf, Tensor) and leaf.dim()]
+    if not all(len(batch) == 1 for batch in batches):
+        return inputs
+    double: Mapping[str, Any] = pytree.tree_map_only(
+        Tensor, lambda tensor: torch.cat([tensor, tensor]) if tensor.dim() else tensor, dict(inputs)
+    )
+    return double
+
+
+@contextmanager
+def _in_evaluation(model: nn.Module) -> Iterator[None]:
+    """Set evaluation mode, switch off what cannot be exported, and let dataclasses be returned."""
+    modes = [(module, module.training) for module in model.modules()]
+    config: Any = getattr(model, "config", None)
+    with ExitStack() as stack:
+        if getattr(config, "use_cache", False) is True:  # a language model of transformers would return its cache
+            config.use_cache = False
+            stack.callback(setattr, config, "use_cache", True)
+        for module, mode in modes:
+            stack.callback(setattr, module, "training", mode)
+        hook = model.register_forward_hook(lambda _, given, output: register_dataclasses(output))
+        stack.callback(hook.remove)
+        model.eval()
+        yield
+
+
+def _flat_graph(program: ExportedProgram, model: nn.Module, inputs: Mapping[str, Any]) -> fx.Graph:
+    """Return the program as a graph with the model's inputs and outputs; its state becomes attributes."""
+    graph = fx.Graph()
+    sources: list[fx.Node] = []
+    flat_inputs: list[fx.Node] = []
+    placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
+    for node, spec in zip(placeholders, program.graph_signature.input_specs, strict=True):
+        if spec.kind is InputKind.USER_INPUT:
+            sources.append(graph.placeholder(node.name))
+            flat_inputs.append(sources[-1])
+        else:
+            sources.append(_attribute(graph, model, program, str(spec.target)))
+        sources[-1].meta["val"] = node.meta.get("val")
+    flat_output = inline(graph, program.graph_module, sources)
+    spec_of_output = program.call_spec.out_spec
+    assert spec_of_output is not None, "an exported program has the structure of its output"
+    restore_output(graph, list(flat_output), spec_of_output)
+    restore_inputs(graph, flat_inputs, inputs)
+    for node in graph.nodes:
+        node.meta[STACK] = _plain_stack(node.meta.get(STACK))
+    return graph
+
+
+def _attribute(graph: fx.Graph, model: nn.Module, program: ExportedProgram, target: str) -> fx.Node:
+    """Return a node that reads a parameter, a buffer or a constant; constants are stored in the model."""
+    try:
+        value = _attribute_of(model, target)
+    except AttributeError:
+        value = program.constants[target]
+        target = next(
+            name for i in range(len(vars(model)) + 1) if (name := f"_tensor_constant{i}") not in vars(model)
+        )
+        setattr(model, target, value)
+    node = graph.get_attr(target)
+    node.meta["attribute"] = value
+    return node
+
+
+def _attribute_of(model: nn.Module, target: str) -> Any:
+    owner, _, name = target.rpartition(".")
+    return getattr(model.get_submodule(owner), name)
+
+
+def _plain_stack(stack: Mapping[str, tuple[str, Any]] | None) -> dict[str, tuple[str, Any]]:
+    """Return the calls that a node is in as torch.fx has them, by path; the second call of `fc` is `fc@1`."""
+    return {key.removeprefix("L__self__"): value for key, value in (stack or {}).items()}
+
+
+def _tidy(graph: fx.Graph) -> None:
+    """Put attributes before their first reader, and drop what only torch.export needs."""
+    for node in list(graph.nodes):
+        if node.op == "get_attr":
+            min(node.users).prepend(node)
+        for key in ("val", "attribute", "tensor_meta", "torch_fn", "source_fn_stack", "from_node"):
+            node.meta.pop(key, None)
+    graph.lint()

@@ -1,0 +1,82 @@
+"""Calls of layers in an exported graph.
+
+torch.export records what a layer computes: `nn.Linear` becomes `aten.linear(x, weight, bias)`. Every node keeps the
+paths of the modules that it was called in, so the nodes of a known layer can be replaced by a call of the layer.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+from chop.nn.quantized import QuantizedLayer
+from chop.ops import op_of_module
+
+STACK = "nn_module_stack"
+"""The key in a node's `meta` of the modules that it was called in: by call, the path and class of the module.
+
+The second call of a module `fc` has the key `fc@1`."""
+
+
+def raise_modules(graph: fx.Graph, model: nn.Module, leaf_modules: tuple[type[nn.Module], ...] = ()) -> None:
+    """Replace the nodes of each call of a known layer by one node that calls the layer."""
+    groups: dict[tuple[str, str], list[fx.Node]] = {}
+    modules = [(path, module) for path, module in model.named_modules(remove_duplicate=False) if path]
+    layers = {path for path, module in modules if _is_known(module)}
+    leaves = {path for path, module in modules if isinstance(module, leaf_modules)}
+    for node in graph.nodes:
+        if node.op == "call_function":
+            stack: Mapping[str, tuple[str, Any]] = node.meta.get(STACK) or {}
+            calls = ((call, path) for call, (path, _) in stack.items() if path in layers or path in leaves)
+            outermost = next(calls, None)
+            if outermost is not None:
+                groups.setdefault(outermost, []).append(node)
+    for (_, path), nodes in groups.items():
+        problem = _raise(graph, path, model.get_submodule(path), nodes)
+        if problem and path in leaves:
+            raise ValueError(
+                f"leaf_modules: torch.export cannot keep '{path}' as one node, because it has {problem}"
+            )
+
+
+def _is_known(module: nn.Module) -> bool:
+    """Whether a module computes what the op table says, from one tensor.
+
+    A class that overrides `forward` is not known, even if it inherits from a layer: OPT's positional embedding
+    adds 2 to the indices.
+    """
+    if isinstance(module, QuantizedLayer):
+        return True
+    return op_of_module(type(module)) is not None and "forward" not in vars(module) and _takes_one(module.forward)
+
+
+def _takes_one(forward: Callable[..., Any]) -> bool:
+    """Whether a module's `forward` has the input as its only argument, so that nodes show all that it was given."""
+    return len(inspect.signature(forward).parameters) == 1
+
+
+def _raise(graph: fx.Graph, path: str, module: nn.Module, nodes: list[fx.Node]) -> str:
+    """Replace the nodes of one call; return why that is not possible, or ''."""
+    group = set(nodes)
+    own = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
+    sources = dict.fromkeys(source for node in nodes for source in node.all_input_nodes if source not in group)
+    inputs = [each for each in sources if _is_tensor(each) and id(each.meta.get("attribute")) not in own]
+    results = [node for node in nodes if any(reader not in group for reader in node.users)]
+    if len(inputs) != 1 or len(results) != 1:
+        return f"{len(inputs)} inputs and {len(results)} results"
+    with graph.inserting_after(nodes[-1]):
+        call = graph.call_module(path, tuple(inputs))
+    call.meta = dict(results[0].meta)
+    results[0].replace_all_uses_with(call, delete_user_cb=lambda reader: reader not in group)
+    for node in reversed(nodes):
+        graph.erase_node(node)
+    return ""
+
+
+def _is_tensor(node: fx.Node) -> bool:
+    """Whether a node makes a tensor, as opposed to a size."""
+    return isinstance(node.meta.get("val"), torch.Tensor)
