@@ -46,7 +46,7 @@ class Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if x.shape[-1] != 4:
             raise ValueError("4 features")
-        y = self.drop(self.relu(self.linear(self.norm(x))))
+        y: Tensor = self.drop(self.relu(self.linear(self.norm(x))))
         return F.dropout(y, 0.5, self.training) + y
 
 
@@ -296,7 +296,7 @@ def test_bad_arguments_are_reported() -> None:
         MaseGraph(model, example_inputs={"x": torch.ones(2), "maks": torch.ones(2)})
     with pytest.raises(ValueError, match="takes 2 arguments at most"):
         MaseGraph(model, example_inputs=(torch.ones(2),) * 3)
-    with pytest.raises(CaptureError, match="torch.export may capture it: give a batch as MaseGraph"):
+    with pytest.raises(CaptureError, match=r"torch.export may capture it: give a batch as MaseGraph"):
         MaseGraph(Calls(data_dependent))
 
 
