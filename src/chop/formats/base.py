@@ -51,8 +51,6 @@ class Format(ABC):
     """Whether quantising changes numbers at all."""
     is_symmetric: ClassVar[bool] = False
     """Whether `quantize(-x)` is always `-quantize(x)` with the default parameters."""
-    requantize_tolerance: ClassVar[float] = 0.0
-    """The relative change that quantising a quantised tensor again may cause; 0 if none."""
 
     @property
     @abstractmethod
@@ -69,7 +67,10 @@ class Format(ABC):
         """Return the nearest representable values, in the shape and dtype of `x`; not a view of `x`."""
 
     def integers(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return integers and a scale with `integers * scale == quantize(x)`, exactly."""
+        """Return integers and their scale: `integers * scale`, in the dtype of `x`, is `quantize(x)`.
+
+        NaN is an error here and in `encode`: no format has an integer or a code for it, except `float`.
+        """
         raise ValueError(f"format '{self.name}' does not represent its values as integers")
 
     def encode(self, x: Tensor) -> Encoded:
@@ -77,7 +78,10 @@ class Format(ABC):
         raise ValueError(f"format '{self.name}' does not define codes for its values")
 
     def decode(self, codes: Tensor, scales: Scales = ()) -> Tensor:
-        """Return the numbers of codes: `decode(*encode(x))` is `quantize(x)`. Without `scales`, they are 1."""
+        """Return the numbers of codes: `decode(*encode(x))`, in the dtype of `x`, is `quantize(x)`.
+
+        Without `scales`, they are 1.
+        """
         raise ValueError(f"format '{self.name}' does not define codes for its values")
 
     @classmethod
@@ -125,9 +129,24 @@ class Format(ABC):
         """Return every code of one element."""
         return torch.arange(2**self.width)
 
+    @property
+    def requantize_tolerance(self) -> float:
+        """The relative change that rounding rounded float32 numbers again may cause; 0 if none."""
+        return 0.0
+
     def contains(self, x: Tensor) -> Tensor:
-        """Return a mask of the elements of `x` that the format can represent."""
-        return self.quantize(x) == x
+        """Return a mask of the elements of `x` that the format can represent, if possible with one scale for all.
+
+        All that `quantize` returns, except NaN, can be represented.
+        """
+        return self.same(self.quantize(x), x)
+
+    def same(self, again: Tensor, x: Tensor) -> Tensor:
+        """Return where numbers that were rounded again are the same, within the tolerance of the format."""
+        if not self.requantize_tolerance:
+            return again == x
+        share = self.requantize_tolerance * torch.finfo(x.dtype).eps / torch.finfo(torch.float32).eps
+        return (again - x).abs() <= share * x.abs()
 
     def __call__(self, x: Tensor, scale: Tensor | None = None) -> Tensor:
         """Quantise with a straight-through gradient. `scale` is for formats with a learned or calibrated scale."""

@@ -8,15 +8,13 @@ import torch
 from torch import Tensor
 
 from chop.formats.base import Encoded, Format, Scales, param, register_format
-from chop.formats.bits import finite_magnitude, signs, with_nan_of, working
+from chop.formats.bits import finite_magnitude, mean_magnitude, refuse_nan, signs, with_nan_of, working
 
 
 @register_format("binary")
 @dataclass(frozen=True)
 class Binary(Format):
     """-s or +s (XNOR-Net): s is the mean magnitude, for weights per output channel; 0 counts as positive."""
-
-    requantize_tolerance = 2**-22  # s is a mean of the data
 
     scaling: bool = param(True, help="whether s follows the data; False: s = 1")
     stochastic: bool = param(False, help="+s with probability (x + 1) / 2, as in BinaryConnect")
@@ -42,10 +40,12 @@ class Binary(Format):
 
     def integers(self, x: Tensor) -> tuple[Tensor, Tensor]:
         values = working(x)
-        return self._signs(values).long(), self._scale(values).to(x.dtype)
+        refuse_nan(values)
+        return self._signs(values).long(), self._scale(values)
 
     def encode(self, x: Tensor) -> Encoded:
         values = working(x)
+        refuse_nan(values)
         return (self._signs(values) < 0).long(), (self._scale(values),)
 
     def decode(self, codes: Tensor, scales: Scales = ()) -> Tensor:
@@ -54,16 +54,18 @@ class Binary(Format):
     def contains(self, x: Tensor) -> Tensor:
         magnitude = x.abs()
         dims = self._shared_dims(x)
-        return magnitude == (magnitude.amax(dims, keepdim=True) if self.scaling and dims else 1)
+        if not self.scaling or not dims or x.numel() == 0:
+            return magnitude.isfinite() if self.scaling else magnitude == 1
+        return magnitude == magnitude.where(magnitude.isfinite(), 0.0).amax(dims, keepdim=True)
 
     def _signs(self, x: Tensor) -> Tensor:
         return signs(x - torch.rand_like(x).mul_(2).sub_(1) if self.stochastic else x)
 
     def _scale(self, x: Tensor) -> Tensor:
         dims = self._shared_dims(x)
-        if not self.scaling or not dims:
-            return torch.ones((), dtype=x.dtype, device=x.device) if not self.scaling else finite_magnitude(x)
-        return finite_magnitude(x).mean(dims, keepdim=True, dtype=torch.float64).to(x.dtype)
+        if not self.scaling or x.numel() == 0:
+            return torch.ones((), dtype=x.dtype, device=x.device)
+        return mean_magnitude(x, dims).to(x.dtype) if dims else finite_magnitude(x)
 
     def _shared_dims(self, x: Tensor) -> tuple[int, ...]:
         """Return the dimensions that share one s: all, or all but the channels if there are two or more."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
@@ -11,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from chop.formats.base import Encoded, Scales, param
-from chop.formats.bits import finite_magnitude, working
+from chop.formats.base import param
+from chop.formats.bits import finite_magnitude
 
 BlockSize = int | tuple[int, ...]
 
@@ -100,32 +99,6 @@ class InBlocks:
         sizes = (self.block_size,) if isinstance(self.block_size, int) else self.block_size
         if not sizes or min(sizes) < 1:
             raise ValueError(f"block_size must be a positive integer or a list of them, got {self.block_size}")
-
-    def by_blocks(self, x: Tensor, change: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-        """Return `change(values, largest)` for all blocks; `largest` is the largest magnitude of each block."""
-        if x.numel() == 0:
-            return x.clone()
-        blocks = Blocks.of(working(x), self.block_size, self.block_dim)
-        return blocks.join(change(blocks.values, blocks.largest()), like=x)
-
-    def encode_by_blocks(
-        self, x: Tensor, scale: Callable[[Tensor], Tensor], codes: Callable[[Tensor, Tensor], Tensor]
-    ) -> Encoded:
-        """Return the codes of `x` in its shape, and the scale of each block."""
-        if x.numel() == 0:
-            return x.long(), (torch.ones_like(x),)
-        blocks = Blocks.of(working(x), self.block_size, self.block_dim)
-        scales = scale(blocks.largest())
-        found = codes(blocks.values, scales)
-        return blocks.join(found, like=x.new_empty(x.shape, dtype=torch.int64)), (scales,)
-
-    def decode_by_blocks(self, codes: Tensor, scales: Scales, values: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return the numbers of codes; without `scales`, the scale of every block is 1."""
-        numbers = values(codes)
-        if not scales or codes.numel() == 0:
-            return numbers
-        blocks = Blocks.of(numbers, self.block_size, self.block_dim)
-        return blocks.join(blocks.values * scales[0], like=numbers)
 
 
 def shared_bits(width: int, block_size: BlockSize) -> float:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from chop.formats.base import Encoded, Scales, param, register_format
-from chop.formats.bits import finite_magnitude, working
+from chop.formats.bits import finite_magnitude, is_wide, working
 from chop.formats.elements import ELEMENTS
-from chop.formats.granularity import SMALLEST_SCALE, largest_of_each
+from chop.formats.granularity import SMALLEST_SCALE, largest_of_each, scale_covering
 from chop.formats.minifloat import Grid, OnGrid
+from chop.formats.rounding import round_quotients, without_overflow
 
 
 @register_format("fp8")
@@ -57,6 +58,13 @@ class FP8(OnGrid):
             return None
         return max(largest / self.grid.largest, SMALLEST_SCALE)
 
+    @property
+    def requantize_tolerance(self) -> float:
+        return 0.0 if self.scale == "none" else 2**-21  # the scale is computed from the maximum
+
+    def contains(self, x: Tensor) -> Tensor:
+        return self.same(replace(self, rounding="nearest_even").quantize(x), x)
+
     def quantize(self, x: Tensor, scale: Tensor | None = None) -> Tensor:
         if self.scale == "none" or x.numel() == 0:
             return super().quantize(x)
@@ -86,5 +94,10 @@ class FP8(OnGrid):
         values = working(x)
         if scale is None:
             largest = largest_of_each(finite_magnitude(values), self.granularity, self.channel_dim)
-            scale = largest.div(self.grid.largest).clamp_(min=SMALLEST_SCALE)
-        return self.grid.round_(values.div(scale), self.rounding), scale
+            scale = scale_covering(largest, self.grid.largest)
+        elements = round_quotients(values.div(scale), self.rounding, self.grid.round_)
+        if not is_wide(x.dtype):
+            elements = without_overflow(
+                elements, x.dtype, scale, lambda: self.grid.round_(values.div(scale), "towards_zero")
+            )
+        return elements, scale

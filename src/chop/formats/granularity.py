@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import math
+from functools import cache
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 Granularity = Literal["tensor", "channel", "row", "group"]
-SMALLEST_SCALE = 2.0**-120
-"""The scale of zeros: so large that a value divided by it is finite."""
+SMALLEST_SCALE = 2.0**-100
+"""The scale of zeros and very small numbers: so large that its products with all elements are normal numbers."""
+
+
+def scale_covering(largest: Tensor, top: float) -> Tensor:
+    """Return the scale that maps `largest` to the element `top`; its product with `top` does not overflow."""
+    return largest.div(top).clamp_(SMALLEST_SCALE, _largest_scale(top, largest.dtype))
+
+
+@cache
+def _largest_scale(top: float, dtype: torch.dtype) -> float:
+    """Return the largest scale whose product with `top` is finite."""
+    significand, exponent = math.frexp(torch.finfo(dtype).max / top)
+    spare = 1 - torch.finfo(dtype).eps  # one unit less in the last place, so that the product is not rounded up
+    return math.ldexp(significand * spare, exponent)
 
 
 def largest_of_each(magnitude: Tensor, granularity: Granularity, channel_dim: int | None) -> Tensor:

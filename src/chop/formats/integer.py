@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, Self
 
@@ -11,10 +10,18 @@ import torch
 from torch import Tensor
 
 from chop.formats.base import Encoded, Format, Scales, check_range, param, register_format
-from chop.formats.bits import exact_power_of_two_below, finite_magnitude, working
+from chop.formats.bits import (
+    exact_power_of_two_below,
+    finite_magnitude,
+    is_wide,
+    largest_of,
+    refuse_nan,
+    working,
+)
 from chop.formats.blocks import Blocks, shared_bits
-from chop.formats.granularity import SMALLEST_SCALE, Granularity, largest_of_each
-from chop.formats.rounding import Rounded, round_
+from chop.formats.granularity import SMALLEST_SCALE, Granularity, largest_of_each, scale_covering
+from chop.formats.learned_step import learned_step, positive
+from chop.formats.rounding import Rounded, Rounding, round_, round_quotients, without_overflow
 
 Scale = Literal["power_of_two", "float", "learned"]
 
@@ -102,31 +109,36 @@ class Integer(Rounded, Format):
         return self.width + (shared_bits(scale_width, self.group_size) if self.granularity == "group" else 0.0)
 
     def quantize(self, x: Tensor, scale: Tensor | None = None) -> Tensor:
-        if scale is not None or not self.is_fixed_point:
-            return self._quantize_scaled(x, None if scale is None else _positive(scale))
-        # One new buffer, then in place: this takes a third of the time of plain expressions.
-        scaled = x.mul(self._factor) if x.dtype in _WIDE else x.float().mul_(self._factor)
-        y = round_(scaled, self.rounding).clamp_(self._low, self._high).mul_(1 / self._factor)
-        return y if y.dtype is x.dtype else y.to(x.dtype)
+        if scale is None and self.is_fixed_point:
+            y = self._fixed_point_integers(x).mul_(1 / self._factor)
+            return y if y.dtype is x.dtype else y.to(x.dtype)
+        if x.numel() == 0:
+            return x.clone()
+        if scale is None and self.granularity == "group":
+            blocks, integers, step = self._groups(x)
+            return blocks.join(integers.mul_(step), like=x)
+        integers, step = self._scaled_integers(x, scale)
+        return integers.mul_(step).to(x.dtype)
 
     def __call__(self, x: Tensor, scale: Tensor | None = None) -> Tensor:
         if scale is None:
             return super().__call__(x)
         learns = torch.is_grad_enabled() and (scale.requires_grad or x.requires_grad)
-        return _learned_step(x, scale, self) if learns else self.quantize(x, scale)
+        return learned_step(x, scale, self.quantize, (self._low, self._high)) if learns else self.quantize(x, scale)
 
     def initial_scale(self, x: Tensor) -> Tensor:
         """Return the initial step of LSQ: twice the mean magnitude over the square root of the largest integer."""
         start = 2 * finite_magnitude(working(x)).mean() / math.sqrt(max(self._high, 1))
-        return start.clamp(min=2.0**-100).to(x.dtype)
+        return start.clamp(min=SMALLEST_SCALE).to(x.dtype)
 
     def integers(self, x: Tensor, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
         if scale is not None:
-            step = _positive(scale)
-            return self._rounded(working(x), step).long(), step
+            refuse_nan(x)
+            integers, step = self._scaled_integers(x, scale)
+            return integers.long(), step
         codes, scales = self.encode(x)
         if not scales:
-            return codes, torch.tensor(2.0**-self._fraction, dtype=x.dtype)
+            return codes, torch.tensor(2.0**-self._fraction, dtype=working(x).dtype)
         if self.granularity != "group" or x.numel() == 0:
             return codes, scales[0]
         blocks = Blocks.of(working(x), self.group_size, self.block_dim)
@@ -134,22 +146,21 @@ class Integer(Rounded, Format):
 
     def encode(self, x: Tensor) -> Encoded:
         """Return the integers, and their steps in float32 or float64: narrower floats cannot hold the integers."""
+        refuse_nan(x)
         if self.is_fixed_point:
-            scaled = round_(working(x).double().mul(2.0**self._fraction), self.rounding)
-            return scaled.clamp_(self._low, self._high).long(), ()
+            return self._fixed_point_integers(x).long(), ()
         if x.numel() == 0:
             return x.long(), (torch.ones((), dtype=working(x).dtype, device=x.device),)
         if self.granularity == "group":
-            blocks = Blocks.of(working(x), self.group_size, self.block_dim)
-            step = self._step(blocks.largest())
-            codes = self._rounded(blocks.values, step)
-            return blocks.join(codes, like=x.new_empty(x.shape, dtype=torch.int64)), (step,)
-        step = self._step(self._largest(working(x)))
-        return self._rounded(working(x), step).long(), (step,)
+            blocks, integers, step = self._groups(x)
+            return blocks.join(integers, like=x.new_empty(x.shape, dtype=torch.int64)), (step,)
+        integers, step = self._scaled_integers(x, None)
+        return integers.long(), (step,)
 
     def decode(self, codes: Tensor, scales: Scales = ()) -> Tensor:
         if not scales:
-            return codes.double().mul(2.0**-self._fraction).float()
+            values = codes.double().mul(2.0**-self._fraction)
+            return values.float() if self.width <= 24 else values  # float32 cannot hold longer integers
         if self.granularity != "group" or codes.numel() == 0:
             return codes * scales[0]
         blocks = Blocks.of(codes.to(scales[0].dtype), self.group_size, self.block_dim)
@@ -158,36 +169,71 @@ class Integer(Rounded, Format):
     def all_codes(self) -> Tensor:
         return torch.arange(int(self._low), 2 ** (self.width - self.is_signed))
 
+    @property
+    def requantize_tolerance(self) -> float:
+        return 0.0 if self.scale == "power_of_two" else 2**-21  # the step is computed from the maximum
+
     def contains(self, x: Tensor) -> Tensor:
-        if not self.is_fixed_point:
-            return (self.quantize(x) - x).abs() <= x.abs() * 2**-22
-        integers = x.double() * 2.0**self._fraction
-        return (integers == integers.round()) & (integers >= self._low) & (integers <= self._high)
+        return self.same(replace(self, rounding="nearest_even").quantize(x), x)
 
-    def _quantize_scaled(self, x: Tensor, scale: Tensor | None) -> Tensor:
-        if x.numel() == 0:
-            return x.clone()
+    def _fixed_point_integers(self, x: Tensor) -> Tensor:
+        """Return x * 2**frac_width, rounded, in float32 or float64."""
+        low, high = self._low, self._high
+        if is_wide(x.dtype):
+            # One new buffer, then in place: this takes a third of the time of plain expressions.
+            scaled = x.mul(self._factor)
+        else:
+            scaled = working(x).mul_(self._factor)
+            top = float(math.floor(largest_of(x.dtype) * self._factor))
+            low, high = max(low, -top), min(high, top)
+        return round_(scaled, self.rounding).clamp_(low, high)
+
+    def _groups(self, x: Tensor) -> tuple[Blocks, Tensor, Tensor]:
+        """Return the groups of a tensor, their integers and their steps."""
         values = working(x)
-        if scale is None and self.granularity == "group":
-            blocks = Blocks.of(values, self.group_size, self.block_dim)
-            step = self._step(blocks.largest())
-            return blocks.join(self._rounded(blocks.values, step).mul_(step), like=x)
-        step = self._step(self._largest(values)) if scale is None else scale
-        return self._rounded(values, step).mul_(step).to(x.dtype)
+        blocks = Blocks.of(values, self.group_size, self.block_dim)
+        step = self._step(Blocks.of(self._covered(values), self.group_size, self.block_dim).largest())
+        return blocks, self._rounded(blocks.values, step, x.dtype, self._lowest_covered), step
 
-    def _rounded(self, values: Tensor, step: Tensor) -> Tensor:
-        return round_(values.div(step), self.rounding).clamp_(self._low, self._high)
+    def _scaled_integers(self, x: Tensor, scale: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return the integers of a tensor and their steps: from the data, or a learned or calibrated `scale`."""
+        values = working(x)
+        if scale is not None:
+            step = positive(scale)
+            return self._rounded(values, step, x.dtype, self._low), step
+        magnitude = finite_magnitude(self._covered(values))
+        step = self._step(largest_of_each(magnitude, self.granularity, self.channel_dim))
+        return self._rounded(values, step, x.dtype, self._lowest_covered), step
+
+    def _rounded(self, values: Tensor, step: Tensor, dtype: torch.dtype, low: float) -> Tensor:
+        def rounded(rounding: Rounding) -> Tensor:
+            return round_quotients(values.div(step), rounding).clamp_(low, self._high)
+
+        integers = rounded(self.rounding)
+        if is_wide(dtype):
+            return integers
+        return without_overflow(integers, dtype, step, lambda: rounded("towards_zero"))
+
+    def _covered(self, values: Tensor) -> Tensor:
+        """Return the values that the step must cover, without those of a sign that the format does not have."""
+        if not self.is_signed:
+            return values.clamp(min=0)
+        return values if self.width > 1 else values.clamp(max=0)
+
+    @property
+    def _lowest_covered(self) -> float:
+        """The lowest integer with a step from data, which covers magnitudes: -127 in 8 bits, not -128."""
+        return -max(self._high, 1.0) if self.is_signed else 0.0
 
     def _step(self, largest: Tensor) -> Tensor:
         """Return the smallest step that covers the largest magnitude."""
-        fits = largest.div(max(self._high, 1.0)).clamp_(min=SMALLEST_SCALE)
+        fits = scale_covering(largest, max(self._high, 1.0))
         if self.scale != "power_of_two":
             return fits
         power = exact_power_of_two_below(fits)
-        return power * (1 + (fits > power).to(power.dtype))
-
-    def _largest(self, x: Tensor) -> Tensor:
-        return largest_of_each(finite_magnitude(x), self.granularity, self.channel_dim)
+        step = power * (1 + (fits > power).to(power.dtype))
+        top_exponent = math.frexp(largest_of(step.dtype))[1] - max(self.width - self.is_signed, 1)
+        return step.clamp_(max=2.0**top_exponent)  # so that no product with an integer overflows
 
     @property
     def _fraction(self) -> int:
@@ -204,39 +250,6 @@ class Integer(Rounded, Format):
     _factor = 1.0
     is_fixed_point = True
     """Whether the step is 2**-frac_width, independently of the data."""
-
-
-class _LearnedStep(torch.autograd.Function):
-    """Learned step size quantisation (Esser et al., ICLR 2020)."""
-
-    @staticmethod
-    def forward(ctx: torch.autograd.function.FunctionCtx, x: Tensor, step: Tensor, integer: Integer) -> Tensor:
-        ctx.save_for_backward(x, step)
-        ctx.integer = integer  # type: ignore[attr-defined]
-        return integer.quantize(x, step.detach())
-
-    @staticmethod
-    def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
-        x, step = ctx.saved_tensors  # type: ignore[attr-defined]
-        low, high = ctx.integer._low, ctx.integer._high  # type: ignore[attr-defined]
-        scaled = x / _positive(step)
-        inside = (scaled >= low) & (scaled <= high)
-        slope = torch.where(inside, scaled.round() - scaled, scaled.clamp(low, high))
-        share = 1 / math.sqrt(x.numel() * max(high, 1.0))
-        signs = torch.where(step < 0, -1.0, 1.0)  # a step below 0 is used by its magnitude
-        return gradient * inside, (gradient * slope).sum().mul(share).reshape(step.shape) * signs, None
-
-
-# `Function.apply` is untyped.
-_learned_step: Callable[[Tensor, Tensor, Integer], Tensor] = _LearnedStep.apply
-
-
-def _positive(step: Tensor) -> Tensor:
-    """Return the value of a learned step that is used: its magnitude, not 0."""
-    return step.abs().clamp(min=SMALLEST_SCALE)
-
-
-_WIDE = (torch.float32, torch.float64)
 
 
 def _float32_at_most(integer: int) -> float:

@@ -6,22 +6,20 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from chop.formats.base import param
 from chop.formats.bits import exact_power_of_two_below, power_of_two_below
-from chop.formats.blocks import InBlocks
-from chop.formats.rounding import Rounded
+from chop.formats.scaled_blocks import ScaledBlocks
 
 ScaleRule = Literal["floor", "ceil", "even", "rceil"]
 SCALE_WIDTH = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Microscaled(InBlocks, Rounded):
+class Microscaled(ScaledBlocks):
     """A format whose elements share an E8M0 scale in blocks of 32 (by default)."""
-
-    is_symmetric = True
 
     scale_rule: ScaleRule = param(
         "floor",
@@ -29,6 +27,16 @@ class Microscaled(InBlocks, Rounded):
         help="how the scale of a block follows from its maximum",
         kw_only=True,
     )
+
+    def possible_scales(self, largest: Tensor) -> tuple[Tensor, ...]:
+        # A block that was rounded down may be in a lower binade than its scale was computed from.
+        scale = self.scale(largest)
+        return scale, 2 * scale
+
+    def may_overflow(self, scale: Tensor) -> bool:
+        if self.scale_rule == "floor":
+            return False
+        return torch.compiler.is_compiling() or bool((scale >= 2.0**110).any())
 
 
 def block_scale(largest: Tensor, rule: ScaleRule, element_largest: float, mantissa: int) -> Tensor:

@@ -12,10 +12,12 @@ from torch import Tensor
 from chop.formats.base import Encoded, Format, Scales
 from chop.formats.bits import (
     floor_log2,
+    largest_of,
     mantissa_width,
     nearest_even_power_of_two,
     power_of_two,
     power_of_two_below,
+    refuse_nan,
     signs,
     working,
 )
@@ -35,9 +37,10 @@ class Grid:
     """Exponent of the smallest normal number."""
     largest: float
 
-    def round(self, x: Tensor, rounding: Rounding = "nearest_even") -> Tensor:
-        """Return the nearest values, saturating, in a new tensor; `x` is float32 or float64."""
-        return self._round_(x.clamp(-self.largest, self.largest), rounding)
+    def round(self, x: Tensor, rounding: Rounding = "nearest_even", top: float = math.inf) -> Tensor:
+        """Return the nearest values up to `top`, saturating, in a new tensor; `x` is float32 or float64."""
+        largest = self.largest if top >= self.largest else self._at_most(top)
+        return self._round_(x.clamp(-largest, largest), rounding)
 
     def round_(self, x: Tensor, rounding: Rounding = "nearest_even") -> Tensor:
         """Round in place."""
@@ -56,14 +59,14 @@ class Grid:
 
     def integers(self, values: Tensor) -> tuple[Tensor, Tensor]:
         """Return the significands of numbers on the grid, and for each the power of two that is its unit."""
+        refuse_nan(values)
         exponent = floor_log2(values.abs()).clamp_(min=self.min_exponent)
         step = power_of_two(exponent - self.mantissa, values.dtype)
         return values.div(step).long(), step
 
     def encode(self, values: Tensor) -> Tensor:
         """Return the codes of numbers on the grid; -0 has the sign bit. NaN has no code."""
-        if bool(values.isnan().any()):
-            raise ValueError("NaN cannot be encoded: every code of this format is a number")
+        refuse_nan(values)
         magnitude = values.abs()
         exponent = floor_log2(magnitude).clamp_(min=self.min_exponent)
         significand = magnitude / power_of_two(exponent - self.mantissa, values.dtype)
@@ -93,6 +96,11 @@ class Grid:
     @property
     def _code_width(self) -> int:
         return self._top_code.bit_length()
+
+    def _at_most(self, top: float) -> float:
+        """Return the largest number of the grid up to `top`."""
+        step = 2.0 ** (max(math.frexp(top)[1] - 1, self.min_exponent) - self.mantissa)
+        return math.floor(top / step) * step
 
     def _magic_fits(self, dtype: torch.dtype) -> bool:
         """Whether the magic number of the largest binade is finite and has room for its sum with y."""
@@ -135,15 +143,18 @@ class OnGrid(Rounded, Format):
         return True
 
     def quantize(self, x: Tensor) -> Tensor:
-        return self.grid.round(working(x), self.rounding).to(x.dtype)
+        return self.rounded(x).to(x.dtype)
+
+    def rounded(self, x: Tensor) -> Tensor:
+        """Return the nearest values that do not overflow the dtype of `x`, in float32 or float64."""
+        return self.grid.round(working(x), self.rounding, largest_of(x.dtype))
 
     def integers(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return the significands, and for each the power of two that is its unit."""
-        significands, step = self.grid.integers(working(self.quantize(x)))
-        return significands, step.to(x.dtype)
+        return self.grid.integers(self.rounded(x))
 
     def encode(self, x: Tensor) -> Encoded:
-        return self.grid.encode(working(self.quantize(x))), ()
+        return self.grid.encode(self.rounded(x)), ()
 
     def decode(self, codes: Tensor, scales: Scales = ()) -> Tensor:
         return self.grid.decode(codes)

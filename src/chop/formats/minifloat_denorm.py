@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from chop.formats.base import Encoded, Scales, check_range, param, register_format
-from chop.formats.bits import floor_log2, power_of_two, working
+from chop.formats.bits import floor_log2, power_of_two, refuse_nan
 from chop.formats.minifloat import Grid, OnGrid
 
 
@@ -33,7 +33,8 @@ class MinifloatDenorm(OnGrid):
 
     def encode(self, x: Tensor) -> Encoded:
         """Return the codes; if a number has several, the one with the smallest exponent."""
-        values = working(self.quantize(x))
+        values = self.rounded(x)
+        refuse_nan(values)
         magnitude = values.abs()
         exponent = (floor_log2(magnitude) + 1 + self._bias).clamp_(min=0)
         mantissa = magnitude / power_of_two(exponent - self._bias - self._mantissa, values.dtype)

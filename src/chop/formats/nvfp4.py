@@ -7,24 +7,24 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from chop.formats.base import Encoded, Format, Scales, param, register_format
-from chop.formats.bits import finite_magnitude, working
-from chop.formats.blocks import BlockSize, InBlocks, shared_bits
+from chop.formats.base import Encoded, Scales, param, register_format
+from chop.formats.bits import working
+from chop.formats.blocks import Blocks, BlockSize, shared_bits
 from chop.formats.elements import ELEMENTS
-from chop.formats.rounding import Rounded
+from chop.formats.granularity import scale_covering
+from chop.formats.minifloat import Grid
+from chop.formats.rounding import round_quotients
+from chop.formats.scaled_blocks import ScaledBlocks
 
 _ELEMENT, _SCALE = ELEMENTS["e2m1"], ELEMENTS["e4m3"]
-_SMALLEST = 2.0**-149
 
 
 @register_format("nvfp4")
 @dataclass(frozen=True)
-class NVFP4(InBlocks, Rounded, Format):
+class NVFP4(ScaledBlocks):
     """NVFP4: E2M1 elements, an E4M3 scale per block and a float32 scale per tensor."""
 
     floating_point = True
-    is_symmetric = True
-    requantize_tolerance = 2**-22  # the scale of the tensor is computed from its maximum
 
     block_size: BlockSize = param(16, help="elements per block, or the shape of a tile", kw_only=True)
 
@@ -39,59 +39,50 @@ class NVFP4(InBlocks, Rounded, Format):
     def bits(self) -> float:
         return self.width + shared_bits(8, self.block_size)
 
+    @property
+    def requantize_tolerance(self) -> float:
+        return 2**-21  # the scale of the tensor is computed from its maximum
+
     def rounds_rows_independently(self, x: Tensor) -> bool:
         return False  # all rows share the scale of the tensor
 
-    def quantize(self, x: Tensor) -> Tensor:
-        tensor_scale = self._tensor_scale(x)
+    @property
+    def grid(self) -> Grid:
+        return _ELEMENT
 
-        def rounded(values: Tensor, largest: Tensor) -> Tensor:
-            scale = self._block_scale(largest, tensor_scale) * tensor_scale
-            return self._elements(values, scale).mul_(scale)
+    def scale(self, largest: Tensor) -> Tensor:
+        tensor_scale = _tensor_scale(largest)
+        return _block_scale(largest, tensor_scale, _ELEMENT.largest) * tensor_scale
 
-        return self.by_blocks(x, rounded)
+    def possible_scales(self, largest: Tensor) -> tuple[Tensor, ...]:
+        # The maximum of a block is not always 6 times its scale: small scales are rounded by up to a half.
+        tensor_scale = _tensor_scale(largest)
+        elements = _ELEMENT.decode(torch.arange(1, 8)).tolist()
+        return tuple(_block_scale(largest, tensor_scale, each) * tensor_scale for each in reversed(elements))
+
+    def quotients(self, values: Tensor, scale: Tensor) -> Tensor:
+        # The values of a block that is so small that its scale is rounded to 0 become 0 by their scale.
+        return values.div(scale.clamp(min=2.0**-149))
+
+    def elements(self, quotients: Tensor) -> Tensor:
+        return round_quotients(quotients, self.rounding, self.grid.round_)
 
     def encode(self, x: Tensor) -> Encoded:
-        tensor_scale = self._tensor_scale(x)
-        codes, scales = self.encode_by_blocks(
-            x,
-            lambda largest: self._block_scale(largest, tensor_scale),
-            lambda values, scale: _ELEMENT.encode(self._elements(values, scale * tensor_scale)),
-        )
-        return codes, (*scales, tensor_scale)
+        codes, (combined,) = super().encode(x)
+        if x.numel() == 0:
+            return codes, (combined, combined.new_ones(()))
+        largest = Blocks.of(working(x), self.block_size, self.block_dim).largest()
+        tensor_scale = _tensor_scale(largest)
+        return codes, (_block_scale(largest, tensor_scale, _ELEMENT.largest), tensor_scale)
 
     def decode(self, codes: Tensor, scales: Scales = ()) -> Tensor:
-        combined = (scales[0] * scales[1],) if scales else ()
-        return self.decode_by_blocks(codes, combined, _ELEMENT.decode)
+        return super().decode(codes, (scales[0] * scales[1],) if scales else ())
 
-    def integers(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the significands, and for each the scale that is its unit."""
-        tensor_scale = self._tensor_scale(x)
 
-        def parts(values: Tensor, largest: Tensor) -> tuple[Tensor, Tensor]:
-            scale = self._block_scale(largest, tensor_scale) * tensor_scale
-            significands, step = _ELEMENT.integers(self._elements(values, scale))
-            return significands.to(values.dtype), step * scale
+def _tensor_scale(largest: Tensor) -> Tensor:
+    return scale_covering(largest.amax(), _ELEMENT.largest * _SCALE.largest)
 
-        return self.by_blocks(x, lambda v, m: parts(v, m)[0]).long(), self.by_blocks(x, lambda v, m: parts(v, m)[1])
 
-    def all_codes(self) -> Tensor:
-        return _ELEMENT.all_codes()
-
-    def contains(self, x: Tensor) -> Tensor:
-        """Return where `x` is representable; within an ulp, because the tensor's scale is computed from `x`."""
-        again = self.quantize(x)
-        return (again - x).abs() <= x.abs() * 2 * torch.finfo(torch.float32).eps
-
-    def _tensor_scale(self, x: Tensor) -> Tensor:
-        if x.numel() == 0:
-            return torch.ones((), dtype=working(x).dtype, device=x.device)
-        largest = finite_magnitude(working(x)).amax()
-        return largest.div(_ELEMENT.largest * _SCALE.largest).clamp(min=_SMALLEST)
-
-    def _block_scale(self, largest: Tensor, tensor_scale: Tensor) -> Tensor:
-        return _SCALE.round(largest.div(_ELEMENT.largest).div_(tensor_scale))
-
-    def _elements(self, values: Tensor, scale: Tensor) -> Tensor:
-        # All elements are 0 in a block that is so small that its scale is rounded to 0.
-        return _ELEMENT.round_(values.div(scale.clamp(min=_SMALLEST)), self.rounding)
+def _block_scale(largest: Tensor, tensor_scale: Tensor, element: float) -> Tensor:
+    """Return the E4M3 scales of blocks whose maxima are to become `element`."""
+    return _SCALE.round(largest.div(element).div_(tensor_scale))

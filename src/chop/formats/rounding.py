@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,6 +12,7 @@ from torch import Tensor
 from chop.formats.base import param
 
 Rounding = Literal["nearest_even", "nearest_away", "floor", "towards_zero", "stochastic"]
+_DIRECTED = ("floor", "towards_zero", "stochastic")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +43,28 @@ def round_(x: Tensor, rounding: Rounding) -> Tensor:
         case "stochastic":
             lower = x.floor()
             return torch.where(x.isfinite(), lower + (torch.rand_like(x) < x - lower), x)
+
+
+def round_quotients(
+    x: Tensor, rounding: Rounding, round_in_place: Callable[[Tensor, Rounding], Tensor] = round_
+) -> Tensor:
+    """Round numbers divided by a scale, in place if possible; those within a few ulp of a value become that value.
+
+    The division is exact only by a power of two. Without this, `floor` could make 126 of 12.7 / 0.1.
+    """
+    if rounding not in _DIRECTED:
+        return round_in_place(x, rounding)
+    nearest = round_in_place(x.clone(), "nearest_even")
+    is_value = (x - nearest).abs() <= 4 * torch.finfo(x.dtype).eps * x.abs()
+    return torch.where(is_value, nearest, round_in_place(x, rounding))
+
+
+def without_overflow(values: Tensor, dtype: torch.dtype, scale: Tensor, truncated: Callable[[], Tensor]) -> Tensor:
+    """Return `values`, or those of `truncated`, rounded towards zero, where `values * scale` overflows `dtype`."""
+    overflows = (values * scale).to(dtype).isinf()
+    if torch.compiler.is_compiling() or bool(overflows.any()):
+        return torch.where(overflows, truncated(), values)
+    return values
 
 
 def rounds_up(share: Tensor, negative: Tensor, rounding: Rounding) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from chop.formats.base import Encoded, Format, Scales, param, register_format
-from chop.formats.bits import finite_magnitude, with_nan_of, working
+from chop.formats.bits import finite_magnitude, mean_magnitude, refuse_nan, with_nan_of, working
 
 
 @register_format("ternary")
@@ -17,7 +17,6 @@ class Ternary(Format):
     """-s, 0 or +s (Ternary Weight Networks): small values become 0, and s is the mean magnitude of the others."""
 
     is_symmetric = True
-    requantize_tolerance = 2**-22  # s is a mean of the data
 
     scaling: bool = param(True, help="whether s follows the data; False: s = 1")
     threshold: float = param(
@@ -42,11 +41,13 @@ class Ternary(Format):
         return with_nan_of(signs.mul_(scale), values).to(x.dtype)
 
     def integers(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        signs, scale = self._signs_and_scale(working(x))
-        return signs.long(), scale.to(x.dtype)
+        codes, (scale,) = self.encode(x)
+        return codes, scale
 
     def encode(self, x: Tensor) -> Encoded:
-        signs, scale = self._signs_and_scale(working(x))
+        values = working(x)
+        refuse_nan(values)
+        signs, scale = self._signs_and_scale(values)
         return signs.long(), (scale,)
 
     def decode(self, codes: Tensor, scales: Scales = ()) -> Tensor:
@@ -57,13 +58,13 @@ class Ternary(Format):
 
     def contains(self, x: Tensor) -> Tensor:
         magnitude = x.abs()
-        if magnitude.numel() == 0:
-            return magnitude == 0
-        return (magnitude == 0) | (magnitude == (magnitude.amax() if self.scaling else 1))
+        if not self.scaling or magnitude.numel() == 0:
+            return (magnitude == 0) | (magnitude == 1)
+        return (magnitude == 0) | (magnitude == magnitude.where(magnitude.isfinite(), 0.0).amax())
 
     def _signs_and_scale(self, x: Tensor) -> tuple[Tensor, Tensor]:
         magnitude = finite_magnitude(x)
-        limit = magnitude.mean(dtype=torch.float64).mul(self.threshold).to(x.dtype)
+        limit = mean_magnitude(x, tuple(range(x.dim()))).mul(self.threshold).to(x.dtype)
         kept = magnitude.sub(limit).sign_().clamp_(min=0)  # 1 above the limit; comparisons are slower
         signs = x.sign().mul_(kept).nan_to_num_(nan=0.0)
         if not self.scaling:

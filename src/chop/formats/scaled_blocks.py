@@ -1,0 +1,124 @@
+"""The base class of block formats: elements of one grid times a scale per block."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from chop.formats.base import Encoded, Format, Scales
+from chop.formats.bits import is_wide, working
+from chop.formats.blocks import Blocks, InBlocks
+from chop.formats.rounding import Rounded, Rounding, without_overflow
+
+
+class Elements(Protocol):
+    """What blocks need to know of their elements: `Grid` or `IntegerGrid`."""
+
+    def round_(self, x: Tensor, rounding: Rounding = "nearest_even") -> Tensor: ...
+
+    def integers(self, values: Tensor) -> tuple[Tensor, Tensor]: ...
+
+    def encode(self, values: Tensor) -> Tensor: ...
+
+    def decode(self, codes: Tensor, dtype: torch.dtype = torch.float32) -> Tensor: ...
+
+    def all_codes(self) -> Tensor: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaledBlocks(InBlocks, Rounded, Format):
+    """A format with blocks of elements, and a scale per block that follows from its largest magnitude."""
+
+    is_symmetric = True
+
+    @property
+    @abstractmethod
+    def grid(self) -> Elements:
+        """The numbers of a block whose scale is 1."""
+
+    @abstractmethod
+    def scale(self, largest: Tensor) -> Tensor:
+        """Return the scales of blocks with these maxima."""
+
+    def possible_scales(self, largest: Tensor) -> tuple[Tensor, ...]:
+        """Return the scales that blocks with these maxima may have had when they were rounded."""
+        return (self.scale(largest),)
+
+    def quantize(self, x: Tensor) -> Tensor:
+        if x.numel() == 0:
+            return x.clone()
+        blocks, elements, scale = self._parts(x)
+        return blocks.join(elements.mul_(scale), like=x)
+
+    def integers(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the significands, and for each the scale that is its unit."""
+        if x.numel() == 0:
+            return x.long(), torch.ones_like(working(x))
+        blocks, elements, scale = self._parts(x)
+        significands, unit = self.grid.integers(elements)
+        return blocks.join(significands, like=_int64(x)), blocks.join(unit.mul_(scale), like=working(x))
+
+    def encode(self, x: Tensor) -> Encoded:
+        if x.numel() == 0:
+            return x.long(), (torch.ones_like(working(x)),)
+        blocks, elements, scale = self._parts(x)
+        return blocks.join(self.grid.encode(elements), like=_int64(x)), (scale,)
+
+    def decode(self, codes: Tensor, scales: Scales = ()) -> Tensor:
+        if not scales or codes.numel() == 0:
+            return self.grid.decode(codes)
+        numbers = self.grid.decode(codes, scales[0].dtype)
+        blocks = Blocks.of(numbers, self.block_size, self.block_dim)
+        return blocks.join(blocks.values * scales[0], like=numbers)
+
+    def all_codes(self) -> Tensor:
+        return self.grid.all_codes()
+
+    def contains(self, x: Tensor) -> Tensor:
+        """Return where `x` is representable, with the possible scale that fits a whole block if there is one."""
+        if x.numel() == 0:
+            return x.isfinite()
+        blocks = Blocks.of(working(x), self.block_size, self.block_dim)
+        found: Tensor | None = None
+        for scale in self.possible_scales(blocks.largest()):
+            again = self.grid.round_(self.quotients(blocks.values, scale)).mul_(scale).to(x.dtype)
+            fits = self.same(again, blocks.values.to(x.dtype))
+            fits_block = (fits | blocks.values.isnan()).all(blocks.dims, keepdim=True)
+            found = fits if found is None else torch.where(fits_block, fits, found)
+        assert found is not None, "a block has at least one possible scale"
+        return blocks.join(found, like=x.isfinite()) & x.isfinite()
+
+    def quotients(self, values: Tensor, scale: Tensor) -> Tensor:
+        """Return the values of blocks divided by their scales."""
+        return values.div(scale)
+
+    def elements(self, quotients: Tensor) -> Tensor:
+        """Round quotients to elements."""
+        return self.grid.round_(quotients, self.rounding)
+
+    def may_overflow(self, scale: Tensor) -> bool:
+        """Whether the product of a block's largest element with its scale may be beyond float32."""
+        return False
+
+    def _parts(self, x: Tensor) -> tuple[Blocks, Tensor, Tensor]:
+        """Return the blocks, their elements and their scales; elements times scales are the rounded values."""
+        blocks = Blocks.of(working(x), self.block_size, self.block_dim)
+        scale = self.scale(blocks.largest())
+        elements = self.elements(self.quotients(blocks.values, scale))
+        if not is_wide(x.dtype) or self.may_overflow(scale):
+            elements = without_overflow(
+                elements,
+                x.dtype,
+                scale,
+                lambda: self.grid.round_(self.quotients(blocks.values, scale), "towards_zero"),
+            )
+        return blocks, elements, scale
+
+
+def _int64(x: Tensor) -> Tensor:
+    """Return an empty tensor for codes of `x`."""
+    return x.new_empty(x.shape, dtype=torch.int64)
