@@ -9,6 +9,7 @@ from pathlib import Path
 
 from chop.formats import FORMATS
 from chop.info import KINDS
+from chop.info.formats import special_value_table
 from chop.info.page import escape
 from chop.passes import PASSES
 from chop.source_map import component_graph, component_table, file_list
@@ -39,6 +40,7 @@ def _each(kind: str, names: list[str]) -> str:
 
 TABLES: Mapping[str, Callable[[], str]] = {
     "formats": lambda: _overview("formats"),
+    "format-special-values": lambda: special_value_table().markdown(),
     "format-parameters": lambda: _each("formats", list(FORMATS)),
     "passes": lambda: _overview("passes"),
     "pass-arguments": lambda: _each("passes", list(PASSES)),

@@ -45,11 +45,11 @@ def test_every_parameter_that_is_used_counts_once() -> None:
 
 def test_bits_are_those_of_the_formats_that_nodes_read_in() -> None:
     metas = annotated(nn.Sequential(nn.Linear(8, 3)), input=torch.randn(2, 8)).annotated_metas()
-    in_blocks = BlockFP(width=8, exponent_width=8, block_size=16)  # 8.5 bits
+    in_blocks = BlockFP(width=8, exponent_width=8, block_size=16)
     layer = in_formats(metas[1], {"weight": in_blocks, "bias": Integer(16, 8)})
-    assert weight_bits(layer) == 24 * 8.5 + 3 * 16
+    assert weight_bits(layer) == 24 * 8 + 3 * 8 + 3 * 16  # each row is a block of 8, with its own exponent
     assert isinstance(weight_bits(layer), int)
-    assert parameter_storage([metas[0], layer, metas[2]]) == Storage(27, 24 * 8.5 + 3 * 16)
+    assert parameter_storage([metas[0], layer, metas[2]]) == Storage(27, 264)
 
 
 def test_a_parameter_in_two_formats_takes_the_bits_of_both() -> None:

@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from chop.formats.granularity import Granularity
-from chop.formats.integer import Integer
+from chop.formats.integer import Integer, Scale
+from chop.formats.rounding import Rounding
 from chop.nn.quantized import QuantConfig, quantize_layer
 from chop.ops import OPS
 
@@ -130,6 +131,35 @@ def test_codes_of_other_dtypes(granularity: Granularity, dtype: torch.dtype) -> 
 def test_codes_fit_their_width() -> None:
     codes, _ = Integer(16, 8).encode(torch.tensor([200.0, -200.0], dtype=torch.bfloat16))
     assert codes.tolist() == [32767, -32768]
+
+
+def test_unsigned_steps_cover_only_positive_values() -> None:
+    # The step is 1 / 255, and 0.25 is 63.75 steps.
+    y = Integer(8, is_signed=False, scale="float").quantize(torch.tensor([-100.0, 1.0, 0.25]))
+    assert torch.allclose(y, torch.tensor([0.0, 1.0, 64 / 255]))
+
+
+@pytest.mark.parametrize("rounding", ["floor", "towards_zero", "stochastic"])
+@pytest.mark.parametrize("is_signed", [True, False])
+def test_directed_rounding_keeps_the_largest_value(rounding: Rounding, is_signed: bool) -> None:
+    # 12.7 / 127 * 127 and 12.7 differ by one ulp, which is not a step.
+    number_format = Integer(8, is_signed=is_signed, scale="float", rounding=rounding)
+    for largest in torch.rand(200) * 100:
+        y = number_format.quantize(torch.stack([largest, torch.zeros(())]))
+        assert torch.isclose(y[0], largest)
+        assert number_format.contains(y).all()
+
+
+@pytest.mark.parametrize("granularity", ["tensor", "channel", "row", "group"])
+@pytest.mark.parametrize("scale", ["power_of_two", "float"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_the_largest_numbers_stay_finite(granularity: Granularity, scale: Scale, dtype: torch.dtype) -> None:
+    top = torch.finfo(dtype).max
+    for width in (1, 2, 8, 16, 32):
+        number_format = Integer(width, -12, scale=scale, granularity=granularity).for_operand(-1, 0)
+        y = number_format.quantize(torch.tensor([[top, -top, 1.0], [torch.inf, -torch.inf, 0.0]], dtype=dtype))
+        assert y.isfinite().all()
+        assert number_format.contains(y).all()
 
 
 def test_bits_include_the_scales_of_groups() -> None:

@@ -25,7 +25,8 @@ class Storage:
         """Return the storage of tensors in their formats."""
         found = list(tensors)
         return cls(
-            sum(tensor.numel for tensor in found), sum(tensor.numel * tensor.format.bits for tensor in found)
+            sum(tensor.numel for tensor in found),
+            sum(tensor.format.storage_bits(tensor.shape) for tensor in found),
         )
 
     @property

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from torch import fx, nn
 
-from chop.cost.conventions import Number, bits_of, exact_int
 from chop.cost.memory import Storage, attribute_of, moved_from
 from chop.formats import Format
 from chop.formats.float import Float
@@ -19,8 +19,12 @@ class HeldParameter(NamedTuple):
 
     identity: int
     """The same for all nodes that share the parameter."""
-    elements: int
+    shape: tuple[int, ...]
     format: Format
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.shape)
 
 
 def parameters(meta: NodeMeta) -> int:
@@ -28,12 +32,12 @@ def parameters(meta: NodeMeta) -> int:
     return sum({each.identity: each.elements for each in held_parameters(meta)}.values())
 
 
-def weight_bits(meta: NodeMeta) -> Number:
+def weight_bits(meta: NodeMeta) -> int:
     """Return the bits of all parameters that a node reads, in the formats it reads them in."""
     return _bits(set(held_parameters(meta)))
 
 
-def layer_bits(meta: NodeMeta) -> Number:
+def layer_bits(meta: NodeMeta) -> int:
     """Return the bits of the parameters of a node's layer."""
     return _bits(set(_of_layer(meta)))
 
@@ -50,7 +54,7 @@ def held_parameters(meta: NodeMeta) -> Iterator[HeldParameter]:
     for node, number_format in _sources(meta):
         source = moved_from(node)
         if source.op == "get_attr" and isinstance(parameter := attribute_of(meta, source), nn.Parameter):
-            yield HeldParameter(id(parameter), parameter.numel(), number_format)
+            yield HeldParameter(id(parameter), tuple(parameter.shape), number_format)
 
 
 def _of_layer(meta: NodeMeta) -> Iterator[HeldParameter]:
@@ -58,7 +62,7 @@ def _of_layer(meta: NodeMeta) -> Iterator[HeldParameter]:
     for name, parameter in () if module is None else module.named_parameters():
         known = meta.args.get(name)
         number_format = known.format if known is not None and known.is_parameter else Float()
-        yield HeldParameter(id(parameter), parameter.numel(), number_format)
+        yield HeldParameter(id(parameter), tuple(parameter.shape), number_format)
 
 
 def _sources(meta: NodeMeta) -> Iterator[tuple[fx.Node, Format]]:
@@ -72,5 +76,5 @@ def _sources(meta: NodeMeta) -> Iterator[tuple[fx.Node, Format]]:
         yield node, read[node] if node in read else Float()
 
 
-def _bits(found: set[HeldParameter]) -> Number:
-    return exact_int(sum(each.elements * bits_of(each.format) for each in found))
+def _bits(found: set[HeldParameter]) -> int:
+    return sum(each.format.storage_bits(each.shape) for each in found)

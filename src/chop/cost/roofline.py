@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from chop.cost.bitops import work
-from chop.cost.conventions import Number, bits_of, exact_int
+from chop.cost.conventions import Number, exact_int
 from chop.cost.operations import operations
 from chop.cost.parameters import layer_bits
 from chop.cost.peak_activations import is_view
@@ -61,12 +61,13 @@ def moved_bits(meta: NodeMeta) -> Number:
     return exact_int(sum(tensor_bits(tensor) for tensor in tensors) + layer_bits(meta) - unread_bits(meta))
 
 
-def unread_bits(meta: NodeMeta) -> Number:
+def unread_bits(meta: NodeMeta) -> int:
     """Return the bits of parameters that a node does not read: rows of an embedding that are not looked up."""
     if meta.mase_op != "embedding":
         return 0
     table, looked_up = meta.args["weight"], meta.results["data_out_0"]
-    return exact_int(max(table.numel - looked_up.numel, 0) * bits_of(table.format))
+    rows, width = table.shape
+    return table.format.storage_bits((max(rows - looked_up.numel // width, 0), width))
 
 
 def arithmetic_intensity(meta: NodeMeta) -> float | None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from torch import fx
 
-from chop.cost.conventions import Number, bits_of, exact_int
 from chop.formats import Format
 from chop.formats.float import Float
 from chop.ir import NodeMeta, TensorMeta
@@ -44,10 +43,11 @@ def as_stored(metas: Sequence[NodeMeta]) -> list[NodeMeta]:
     return stored[::-1]
 
 
-def tensor_bits(tensor: TensorMeta) -> Number:
-    """Return the bits of all elements: by format for real numbers, by dtype for integers."""
-    each = bits_of(tensor.format) if tensor.dtype.is_floating_point else 8 * tensor.dtype.itemsize
-    return exact_int(tensor.numel * each)
+def tensor_bits(tensor: TensorMeta) -> int:
+    """Return the bits of a tensor: by format for real numbers, by dtype for integers."""
+    if tensor.dtype.is_floating_point:
+        return tensor.format.storage_bits(tensor.shape)
+    return tensor.numel * 8 * tensor.dtype.itemsize
 
 
 def _changed(tensors: Mapping[str, TensorMeta], formats: Mapping[str, Format]) -> dict[str, TensorMeta]:

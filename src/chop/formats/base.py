@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal, Self, TypeVar
@@ -59,8 +60,19 @@ class Format(ABC):
 
     @property
     def bits(self) -> float:
-        """Average storage per element in bits, including its share of what a block has in common."""
+        """Storage per element in bits, including its share of what a full block has in common."""
         return float(self.width)
+
+    def storage_bits(self, shape: Sequence[int]) -> int:
+        """Return the bits of a tensor: its elements, and the scales of its blocks, channels or rows.
+
+        A scale of the whole tensor is not counted.
+        """
+        return math.prod(shape) * self.width + self.scale_bits(shape)
+
+    def scale_bits(self, shape: Sequence[int]) -> int:
+        """Return the bits of all scales in a tensor of this shape; 0 if at most one is shared by all elements."""
+        return 0
 
     @abstractmethod
     def quantize(self, x: Tensor) -> Tensor:
@@ -130,6 +142,11 @@ class Format(ABC):
         return torch.arange(2**self.width)
 
     @property
+    def is_idempotent(self) -> bool:
+        """Whether rounding rounded numbers again changes nothing, within `requantize_tolerance`."""
+        return True
+
+    @property
     def requantize_tolerance(self) -> float:
         """The relative change that rounding rounded float32 numbers again may cause; 0 if none."""
         return 0.0
@@ -146,7 +163,7 @@ class Format(ABC):
         if not self.requantize_tolerance:
             return again == x
         share = self.requantize_tolerance * torch.finfo(x.dtype).eps / torch.finfo(torch.float32).eps
-        return (again - x).abs() <= share * x.abs()
+        return ((again - x).abs() <= share * x.abs()) & x.isfinite()
 
     def __call__(self, x: Tensor, scale: Tensor | None = None) -> Tensor:
         """Quantise with a straight-through gradient. `scale` is for formats with a learned or calibrated scale."""

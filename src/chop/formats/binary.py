@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from chop.formats.base import Encoded, Format, Scales, param, register_format
-from chop.formats.bits import finite_magnitude, mean_magnitude, refuse_nan, signs, with_nan_of, working
+from chop.formats.bits import mean_magnitude, refuse_nan, signs, with_nan_of, working
+from chop.formats.granularity import num_scales
 
 
 @register_format("binary")
@@ -26,6 +28,9 @@ class Binary(Format):
     def width(self) -> int:
         return 1
 
+    def scale_bits(self, shape: Sequence[int]) -> int:
+        return 32 * num_scales(shape, "channel", self.channel_dim) if self.scaling else 0
+
     @property
     def values_depend_on_data(self) -> bool:
         return self.scaling
@@ -33,6 +38,14 @@ class Binary(Format):
     @property
     def is_repeatable(self) -> bool:
         return not self.stochastic
+
+    @property
+    def is_idempotent(self) -> bool:
+        return not self.stochastic
+
+    @property
+    def requantize_tolerance(self) -> float:
+        return 2**-20  # s is a mean of the data
 
     def quantize(self, x: Tensor) -> Tensor:
         values = working(x)
@@ -65,7 +78,7 @@ class Binary(Format):
         dims = self._shared_dims(x)
         if not self.scaling or x.numel() == 0:
             return torch.ones((), dtype=x.dtype, device=x.device)
-        return mean_magnitude(x, dims).to(x.dtype) if dims else finite_magnitude(x)
+        return mean_magnitude(x, dims).to(x.dtype)
 
     def _shared_dims(self, x: Tensor) -> tuple[int, ...]:
         """Return the dimensions that share one s: all, or all but the channels if there are two or more."""

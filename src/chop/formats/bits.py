@@ -103,13 +103,17 @@ def exact_power_of_two_below(magnitude: Tensor) -> Tensor:
 
 
 def finite_magnitude(x: Tensor) -> Tensor:
-    """Return |x| for a maximum or a mean: infinities count as the largest float32, NaN as 0."""
-    return x.abs().nan_to_num_(nan=0.0, posinf=LARGEST)
+    """Return |x| for a maximum: NaN counts as 0, what is beyond float32 as the largest float32."""
+    magnitude = x.abs().nan_to_num_(nan=0.0, posinf=LARGEST)
+    return magnitude if x.dtype is torch.float32 else magnitude.clamp_(max=LARGEST)
 
 
 def mean_magnitude(x: Tensor, dims: tuple[int, ...]) -> Tensor:
-    """Return the mean of |x| over some dimensions, which are kept, in float64; NaN does not count."""
-    magnitude = x.abs().nan_to_num_(nan=torch.nan, posinf=LARGEST)
+    """Return the mean of |x| over some dimensions, which are kept, in float64; NaN does not count.
+
+    What is beyond float32 counts as the largest float32, so that sums are finite.
+    """
+    magnitude = x.abs().clamp_(max=LARGEST)
     mean = magnitude.mean(dims, keepdim=True, dtype=torch.float64)
     if not torch.compiler.is_compiling() and not bool(mean.isnan().any()):
         return mean  # 4 times as fast

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from chop.formats.base import check_range, param, register_format
 from chop.formats.bits import exact_power_of_two_below
-from chop.formats.blocks import BlockSize, shared_bits
+from chop.formats.blocks import BlockSize
 from chop.formats.integer_grid import IntegerGrid
 from chop.formats.scaled_blocks import ScaledBlocks
 
@@ -34,8 +34,8 @@ class BlockFP(ScaledBlocks):
         self.check_blocks()
 
     @property
-    def bits(self) -> float:
-        return self.width + shared_bits(self.exponent_width, self.block_size)
+    def scale_width(self) -> int:
+        return self.exponent_width
 
     @property
     def grid(self) -> IntegerGrid:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -33,7 +34,7 @@ class Blocks:
         """
         if x.dim() == 0:
             x = x.reshape(1)
-        sizes = _sizes(x, block_size, block_dim)
+        sizes = _sizes(x.shape, block_size, block_dim)
         padded = tuple(-(-n // sizes[d]) * sizes[d] if d in sizes else n for d, n in enumerate(x.shape))
         shape = tuple(x.shape)
         if padded != shape:
@@ -63,16 +64,25 @@ class Blocks:
         return cast(Tensor, torch.ops.aten._unsafe_view(joined, joined.shape))
 
 
-def _sizes(x: Tensor, block_size: BlockSize, block_dim: int | None) -> dict[int, int]:
+def _sizes(shape: Sequence[int], block_size: BlockSize, block_dim: int | None) -> dict[int, int]:
     """Return the size of a block in each divided dimension, at most the size of the dimension."""
+    ndim = len(shape)
     if isinstance(block_size, int):
         dim = -1 if block_dim is None else block_dim
         # A vector has one dimension only, whatever the dimension of the operand is.
-        wanted = {dim % x.dim() if -x.dim() <= dim < x.dim() else x.dim() - 1: block_size}
+        wanted = {dim % ndim if -ndim <= dim < ndim else ndim - 1: block_size}
     else:
-        tile = block_size[-x.dim() :]
-        wanted = dict(enumerate(tile, start=x.dim() - len(tile)))
-    return {dim: min(size, x.shape[dim]) for dim, size in wanted.items()}
+        tile = block_size[-ndim:]
+        wanted = dict(enumerate(tile, start=ndim - len(tile)))
+    return {dim: min(size, shape[dim]) for dim, size in wanted.items()}
+
+
+def num_blocks(shape: Sequence[int], block_size: BlockSize, block_dim: int | None) -> int:
+    """Return the number of blocks in a tensor: 8 rows of 8 elements in blocks of 32 are 8 blocks."""
+    if 0 in shape or not shape:
+        return int(not shape)
+    sizes = _sizes(shape, block_size, block_dim)
+    return math.prod(-(-n // sizes[d]) if d in sizes else n for d, n in enumerate(shape))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +98,7 @@ class InBlocks:
     )
 
     def rounds_rows_independently(self, x: Tensor) -> bool:
-        return x.dim() > 0 and 0 not in _sizes(x, self.block_size, self.block_dim)
+        return x.dim() > 0 and 0 not in _sizes(x.shape, self.block_size, self.block_dim)
 
     @property
     def values_depend_on_data(self) -> bool:

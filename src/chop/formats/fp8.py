@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -11,7 +12,7 @@ from torch import Tensor
 from chop.formats.base import Encoded, Scales, param, register_format
 from chop.formats.bits import finite_magnitude, is_wide, working
 from chop.formats.elements import ELEMENTS
-from chop.formats.granularity import SMALLEST_SCALE, largest_of_each, scale_covering
+from chop.formats.granularity import SMALLEST_SCALE, largest_of_each, num_scales, scale_covering
 from chop.formats.minifloat import Grid, OnGrid
 from chop.formats.rounding import round_quotients, without_overflow
 
@@ -41,6 +42,9 @@ class FP8(OnGrid):
     @property
     def width(self) -> int:
         return 8
+
+    def scale_bits(self, shape: Sequence[int]) -> int:
+        return 32 * num_scales(shape, self.granularity, self.channel_dim)
 
     @property
     def grid(self) -> Grid:

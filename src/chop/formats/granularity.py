@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cache
 from typing import Literal
 
@@ -12,6 +13,15 @@ from torch import Tensor
 Granularity = Literal["tensor", "channel", "row", "group"]
 SMALLEST_SCALE = 2.0**-100
 """The scale of zeros and very small numbers: so large that its products with all elements are normal numbers."""
+
+
+def num_scales(shape: Sequence[int], granularity: Granularity, channel_dim: int | None) -> int:
+    """Return the number of scales of channels or rows (not of groups); 0 if the whole tensor shares one."""
+    if granularity == "tensor" or len(shape) < 2:
+        return 0
+    if granularity == "row":
+        return math.prod(shape[:-1])
+    return 0 if channel_dim is None else shape[channel_dim]
 
 
 def scale_covering(largest: Tensor, top: float) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Self
 
@@ -18,8 +19,8 @@ from chop.formats.bits import (
     refuse_nan,
     working,
 )
-from chop.formats.blocks import Blocks, shared_bits
-from chop.formats.granularity import SMALLEST_SCALE, Granularity, largest_of_each, scale_covering
+from chop.formats.blocks import Blocks, num_blocks, shared_bits
+from chop.formats.granularity import SMALLEST_SCALE, Granularity, largest_of_each, num_scales, scale_covering
 from chop.formats.learned_step import learned_step, positive
 from chop.formats.rounding import Rounded, Rounding, round_, round_quotients, without_overflow
 
@@ -104,9 +105,20 @@ class Integer(Rounded, Format):
 
     @property
     def bits(self) -> float:
-        """The width, plus the share of a group's scale (8-bit exponent or float32); other scales are negligible."""
-        scale_width = 8 if self.scale == "power_of_two" else 32
-        return self.width + (shared_bits(scale_width, self.group_size) if self.granularity == "group" else 0.0)
+        """The width, plus the share of a group's scale."""
+        return self.width + (
+            shared_bits(self._scale_width, self.group_size) if self.granularity == "group" else 0.0
+        )
+
+    def scale_bits(self, shape: Sequence[int]) -> int:
+        if self.granularity == "group":
+            return self._scale_width * num_blocks(shape, self.group_size, self.block_dim)
+        return self._scale_width * num_scales(shape, self.granularity, self.channel_dim)
+
+    @property
+    def _scale_width(self) -> int:
+        """Bits of a scale: an 8-bit exponent or a float32."""
+        return 8 if self.scale == "power_of_two" else 32
 
     def quantize(self, x: Tensor, scale: Tensor | None = None) -> Tensor:
         if scale is None and self.is_fixed_point:
@@ -207,7 +219,8 @@ class Integer(Rounded, Format):
 
     def _rounded(self, values: Tensor, step: Tensor, dtype: torch.dtype, low: float) -> Tensor:
         def rounded(rounding: Rounding) -> Tensor:
-            return round_quotients(values.div(step), rounding).clamp_(low, self._high)
+            round_to = round_ if self.scale == "power_of_two" else round_quotients
+            return round_to(values.div(step), rounding).clamp_(low, self._high)
 
         integers = rounded(self.rounding)
         if is_wide(dtype):

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from chop.formats.base import param
@@ -14,7 +13,6 @@ from chop.formats.bits import exact_power_of_two_below, power_of_two_below
 from chop.formats.scaled_blocks import ScaledBlocks
 
 ScaleRule = Literal["floor", "ceil", "even", "rceil"]
-SCALE_WIDTH = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,15 +26,19 @@ class Microscaled(ScaledBlocks):
         kw_only=True,
     )
 
+    @property
+    def scale_width(self) -> int:
+        return 8
+
     def possible_scales(self, largest: Tensor) -> tuple[Tensor, ...]:
         # A block that was rounded down may be in a lower binade than its scale was computed from.
         scale = self.scale(largest)
         return scale, 2 * scale
 
-    def may_overflow(self, scale: Tensor) -> bool:
-        if self.scale_rule == "floor":
-            return False
-        return torch.compiler.is_compiling() or bool((scale >= 2.0**110).any())
+    @property
+    def is_idempotent(self) -> bool:
+        # With `even`, a maximum of 1.97 gets the scale of 2. Rounded down to 1.875, it gets half of that scale.
+        return self.scale_rule != "even"
 
 
 def block_scale(largest: Tensor, rule: ScaleRule, element_largest: float, mantissa: int) -> Tensor:
@@ -47,7 +49,8 @@ def block_scale(largest: Tensor, rule: ScaleRule, element_largest: float, mantis
     scale = power * 2.0**-emax
     if rule != "floor":
         scale = scale * (1 + _exceeds(largest, power, rule, element_largest, mantissa).to(scale.dtype))
-    return scale.clamp_(2.0**-127, 2.0**127)
+    # E8M0 ends at 2**127. Scales above 2**(127 - emax) are not used: their largest elements are beyond float32.
+    return scale.clamp_(2.0**-127, 2.0 ** (127 - emax))
 
 
 def _exceeds(largest: Tensor, power: Tensor, rule: ScaleRule, element_largest: float, mantissa: int) -> Tensor:

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from chop.formats.base import param, register_format
-from chop.formats.blocks import shared_bits
 from chop.formats.elements import ELEMENTS, ElementName, element_width
-from chop.formats.microscaling import SCALE_WIDTH, Microscaled, block_scale
+from chop.formats.microscaling import Microscaled, block_scale
 from chop.formats.minifloat import Grid
 
 
@@ -28,10 +27,6 @@ class MXFP(Microscaled):
     @property
     def width(self) -> int:
         return element_width(self.element)
-
-    @property
-    def bits(self) -> float:
-        return self.width + shared_bits(SCALE_WIDTH, self.block_size)
 
     @property
     def grid(self) -> Grid:

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from chop.formats.base import Encoded, Scales, check_range, param, register_format
-from chop.formats.blocks import shared_bits
 from chop.formats.integer_grid import IntegerGrid
-from chop.formats.microscaling import SCALE_WIDTH, Microscaled, block_scale
+from chop.formats.microscaling import Microscaled, block_scale
 
 
 @register_format("mxint")
@@ -22,10 +21,6 @@ class MXInt(Microscaled):
     def __post_init__(self) -> None:
         check_range("width", self.width, 2, 22)
         self.check_blocks()
-
-    @property
-    def bits(self) -> float:
-        return self.width + shared_bits(SCALE_WIDTH, self.block_size)
 
     @property
     def grid(self) -> IntegerGrid:

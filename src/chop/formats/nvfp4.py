@@ -9,7 +9,7 @@ from torch import Tensor
 
 from chop.formats.base import Encoded, Scales, param, register_format
 from chop.formats.bits import working
-from chop.formats.blocks import Blocks, BlockSize, shared_bits
+from chop.formats.blocks import Blocks, BlockSize
 from chop.formats.elements import ELEMENTS
 from chop.formats.granularity import scale_covering
 from chop.formats.minifloat import Grid
@@ -36,8 +36,12 @@ class NVFP4(ScaledBlocks):
         return 4
 
     @property
-    def bits(self) -> float:
-        return self.width + shared_bits(8, self.block_size)
+    def scale_width(self) -> int:
+        return 8  # the scale of the tensor comes on top
+
+    @property
+    def is_idempotent(self) -> bool:
+        return False  # E4M3 scales of very small blocks are so coarse that another one may fit the rounded block
 
     @property
     def requantize_tolerance(self) -> float:

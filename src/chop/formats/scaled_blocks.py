@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from chop.formats.base import Encoded, Format, Scales
 from chop.formats.bits import is_wide, working
-from chop.formats.blocks import Blocks, InBlocks
+from chop.formats.blocks import Blocks, InBlocks, num_blocks, shared_bits
 from chop.formats.rounding import Rounded, Rounding, without_overflow
 
 
@@ -39,6 +40,18 @@ class ScaledBlocks(InBlocks, Rounded, Format):
     @abstractmethod
     def grid(self) -> Elements:
         """The numbers of a block whose scale is 1."""
+
+    @property
+    @abstractmethod
+    def scale_width(self) -> int:
+        """Bits of the scale of a block."""
+
+    @property
+    def bits(self) -> float:
+        return self.width + shared_bits(self.scale_width, self.block_size)
+
+    def scale_bits(self, shape: Sequence[int]) -> int:
+        return num_blocks(shape, self.block_size, self.block_dim) * self.scale_width
 
     @abstractmethod
     def scale(self, largest: Tensor) -> Tensor:
@@ -100,16 +113,12 @@ class ScaledBlocks(InBlocks, Rounded, Format):
         """Round quotients to elements."""
         return self.grid.round_(quotients, self.rounding)
 
-    def may_overflow(self, scale: Tensor) -> bool:
-        """Whether the product of a block's largest element with its scale may be beyond float32."""
-        return False
-
     def _parts(self, x: Tensor) -> tuple[Blocks, Tensor, Tensor]:
         """Return the blocks, their elements and their scales; elements times scales are the rounded values."""
         blocks = Blocks.of(working(x), self.block_size, self.block_dim)
         scale = self.scale(blocks.largest())
         elements = self.elements(self.quotients(blocks.values, scale))
-        if not is_wide(x.dtype) or self.may_overflow(scale):
+        if not is_wide(x.dtype):
             elements = without_overflow(
                 elements,
                 x.dtype,

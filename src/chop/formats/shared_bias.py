@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from chop.formats.base import check_range, param
-from chop.formats.blocks import BlockSize, shared_bits
+from chop.formats.blocks import BlockSize
 from chop.formats.scaled_blocks import ScaledBlocks
 
 
@@ -26,8 +26,8 @@ class SharedBias(ScaledBlocks):
         self.check_blocks()
 
     @property
-    def bits(self) -> float:
-        return self.width + shared_bits(self.exponent_bias_width, self.block_size)
+    def scale_width(self) -> int:
+        return self.exponent_bias_width
 
     def at_top(self, power: Tensor, top_code: int) -> Tensor:
         """Return 2**(top_code - bias) with the bias that makes it `power`, as far as its width allows."""

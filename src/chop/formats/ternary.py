@@ -35,6 +35,10 @@ class Ternary(Format):
     def values_depend_on_data(self) -> bool:
         return True
 
+    @property
+    def requantize_tolerance(self) -> float:
+        return 2**-20  # s is a mean of the data
+
     def quantize(self, x: Tensor) -> Tensor:
         values = working(x)
         signs, scale = self._signs_and_scale(values)

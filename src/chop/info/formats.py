@@ -35,6 +35,24 @@ def format_page(name: str) -> Page:
     )
 
 
+def special_value_table() -> Table:
+    """Return what each format makes of NaN and of infinities, with default parameters in float32."""
+    rows = [(name, *_special_values(cls())) for name, cls in FORMATS.items()]
+    return Table(("name", "NaN", "code of NaN", "infinity", "[1, infinity]"), rows)
+
+
+def _special_values(number_format: Format) -> tuple[str, ...]:
+    def rounded(*values: float) -> str:
+        return ", ".join(f"{each:.4g}" for each in number_format.quantize(torch.tensor(values)).tolist())
+
+    try:
+        number_format.encode(torch.tensor([math.nan]))
+        code = "the pattern of float32"
+    except ValueError:
+        code = "an error"
+    return rounded(math.nan), code, rounded(math.inf), f"[{rounded(1.0, math.inf)}]"
+
+
 def _facts(number_format: Format) -> dict[str, object]:
     """Return properties of a format with default parameters."""
     facts: dict[str, object] = {

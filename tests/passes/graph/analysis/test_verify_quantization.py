@@ -25,6 +25,30 @@ def quantized(graph: MaseGraph, **extra: Any) -> MaseGraph:
     return quantize_transform_pass(graph, {"by": "type", "default": {"config": {**LAB_CONFIG, **extra}}})[0]
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        *({"name": "integer", "data_in_scale": "float", "data_in_rounding": r} for r in ("floor", "towards_zero")),
+        {"name": "integer", "data_in_scale": "float", "data_in_is_signed": False},
+        *(
+            {"name": "nvfp4", "data_in_rounding": r}
+            for r in ("nearest_even", "floor", "towards_zero", "stochastic")
+        ),
+        {"name": "mxfp", "data_in_scale_rule": "even", "data_in_rounding": "towards_zero"},
+        {"name": "fp8", "data_in_scale": "float", "data_in_granularity": "row", "data_in_rounding": "floor"},
+    ],
+)
+def test_scales_from_data_are_accepted(config: dict[str, Any]) -> None:
+    layer = nn.Linear(64, 48)
+    with torch.no_grad():
+        layer.weight.mul_(torch.randn(48, 1).mul(4).exp())  # rows of very different sizes
+        layer.weight[0, 0] = -2 * layer.weight.abs().max()
+    graph = annotated(nn.Sequential(layer), input=torch.randn(16, 64).mul(3).exp())
+    graph, _ = quantize_transform_pass(graph, {"by": "type", "default": {"config": config}})
+    _, info = verify_quantization_analysis_pass(graph)
+    assert set(info["_0"]) == {"data_in_0", "weight", "bias"}
+
+
 class Sums(nn.Module):
     """Inputs that are lists, keyword arguments or numbers."""
 
