@@ -107,6 +107,7 @@ def test_evaluate_gives_the_test_results_of_a_run(trained: chop.Run) -> None:
             found = chop.evaluate(model, given)
             assert found.accuracy == expected["accuracy"]
             assert found.loss == pytest.approx(expected["loss"])
+            assert found.confusion is not None
             assert found.confusion.tolist() == expected["confusion"]
 
 
@@ -123,6 +124,7 @@ def test_evaluate_against_numbers_worked_out_by_hand() -> None:
     losses = [0.6931472, 0.1269280, 2.1269280]  # log 2, log(1 + e^-2), log(1 + e^2)
     assert found.loss == pytest.approx(sum(losses) / 3)
     assert found.accuracy == pytest.approx(2 / 3)
+    assert found.confusion is not None
     assert found.confusion.tolist() == [[1, 0], [1, 1]]
     assert model.training
 

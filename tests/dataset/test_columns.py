@@ -111,3 +111,14 @@ def test_all_numeric_types_are_accepted() -> None:
 def test_values_that_are_not_numbers_are_reported(column: Any, message: str) -> None:
     with pytest.raises(ValueError, match=f"^file: {message}"):
         to_numbers(pd.DataFrame({"a": [1, 2], "b": column}), "file")
+
+
+@pytest.mark.parametrize(
+    ("num_rows", "num_labels", "warns"), [(1000, 500, True), (1000, 40, False), (5000, 200, False)]
+)
+def test_a_label_column_with_suspiciously_many_values_is_reported(
+    caplog: pytest.LogCaptureFixture, num_rows: int, num_labels: int, warns: bool
+) -> None:
+    _, names = to_classes([row % num_labels for row in range(num_rows)], "data file 'x.csv'")
+    assert len(names) == num_labels
+    assert (f"{num_rows} rows have {num_labels} different labels" in caplog.text) is warns

@@ -31,6 +31,7 @@ def test_evaluation_against_numbers_worked_out_by_hand() -> None:
     # softmax of (log 2, 0, 0) is (1/2, 1/4, 1/4): correct predictions cost log 2, wrong ones log 4
     assert result.loss == pytest.approx((2 * math.log(2) + 2 * math.log(4)) / 4)
     assert result.accuracy == 0.5
+    assert result.confusion is not None
     assert result.confusion.tolist() == [[1, 0, 0], [0, 0, 1], [1, 0, 1]]
     assert model.training
 
@@ -39,6 +40,7 @@ def test_the_sums_of_all_processes_are_added() -> None:
     rows = Rows(torch.eye(2), torch.tensor([0, 0]))
     double = evaluate(Echo(), evaluation_batches(rows, 2), 2, CPU, reduce=lambda tensor: 2 * tensor)
     assert double.accuracy == 0.5
+    assert double.confusion is not None
     assert double.confusion.tolist() == [[2, 2], [0, 0]]
 
 
@@ -49,3 +51,11 @@ def test_the_mode_is_restored_after_an_error() -> None:
     with pytest.raises(RuntimeError):  # the rows have three features
         evaluate(model, evaluation_batches(rows, 2), 2, CPU)
     assert (model.training, model[0].training, model[1].training) == (True, True, False)
+
+
+def test_there_is_no_confusion_matrix_of_very_many_classes() -> None:
+    num_classes = 200_000  # the matrix would take 320 GB
+    rows = Rows(torch.zeros(2, num_classes), torch.tensor([0, 1]))
+    result = evaluate(Echo(), evaluation_batches(rows, 2), num_classes, CPU)
+    assert (result.accuracy, result.confusion) == (0.5, None)
+    assert result.as_dict() == {"accuracy": 0.5, "loss": result.loss}

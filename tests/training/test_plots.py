@@ -62,6 +62,28 @@ def test_confusion(tmp_path: Path, texts: list[str], count: int) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["confusion.png"]
 
 
+@pytest.mark.parametrize("count", [30, 1000])
+def test_the_size_of_the_confusion_plot_is_limited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    sizes: list[float] = []
+
+    def measuring(self: Figure, path: Path, **_: object) -> None:
+        sizes.extend(self.get_size_inches())
+        path.touch()
+
+    monkeypatch.setattr(Figure, "savefig", measuring)
+    names = tuple("x" * 1000 + str(number) for number in range(count))
+    result = Evaluation(0.5, 0.25, torch.eye(count, dtype=torch.int64))
+    plot_confusion(result, DatasetInfo("ids", 4, count, class_names=names), TITLE, tmp_path / "confusion.png")
+    assert sizes and max(sizes) < 15
+
+
+def test_there_is_no_confusion_plot_without_a_matrix(tmp_path: Path) -> None:
+    plot_confusion(Evaluation(0.5, 0.25, None), DatasetInfo("ids", 4, 5000), TITLE, tmp_path / "confusion.png")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_grid(tmp_path: Path, texts: list[str]) -> None:
     plot_grid([("64", [0.5, 0.6], [0.7, 0.8]), ("128", [0.4], [0.5])], "batch_size", TITLE, tmp_path / "grid.png")
     assert {TITLE, "batch_size", "64", "128"} <= set(texts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,12 @@ from chop.registry import closest
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
+logger = logging.getLogger(__name__)
+
 LABELS = ("label", "class", "target", "y")  # default names of the label column
 MAX_NAMES_SHOWN = 12  # in an error message
+MANY_CLASSES, MIN_ROWS_PER_CLASS = 50, 20
+"""More classes than this with fewer rows each are probably not classes."""
 
 
 def pick_label(columns: Sequence[str], label: str | None, where: str, candidates: Sequence[str] = LABELS) -> str:
@@ -84,9 +89,18 @@ def to_classes(values: Iterable[Any], where: str) -> tuple[Tensor, tuple[str, ..
     """Return class indices (int64) and class names, sorted by number or alphabetically."""
     import pandas as pd
 
-    numbers, names = pd.factorize(_clean_labels(values, where), sort=True)
+    labels = _clean_labels(values, where)
+    numbers, names = pd.factorize(labels, sort=True)
     if len(names) < 2:
         raise ValueError(f"{where}: all labels are '{names[0]}'; at least two classes are required")
+    if len(names) > MANY_CLASSES and len(labels) < MIN_ROWS_PER_CLASS * len(names):
+        logger.warning(
+            "%s: %d rows have %d different labels; if this column is an identifier or a measurement, choose "
+            "another one with label=",
+            where,
+            len(labels),
+            len(names),
+        )
     return torch.from_numpy(numbers.astype(np.int64)), tuple(str(name) for name in names)
 
 

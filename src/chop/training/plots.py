@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, stdev
@@ -18,6 +19,8 @@ TRAINING_COLOUR, VALIDATION_COLOUR = BLUE, VERMILION
 MAX_EPOCHS_MARKED = 30  # above that, curves have no markers
 MAX_CLASSES_NUMBERED = 12  # above that, the cells of a confusion matrix have no numbers
 MAX_CLASSES_NAMED = 25  # above that, only some of the classes are named
+MAX_NAME_LENGTH = 24  # characters of a class name
+MAX_CONFUSION_INCHES = 13.25  # the size of the plot with 25 classes
 
 
 def plot_curves(history: Sequence[EpochMetrics], best: EpochMetrics, title: str, path: Path) -> None:
@@ -44,15 +47,20 @@ def plot_curves(history: Sequence[EpochMetrics], best: EpochMetrics, title: str,
 
 
 def plot_confusion(test: Evaluation, info: DatasetInfo, title: str, path: Path) -> None:
-    """Plot for each true class the share of its samples that was predicted as each class."""
+    """Plot for each true class the share of its samples that was predicted as each class.
+
+    The size of the plot is limited; there is none if there are so many classes that `test` has no matrix.
+    """
+    if test.confusion is None:
+        return
     counts = test.confusion.double()
     shares = counts / counts.sum(dim=1, keepdim=True).clamp(min=1)
-    names = class_names(info)
-    side = max(5.0, 0.45 * len(names) + 2)
+    names = [name[:MAX_NAME_LENGTH] for name in class_names(info)]
+    side = min(max(5.0, 0.45 * len(names) + 2), MAX_CONFUSION_INCHES)
     figure = Figure(figsize=(side + 0.8, side), layout="constrained")
     axes = figure.subplots()
     image = axes.imshow(shares.numpy(), cmap="Blues", vmin=0, vmax=1)
-    step = max(1, len(names) // MAX_CLASSES_NAMED)
+    step = math.ceil(len(names) / MAX_CLASSES_NAMED)
     axes.set_xticks(range(0, len(names), step), names[::step], rotation=90 if max(map(len, names)) > 4 else 0)
     axes.set_yticks(range(0, len(names), step), names[::step])
     axes.set_xlabel("predicted class")

@@ -39,10 +39,10 @@ def print_scores(title: str, rows: Sequence[tuple[str, float, float]]) -> None:
     print(tabulate(rows, headers=("", "accuracy", "loss"), floatfmt=".4f"))
 
 
-def print_confusion(confusion: Tensor, info: DatasetInfo) -> None:
+def print_confusion(confusion: Tensor | None, info: DatasetInfo) -> None:
     """Print the confusion matrix, unless it has too many classes for a terminal."""
     names = class_names(info)
-    if len(names) > MAX_CLASSES_PRINTED:
+    if confusion is None or len(names) > MAX_CLASSES_PRINTED:
         return
     rows = [[name, *counts] for name, counts in zip(names, confusion.tolist(), strict=True)]
     print("\ntest samples by true class (rows) and predicted class (columns)")

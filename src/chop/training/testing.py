@@ -33,7 +33,7 @@ def run_test(config: TestConfig) -> RunFolder:
         {
             **experiment.describe("test"),
             "checkpoint": None if config.load_name is None else str(config.load_name),
-            "test": {"accuracy": result.accuracy, "loss": result.loss, "confusion": result.confusion.tolist()},
+            "test": result.as_dict(),
             "seconds": round(seconds, 3),
             "device": str(fabric.device),
         }

@@ -123,7 +123,7 @@ def _summary(
         "best_epoch": best.epoch,
         "train": {"accuracy": best.train_accuracy, "loss": best.train_loss},
         "validation": {"accuracy": best.val_accuracy, "loss": best.val_loss},
-        "test": {"accuracy": test.accuracy, "loss": test.loss, "confusion": test.confusion.tolist()},
+        "test": test.as_dict(),
         "last": asdict(trainer.history[-1]),
         "seconds": round(trainer.seconds, 3),
         "samples_per_second": round(samples_per_second),
