@@ -10,6 +10,7 @@ from chop.formats import FORMATS, parameters
 from chop.nn.quantized import QuantConfig
 from chop.nn.quantized.config import ROLES
 from chop.searching.space import Choices, Dimension
+from chop.searching.space.dimension import distinct_choices
 from searching.conftest import SEED
 
 
@@ -138,3 +139,33 @@ def test_a_value_allowed_with_only_some_values_of_another_key_is_accepted() -> N
 def test_every_format_can_be_searched_over_all_values_that_it_declares(name: str) -> None:
     offered = [each.name for each in parameters(FORMATS[name]) if each.metadata["search"]]
     Choices("here", {"name": name, **{f"{role}_{key}": "auto" for role in ROLES for key in offered}})
+
+
+def test_a_repeated_value_is_one_choice() -> None:
+    choices = Choices("here", {**SEED, "weight_width": [4, 4, 8], "data_in_width": [4, 4]})
+    assert dimensions(choices) == {"node/weight_width": (4, 8)}
+    assert choices.num_configs == 2
+
+
+def test_choices_that_are_equal_but_of_different_types_stay_different() -> None:
+    assert distinct_choices([1, True, 1.0, 1, [1, 2], [1, 2]]) == (1, True, 1.0, (1, 2))
+
+
+@pytest.mark.parametrize("choice", [{"a": 1}, [[1, 2]]])
+def test_a_choice_that_is_a_table_is_refused(choice: Any) -> None:
+    with pytest.raises(ValueError, match="a choice must be a number, a name or a list of them"):
+        Choices("here", {**SEED, "weight_width": [choice]})
+
+
+def test_a_format_may_copy_another_format() -> None:
+    config = {"name": "integer", "weight_name": ["integer", "ternary"], "bias_name": "same as weight_name"}
+    choices = Choices("here", {**config, "bias_width": [4, 8], "weight_width": 4, "data_in_width": 8})
+    assert choices.draw("node", last)["bias_name"] == "ternary"
+    assert choices.draw("node", first)["bias_name"] == "integer"
+    assert choices.num_configs == 3  # ternary has no width
+
+
+def test_a_format_cannot_copy_a_parameter() -> None:
+    config = {"name": ["integer", "ternary"], "weight_threshold": [0.5, 0.7]}
+    with pytest.raises(ValueError, match="'bias_name' cannot copy 'weight_threshold': only one of them is the name"):
+        Choices("here", {**config, "bias_name": "same as weight_threshold"})

@@ -13,7 +13,7 @@ from chop.formats import FORMATS, parameters
 from chop.nn.quantized import QuantConfig
 from chop.nn.quantized.config import ROLES, UNSET
 from chop.registry import closest
-from chop.searching.space.dimension import Dimension, Suggest, hashable, make_dimension
+from chop.searching.space.dimension import Dimension, Suggest, distinct_choices, make_dimension
 
 AUTO = "auto"
 SAME_AS = "same as "
@@ -45,6 +45,8 @@ class Choices:
     def __post_init__(self) -> None:
         if "name" not in self.config:
             raise ValueError(f"{self.where}: needs 'name', a format or a list of formats; {closest('', FORMATS)}")
+        for key in self.config:
+            self._check_followed_key(key)
         known = {key for role in ROLES for key in (f"{role}_name", *self._keys_of_role(role))}
         for key, value in self.config.items():
             if key != "name" and key not in known:
@@ -52,7 +54,6 @@ class Choices:
                 raise ValueError(f"{self.where}: format {formats} has no parameter '{key}'; {closest(key, known)}")
             if isinstance(value, list) and not value:
                 raise ValueError(f"{self.where}: '{key}' is an empty list; list the values to choose from")
-            self._check_followed_key(key)
         self._check_all_values()
 
     @property
@@ -67,6 +68,7 @@ class Choices:
             return config
         for key in self.format_keys:
             config[key] = self._suggest(prefix, key, self.values(key), suggest)
+        config |= self._followed_formats(config)
         keys = self._keys(_formats_by_role(config))
         for key, name, values in keys.chosen:
             config[key] = self._suggest(prefix, name, values, suggest)
@@ -82,7 +84,8 @@ class Choices:
         for chosen in itertools.product(*formats.values()):
             config = dict(zip(formats, chosen, strict=True))
             if config["name"] not in UNSET:
-                total += math.prod(len(values) for _, _, values in self._keys(_formats_by_role(config)).chosen)
+                formats_by_role = _formats_by_role(config | self._followed_formats(config))
+                total += math.prod(len(values) for _, _, values in self._keys(formats_by_role).chosen)
         return total + sum(name in UNSET for name in formats["name"])
 
     def values(self, key: str, role: str = "", format_name: str = "") -> tuple[Any, ...]:
@@ -94,7 +97,7 @@ class Choices:
             if not found:
                 raise ValueError(f"{self.where}: '{key}' has no predefined values for \"auto\"; give a list")
             return found
-        return hashable(value) if isinstance(value, list) else hashable([value])
+        return distinct_choices(value if isinstance(value, list) else [value])
 
     def dimensions(self, prefix: str, format_name: str) -> list[Dimension]:
         """Return the dimensions that are left when all operands have the same format; named as by `draw`."""
@@ -139,6 +142,11 @@ class Choices:
         keys = [f"{role}_name" for role in ROLES]
         return [key for key in keys if key in self.config and self.followed_key(key) is None]
 
+    def _followed_formats(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the formats of roles that copy that of another key, as in `bias_name = "same as weight_name"`."""
+        keys = (key for role in ROLES if (key := f"{role}_name") in self.config)
+        return {key: config[followed] for key in keys if (followed := self.followed_key(key)) is not None}
+
     @staticmethod
     def _suggest(prefix: str, name: str, values: tuple[Any, ...], suggest: Suggest) -> Any:
         return values[0] if len(values) == 1 else suggest(make_dimension(f"{prefix}/{name}", values))
@@ -146,8 +154,9 @@ class Choices:
     def _formats_of_role(self, role: str) -> list[str]:
         """Return the formats that an operand of a role may have."""
         key = f"{role}_name"
-        has_own = key in self.config and self.followed_key(key) is None
-        return [str(name) for name in self.values(key if has_own else "name") if name not in UNSET]
+        if key in self.config:
+            key = self.followed_key(key) or key
+        return [str(name) for name in self.values(key if key in self.config else "name") if name not in UNSET]
 
     def _keys_of_role(self, role: str) -> list[str]:
         return [key for name in self._formats_of_role(role) for key in _keys_of_format(role, name)]
@@ -157,6 +166,10 @@ class Choices:
         if followed is not None and (followed not in self.config or self.followed_key(followed) is not None):
             known = [each for each in self.config if each != key and self.followed_key(each) is None]
             raise ValueError(f"{self.where}: '{key}' cannot copy '{followed}'; {closest(followed, known)}")
+        if followed is not None and key.endswith("name") != followed.endswith("name"):
+            raise ValueError(
+                f"{self.where}: '{key}' cannot copy '{followed}': only one of them is the name of a format"
+            )
 
     def _check_all_values(self) -> None:
         """Check that each value is allowed together with some values of the other keys.

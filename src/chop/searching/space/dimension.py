@@ -50,9 +50,14 @@ Suggest = Callable[[Dimension], Any]
 """Chooses a value of a dimension."""
 
 
-def hashable(choices: list[Any]) -> tuple[Any, ...]:
-    """Return choices from a TOML file with lists converted to tuples."""
-    return tuple(tuple(choice) if isinstance(choice, list) else choice for choice in choices)
+def distinct_choices(choices: list[Any]) -> tuple[Any, ...]:
+    """Return choices from a TOML file, each once, with lists converted to tuples; 1, 1.0 and true are different."""
+    for choice in choices:
+        parts = choice if isinstance(choice, list) else [choice]
+        if not all(isinstance(part, str | int | float | bool | None) for part in parts):
+            raise ValueError(f"a choice must be a number, a name or a list of them, got {choice!r}")
+    values = (tuple(choice) if isinstance(choice, list) else choice for choice in choices)
+    return tuple({(type(value), value): value for value in values}.values())
 
 
 def to_label(choice: Any) -> Label:

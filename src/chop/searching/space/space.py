@@ -20,7 +20,7 @@ from chop.searching.space.dimension import (
     Label,
     Params,
     Suggest,
-    hashable,
+    distinct_choices,
     make_dimension,
     to_label,
 )
@@ -195,7 +195,7 @@ def _option_values(given: Mapping[str, Any], name: str) -> dict[str, tuple[Any, 
             raise ValueError(
                 f"search.search_space.{name.strip('[]')}: '{key}' must be a list of choices, got {values!r}"
             )
-    return {key: hashable(values) for key, values in given.items()}
+    return {key: distinct_choices(values) for key, values in given.items()}
 
 
 def _read_choices(entry: Mapping[str, Any], where: str) -> Choices:
