@@ -73,7 +73,7 @@ bitops.direction = "minimize"
 NUM_CONFIGS = 2 * 3 * 3 * 3
 
 
-def write_config(folder: Path, sampler: str = "brute_force", n_trials: int = 20) -> Path:
+def write_config(folder: Path, sampler: str = "brute_force", n_trials: int = NUM_CONFIGS) -> Path:
     """Write a configuration with a grid of 54 trials; the uniform baselines of 4 and 8 bits are among them."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "slow_format.py").write_text(SLOW_FORMAT)

@@ -72,7 +72,8 @@ class SearchSpec:
         _check_names(table.sw_runner, (EVALUATION, TRAIN), f"{where}.sw_runner")
         _check_names(table.hw_runner, COST_RUNNERS, f"{where}.hw_runner")
         _check_space(config)
-        strategy = read_options(STRATEGIES[table.name], _setup(config), f"{where}.setup")
+        kind = STRATEGIES[table.name]
+        strategy = read_options(kind, kind.with_defaults(_setup(config)), f"{where}.setup")
         if trains(config) and not strategy.supports_training:
             raise ValueError(
                 f"strategy '{table.name}' does not train configurations: use it with space '{PTQ}', or use "

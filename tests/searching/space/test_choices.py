@@ -167,5 +167,7 @@ def test_a_format_may_copy_another_format() -> None:
 
 def test_a_format_cannot_copy_a_parameter() -> None:
     config = {"name": ["integer", "ternary"], "weight_threshold": [0.5, 0.7]}
-    with pytest.raises(ValueError, match="'bias_name' cannot copy 'weight_threshold': only one of them is the name"):
+    with pytest.raises(
+        ValueError, match="'bias_name' cannot copy 'weight_threshold': only one of them is the name"
+    ):
         Choices("here", {**config, "bias_name": "same as weight_threshold"})

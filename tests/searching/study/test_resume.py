@@ -19,6 +19,7 @@ from chop.actions.search import search
 from chop.config import SearchConfig
 from chop.config.search import MetricTable, SearchTable, SpaceTable, StrategyTable
 from chop.searching.evaluation.ptq import PTQProblem
+from chop.searching.space.dimension import equality_key
 from chop.searching.study.plan import TrialPlan
 from chop.searching.study.study import Study
 from searching.commands import check_grid, finish, num_done, only_run, runs, start, write_config
@@ -86,16 +87,17 @@ def test_the_same_seed_gives_the_same_trials(tmp_path: Path, sampler: str) -> No
     config = make_config(tmp_path, sampler, 12)
     first, second = search(config), search(config)
     assert tried(first) == tried(second)
-    expected = {"brute_force": [36], "random": range(12, 15)}.get(sampler, [14])
-    assert len(tried(first)) in expected, "all configurations, or twelve and two baselines"
-    if sampler not in ("brute_force", "qmc"):
+    expected = [14] if sampler in ("tpe", "nsga2", "nsga3") else range(12, 15)
+    assert len(tried(first)) in expected, "twelve and two baselines, some of which may be among the twelve"
+    assert len({equality_key(each[2]) for each in tried(first)}) == len(tried(first)), "none is repeated"
+    if sampler != "brute_force":
         other = search(replace(config, seed=1))
         assert [each[2] for each in tried(first)] != [each[2] for each in tried(other)]
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "nsga2", "random"])
 @pytest.mark.parametrize(
-    ("what", "call"), [("measure", 0), ("plan", 0), ("_start", 0), ("measure", 9), ("complete", 7), ("_finish", 3)]
+    ("what", "call"), [("measure", 0), ("plan", 0), ("params", 3), ("measure", 9), ("complete", 7), ("_finish", 3)]
 )
 def test_a_search_resumed_after_a_crash_has_the_same_trials(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampler: str, what: str, call: int
@@ -109,6 +111,33 @@ def test_a_search_resumed_after_a_crash_has_the_same_trials(
     run = search(replace(config, resume=True))
     assert runs(tmp_path) == [run, *runs(tmp_path)[1:]]
     assert tried(run) == expected
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "nsga2"])
+def test_a_journal_cut_inside_the_params_of_a_trial_is_resumed_with_the_same_trials(
+    tmp_path: Path, sampler: str
+) -> None:
+    config = make_config(tmp_path, sampler, 14)
+    run = search(config)
+    expected, journal = tried(run), run / "search" / "study.journal"
+    lines = journal.read_text().splitlines(keepends=True)
+    drawing = [index for index, line in enumerate(lines) if '"trial_id":13,' in line and '"user_attr"' not in line]
+    assert len(drawing) >= 6, "claimed, drawn as one text, and stored choice by choice"
+    for index in drawing:
+        journal.write_text("".join(lines[: index + 1]))
+        assert tried(search(replace(config, resume=True))) == expected
+
+
+def test_brute_force_tries_all_configurations_unless_n_trials_is_given(tmp_path: Path) -> None:
+    config = make_config(tmp_path, "brute_force", 12)
+    strategy = replace(config.search.strategy, setup={"sampler": "brute_force"})
+    everything = search(replace(config, search=replace(config.search, strategy=strategy)))
+    assert len(tried(everything)) == 36
+    assert 12 <= len(tried(search(config))) <= 14
+
+
+def test_more_trials_than_configurations_are_not_planned(tmp_path: Path) -> None:
+    assert len(tried(search(make_config(tmp_path, "tpe", 50)))) == 36
 
 
 def test_a_plan_interrupted_by_a_crash_is_completed(

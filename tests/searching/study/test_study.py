@@ -10,7 +10,7 @@ from pathlib import Path
 
 import optuna
 import pytest
-from optuna.trial import Trial
+from optuna.trial import FrozenTrial
 
 from chop.runs import RunFolder
 from chop.searching.space.space import OptionChoices, Space
@@ -48,16 +48,15 @@ def planned(kind: str, folder: Path, params: list[dict[str, int]] = PARAMS) -> I
         yield study, storage
 
 
-def value(trial: Trial) -> int:
-    found: int = trial.suggest_categorical("s/x", [1, 2, 3])
-    return found
+def value(study: Study, trial: FrozenTrial) -> object:
+    return study.params(trial, SPACE)["s/x"]
 
 
 @pytest.mark.parametrize("kind", STORAGES)
 def test_each_trial_is_claimed_once_in_the_order_of_the_plan(kind: str, tmp_path: Path) -> None:
     with planned(kind, tmp_path) as (study, _):
         claimed = [study.claim() for _ in range(4)]
-        assert [trial and value(trial) for trial in claimed] == [1, 2, 3, None]
+        assert [trial and value(study, trial) for trial in claimed] == [1, 2, 3, None]
         assert study.num_planned == 3
         assert study.count("running") == 3
 
@@ -69,8 +68,6 @@ def test_results_of_trials_are_stored(kind: str, tmp_path: Path) -> None:
         assert done is not None
         assert pruned is not None
         assert failed is not None
-        for trial in (done, pruned, failed):
-            value(trial)
         study.complete(done, [0.5], {"accuracy": 0.5})
         study.prune(pruned, {"accuracy": 0.25})
         study.fail(failed, "no such width")
@@ -83,16 +80,16 @@ def test_results_of_trials_are_stored(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", STORAGES)
 def test_a_trial_that_is_given_back_keeps_its_number_and_params(kind: str, tmp_path: Path) -> None:
     with planned(kind, tmp_path, [{}]) as (study, _):
-        study.use_samplers(lambda number: optuna.samplers.RandomSampler(seed=5))
+        study.use_samplers(lambda number, num_earlier: optuna.samplers.RandomSampler(seed=5))
         trial = study.claim()
         assert trial is not None
-        drawn = value(trial)
+        drawn = value(study, trial)
         study.give_back(trial)
         assert study.count("waiting") == 1
-        study.use_samplers(lambda number: optuna.samplers.BruteForceSampler(seed=1))
+        study.use_samplers(lambda number, num_earlier: optuna.samplers.BruteForceSampler(seed=1))
         again = study.claim()
         assert again is not None
-        assert (again.number, value(again)) == (trial.number, drawn)
+        assert (again.number, value(study, again)) == (trial.number, drawn)
         study.complete(again, [1.0], {})
         assert [record.state for record in study.records()] == ["complete"]
 
@@ -221,7 +218,6 @@ def test_trials_without_a_heartbeat_are_repeated(tmp_path: Path) -> None:
         assert lost is not None
         mine = study.claim()
         assert mine is not None
-        value(mine)
         deadline = time.monotonic() + 30
         while not study.retry_lost_trials():
             assert time.monotonic() < deadline
@@ -229,9 +225,6 @@ def test_trials_without_a_heartbeat_are_repeated(tmp_path: Path) -> None:
         study.complete(mine, [1.0], {})
         again = [study.claim(), study.claim()]
         assert sorted(trial.number for trial in again if trial is not None) == [0, 2]
-        for trial in again:
-            assert trial is not None
-            value(trial)
         crashed.complete(lost, [0.1], {})  # it was only slow; the first result counts
         for trial in again:
             assert trial is not None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from chop.config.search import Direction
 from chop.registry import Decorator, Registry
@@ -51,6 +51,11 @@ class Strategy(ABC):
         if self.timeout is not None and self.timeout <= 0:
             raise ValueError(f"'timeout' must be above 0 seconds, got {self.timeout}")
 
+    @classmethod
+    def with_defaults(cls, setup: Mapping[str, Any]) -> dict[str, Any]:
+        """Return `[search.strategy.setup]` with defaults that depend on other keys of it."""
+        return {**setup}
+
     @abstractmethod
     def plan(self, problem: Problem, objectives: Objectives, seed: int) -> Sequence[Params]:
         """Return the params of each trial; if they are empty, a sampler draws them when the trial starts.
@@ -58,8 +63,13 @@ class Strategy(ABC):
         Uniform baselines need not be among them: every search adds them.
         """
 
-    def make_sampler(self, seed: int, number: int = 0, *, num_workers: int = 1) -> BaseSampler | None:
-        """Return the sampler that draws the params of trial `number`; None if `plan` leaves none open."""
+    def make_sampler(
+        self, seed: int, number: int = 0, num_earlier: int = 0, *, num_workers: int = 1
+    ) -> BaseSampler | None:
+        """Return the sampler that draws the params of trial `number`; None if `plan` leaves none open.
+
+        It is asked again, with `num_earlier` = 1, 2, ..., if the configuration that it drew was already tried.
+        """
         return None
 
 

@@ -40,7 +40,8 @@ class TrialPlan:
             ORIGINAL: problem.measure_original(),
             N_TRIALS: spec.strategy.n_trials,
         }
-        return cls(problem.space, distinct_params([*in_space, *planned], keep_empty=True), notes)
+        distinct = distinct_params([*in_space, *planned], keep_empty=True)
+        return cls(problem.space, distinct[: problem.space.num_configurations], notes)  # no trial is repeated
 
 
 def ensure_planned(

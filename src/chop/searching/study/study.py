@@ -7,22 +7,19 @@ import logging
 import math
 import time
 import uuid
-import warnings
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, Literal
 
 import optuna
-from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.exceptions import UpdateFinishedTrialError
-from optuna.samplers import BaseSampler
-from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
+from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from chop.config.search import Direction
-from chop.searching.space import Label, Params, Space
+from chop.searching.space import Params, Space
 from chop.searching.space.dimension import equality_key
+from chop.searching.study.drawing import DRAWN, MakeSampler, ParamsDrawer, distribution_of
 from chop.searching.study.heartbeat import Heartbeat
 from chop.searching.study.storage import StudyStorage
 
@@ -81,8 +78,8 @@ class Study:
         self._storage = study._storage  # for a database, it caches finished trials
         self._id = study._study_id
         self._queue: deque[FrozenTrial] = deque()
-        self._make_sampler: Callable[[int], BaseSampler | None] = lambda number: None
-        self._has_sampler = False
+        self._drawer = ParamsDrawer(study, lambda number, num_earlier: None)
+        self._tried: dict[int, str] = {}
 
     @classmethod
     def create(cls, storage: StudyStorage, name: str, directions: Sequence[Direction]) -> Study | None:
@@ -109,18 +106,12 @@ class Study:
 
     def write_note(self, key: str, note: object) -> None:
         """Store a JSON value beside the trials."""
-        text = json.dumps(note)
-        chunks = [text[start : start + MAX_NOTE_CHARACTERS] for start in range(0, len(text), MAX_NOTE_CHARACTERS)]
-        for number, chunk in enumerate(chunks):
-            self._study.set_user_attr(f"{key} {number}", chunk)
-        self._study.set_user_attr(key, len(chunks))
+        for name, chunk in _chunks(key, json.dumps(note)).items():
+            self._study.set_user_attr(name, chunk)
 
     def read_note(self, key: str) -> Any:
         """Return the note; None if there is none."""
-        notes = self._storage.get_study_user_attrs(self._id)
-        if key not in notes:
-            return None
-        return json.loads("".join(notes[f"{key} {number}"] for number in range(notes[key])))
+        return _joined(key, self._storage.get_study_user_attrs(self._id))
 
     # The plan
 
@@ -166,21 +157,21 @@ class Study:
 
     # Trials
 
-    def use_samplers(self, make_sampler: Callable[[int], BaseSampler | None]) -> None:
-        """Set what draws the params that the plan left open, given the number of the trial.
+    def use_samplers(self, make_sampler: MakeSampler) -> None:
+        """Set what draws the params that the plan left open.
 
         There is one sampler per trial, so that what is drawn does not depend on which process draws it, nor on how
         often a search was stopped.
         """
-        self._make_sampler = make_sampler
+        self._drawer = ParamsDrawer(self._study, make_sampler)
 
-    def claim(self) -> Trial | None:
+    def claim(self) -> FrozenTrial | None:
         """Claim the first waiting trial for this process; return None if none is waiting."""
         for _ in range(2):  # the second time with a new queue
             while self._queue:
                 trial = self._queue.popleft()
                 if self._claim(trial):
-                    return self._start(trial)
+                    return self._storage.get_trial(trial._trial_id)
             self._queue.extend(self._trials(TrialState.WAITING))
         return None
 
@@ -194,18 +185,37 @@ class Study:
         self.heartbeat.end_trial()
         return False
 
-    def _start(self, trial: FrozenTrial) -> Trial:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            sampler = self._make_sampler(trial.number)
-        self._has_sampler = sampler is not None
-        if sampler is not None:
-            self._study.sampler = sampler
-        return Trial(self._study, trial._trial_id)
+    def params(self, trial: FrozenTrial, space: Space) -> Params:
+        """Return the params of a claimed trial; those that the plan left open are drawn and stored."""
+        params = _params(trial)
+        if not params or not space.contains(params):
+            params = self._draw(trial, space)
+        for name, dimension in space.dimensions(params).items():
+            if name not in trial.params or trial.params[name] != params[name]:
+                distribution = distribution_of(dimension)
+                value = distribution.to_internal_repr(params[name])
+                self._storage.set_trial_param(trial._trial_id, name, value, distribution)
+        return params
+
+    def _draw(self, trial: FrozenTrial, space: Space) -> Params:
+        """Draw params and store them as one text: after a crash, a trial must not keep half of its params."""
+        tried = self._keys_of_tried(trial.number)
+        params = self._drawer.draw(trial, space, tried, len(tried))
+        for key, chunk in _chunks(DRAWN, json.dumps(params)).items():
+            self._storage.set_trial_system_attr(trial._trial_id, key, chunk)
+        return params
+
+    def _keys_of_tried(self, number: int) -> set[str]:
+        """Return the keys of the params of all trials but one."""
+        for each in self._trials():
+            if each.number not in self._tried and (params := _params(each)):
+                self._tried[each.number] = equality_key(params)
+        self._tried.pop(number, None)
+        return set(self._tried.values())
 
     def complete(
         self,
-        trial: Trial,
+        trial: FrozenTrial,
         values: Sequence[float],
         metrics: Mapping[str, float],
         rung_accuracies: Mapping[int, float] | None = None,
@@ -215,33 +225,34 @@ class Study:
             self.fail(trial, "a metric is not a number")
             return
         rungs = {RUNG_ACCURACIES: list(rung_accuracies.items())} if rung_accuracies else {}
-        self._finish(trial, {METRICS: dict(metrics), **rungs}, TrialState.COMPLETE, list(values))
+        self._finish(
+            trial, {METRICS: dict(metrics), **rungs}, TrialState.COMPLETE, [float(value) for value in values]
+        )
 
-    def prune(self, trial: Trial, metrics: Mapping[str, float]) -> None:
+    def prune(self, trial: FrozenTrial, metrics: Mapping[str, float]) -> None:
         """Store that a trial was stopped early."""
         self._finish(trial, {METRICS: dict(metrics)}, TrialState.PRUNED)
 
-    def fail(self, trial: Trial, reason: str) -> None:
+    def fail(self, trial: FrozenTrial, reason: str) -> None:
         """Store that a trial failed."""
         self._finish(trial, {REASON: reason}, TrialState.FAIL)
 
     def _finish(
-        self, trial: Trial, attributes: Mapping[str, object], state: TrialState, values: list[float] | None = None
+        self,
+        trial: FrozenTrial,
+        attributes: Mapping[str, object],
+        state: TrialState,
+        values: list[float] | None = None,
     ) -> None:
         try:
             for key, value in attributes.items():
-                trial.set_user_attr(key, value)
-            if self._has_sampler:
-                self._study.tell(trial, values, state)
-            else:  # `tell` informs the sampler, for which it copies all trials
-                self._storage.set_trial_state_values(trial._trial_id, state, values)
-        except (UpdateFinishedTrialError, ValueError):
-            if self._storage.get_trial(trial._trial_id).state is TrialState.RUNNING:
-                raise
+                self._storage.set_trial_user_attr(trial._trial_id, key, value)
+            self._storage.set_trial_state_values(trial._trial_id, state, values)
+        except UpdateFinishedTrialError:
             logger.warning("trial %d had no heartbeat for so long that another worker took it", trial.number)
         self.heartbeat.end_trial()
 
-    def give_back(self, trial: Trial) -> None:
+    def give_back(self, trial: FrozenTrial) -> None:
         """Let a claimed trial that was interrupted wait again."""
         self._storage.set_trial_state_values(trial._trial_id, state=TrialState.WAITING)
         self.heartbeat.end_trial()
@@ -285,7 +296,7 @@ class Study:
 
 def _waiting_trial(params: Params, space: Space) -> FrozenTrial:
     dimensions = space.dimensions(params)
-    distributions = {name: _distribution(dimensions[name].labels) for name in params}
+    distributions = {name: distribution_of(dimensions[name]) for name in params}
     return create_trial(state=TrialState.WAITING, params=dict(params), distributions=distributions)
 
 
@@ -304,9 +315,18 @@ def _missing(params: Sequence[Params], present: Sequence[FrozenTrial]) -> Sequen
     return [untried[index * len(untried) // num_missing] for index in range(num_missing)]
 
 
-@cache
-def _distribution(labels: tuple[Label, ...]) -> BaseDistribution:
-    return CategoricalDistribution(labels)
+def _chunks(key: str, text: str) -> dict[str, str | int]:
+    """Return a text in parts that every database can hold; their number is last, and says that all are there."""
+    starts = range(0, len(text), MAX_NOTE_CHARACTERS)
+    parts = {f"{key} {number}": text[start : start + MAX_NOTE_CHARACTERS] for number, start in enumerate(starts)}
+    return {**parts, key: len(parts)}
+
+
+def _joined(key: str, stored: Mapping[str, Any]) -> Any:
+    """Return the JSON value that was stored in parts; None if it is missing or incomplete."""
+    if key not in stored:
+        return None
+    return json.loads("".join(stored[f"{key} {number}"] for number in range(stored[key])))
 
 
 def _record(trial: FrozenTrial) -> TrialRecord:
@@ -322,5 +342,7 @@ def _record(trial: FrozenTrial) -> TrialRecord:
 
 
 def _params(trial: FrozenTrial) -> Params:
-    found: Params = trial.params or trial.system_attrs.get("fixed_params", {})
+    """Return the params as they were planned or drawn; after a crash, those stored one by one may be incomplete."""
+    attributes = trial.system_attrs
+    found: Params = _joined(DRAWN, attributes) or attributes.get("fixed_params") or trial.params
     return found

@@ -8,14 +8,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 from optuna.exceptions import UpdateFinishedTrialError
-from optuna.trial import Trial
+from optuna.trial import FrozenTrial
 
 from chop.searching.evaluation.objectives import Objectives
 from chop.searching.evaluation.problem import Problem
-from chop.searching.space import Dimension, Params
 from chop.searching.spec import SearchSpec
 from chop.searching.study.pruning import CompletedTrial, TrialPruner
 from chop.searching.study.study import POLL_SECONDS, Study
@@ -74,11 +72,11 @@ class Worker:
             if num_lost := self.study.retry_lost_trials():
                 logger.info("%d trials are waiting again because their workers crashed", num_lost)
 
-    def _run(self, trial: Trial) -> None:
+    def _run(self, trial: FrozenTrial) -> None:
         pruner = TrialPruner(self._completed, self.objectives, self.problem.rungs) if self.prunes else None
         try:
-            configuration = self.problem.space.draw(partial(_suggest, trial, trial.params))
-            metrics = self.problem.measure(configuration, pruner)
+            params = self.study.params(trial, self.problem.space)
+            metrics = self.problem.measure(self.problem.space.configuration(params), pruner)
         except ValueError as error:  # a combination that a format does not allow
             self.study.fail(trial, str(error))
             return
@@ -124,9 +122,3 @@ def make_worker(
         waits_for_others=waits_for_others,
         tick=tick,
     )
-
-
-def _suggest(trial: Trial, planned: Params, dimension: Dimension) -> Any:
-    if dimension.name in planned:
-        return dimension.value(planned[dimension.name])
-    return dimension.value(trial.suggest_categorical(dimension.name, dimension.labels))
