@@ -59,6 +59,24 @@ def test_the_log_has_all_trials_and_can_be_read_by_the_report(toy_search: Search
     assert len(shown["trials"]) == len(log["trials"])
 
 
+def test_the_log_has_a_line_per_trial(toy_search: SearchConfig) -> None:
+    run = search(toy_search)
+    lines = (run / "search" / "log.json").read_text().splitlines()
+    numbers = [json.loads(line.rstrip(","))["number"] for line in lines if '"number"' in line]
+    assert numbers == [each["number"] for each in read(run)["trials"]]
+
+
+def test_files_that_are_up_to_date_are_not_written_again(toy_search: SearchConfig) -> None:
+    run = search(toy_search)
+    files = [file for file in (run / "search").iterdir() if file.suffix in (".csv", ".json", ".parquet", ".png")]
+    before = [file.stat().st_mtime_ns for file in files]
+    again = replace(toy_search, resume=True)
+    assert search(again) == run
+    assert [file.stat().st_mtime_ns for file in files] == before
+    search(replace(again, max_drop=50.0))  # another rule for the best trial
+    assert [file.stat().st_mtime_ns for file in files] != before
+
+
 def test_the_front_is_pareto_optimal_among_all_trials(toy_search: SearchConfig) -> None:
     run = search(toy_search)
     table = pyarrow.parquet.read_table(run / "search" / "trials.parquet").to_pylist()

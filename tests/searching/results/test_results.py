@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from chop.searching.evaluation.objectives import Objective, Objectives
+from chop.searching.results import results as module
 from chop.searching.results.results import BestTrial
 from chop.searching.study.study import TrialRecord
 from searching.results.example_trials import FOUR, SUM, metrics, results, trial
@@ -67,3 +70,15 @@ def test_unknown_importances_are_explained() -> None:
     assert none.importances("accuracy") == (
         "the importance of choices is not shown: no choice that all trials have in common varies"
     )
+
+
+def test_importances_are_estimated_from_a_limited_number_of_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers: list[int] = []
+
+    def counting(params: Sequence[object], values: Sequence[float]) -> dict[str, float]:
+        numbers.append(len(params))
+        return {}
+
+    monkeypatch.setattr(module, "_importances", counting)
+    results(*[trial(number, 0.5, number) for number in range(4001)]).importances("accuracy")
+    assert 300 <= numbers[0] <= 400

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
@@ -11,7 +12,7 @@ import pandas as pd
 
 from chop.config import TransformConfig
 from chop.display.launcher import launcher
-from chop.files import CorruptFileError, atomic_path, read_json, write_json, write_text
+from chop.files import CorruptFileError, atomic_path, read_json, write_text
 from chop.runs import Experiment, RunFolder
 from chop.searching.evaluation.objectives import known_metrics
 from chop.searching.evaluation.problem import Problem
@@ -34,20 +35,34 @@ class ResultFiles:
     problem: Problem
 
     def write(self, study: Study) -> Results:
-        """Write all files, each atomically, and return the results."""
+        """Write all files, each atomically, and return the results; files that are up to date stay as they are."""
         results = Results.of(study, self.spec.objectives, self.problem.space)
         best = results.best(self.spec.config.max_drop)
+        summary = self._summary(study, results, best)
+        if self._is_up_to_date(summary):
+            return results
         if best.record is not None:
             configuration = self.problem.space.configuration(best.record.params)
             write_text(self.folder.best_config, self._toml(configuration, self._comments(best.record, best.rule)))
         write_text(self.folder.front_table, _front_table(results).to_csv(index=False))
-        write_json(self.folder.search_log, self._log(study, results), indent=1)
+        write_text(self.folder.search_log, _log_text(self._log(study, results)))
         with atomic_path(self.folder.trials_table) as path:
             _trials_table(results).to_parquet(path, index=False)
         title = f"{self.spec.config.model}, data: {self.experiment.data.dataset_info.title}"
         draw_front(results, title, self.folder.front_plot)
-        self.folder.write_summary(self._summary(study, results, best))
+        self.folder.write_summary(summary)  # last: it says that the other files are complete
         return results
+
+    def _is_up_to_date(self, summary: Mapping[str, Any]) -> bool:
+        """Return whether the files were written for the same trials and options."""
+        folder = self.folder
+        files = (folder.front_table, folder.search_log, folder.trials_table, folder.front_plot, folder.summary)
+        if not all(file.is_file() for file in files):
+            return False
+        try:
+            return bool(folder.read_summary() == json.loads(json.dumps(summary)))
+        except ValueError:  # it is corrupt
+            return False
 
     def _toml(self, configuration: Configuration, comments: Sequence[str] = ()) -> str:
         """Return a configuration as a TOML file for `ch transform`, with its training options for `ch train`."""
@@ -113,6 +128,13 @@ class ResultFiles:
             "pareto_optimal_baselines": [each.label for each in results.pareto_optimal_baselines],
             "front": len(results.front),
         }
+
+
+def _log_text(log: Mapping[str, Any]) -> str:
+    """Return the log as JSON with one line per trial: indenting a long one takes ten times as long."""
+    trials = ",\n  ".join(json.dumps(trial) for trial in log["trials"])
+    others = json.dumps({key: value for key, value in log.items() if key != "trials"}, indent=1)
+    return f'{others.removesuffix("}").rstrip()},\n "trials": [\n  {trials}\n ]\n}}\n'
 
 
 def read_log(folder: RunFolder) -> dict[str, Any]:

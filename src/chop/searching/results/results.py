@@ -32,6 +32,7 @@ DEFAULT_COST = "bitops"
 """The cost that is shown if no cost is among the objectives."""
 MIN_TRIALS_FOR_IMPORTANCES = 20
 """With fewer trials, chance has more influence than any choice."""
+MAX_TRIALS_FOR_IMPORTANCES = 400
 
 
 @dataclass(frozen=True)
@@ -145,19 +146,22 @@ class Results:
         return max(self.complete, key=lambda each: each.metrics["accuracy"], default=None)
 
     def importances(self, metric: str) -> dict[str, float] | str:
-        """Return the importance of each choice for a metric, or a sentence that says why it is unknown."""
+        """Return the importance of each choice for a metric, or a sentence that says why it is unknown.
+
+        If there are many trials, it is estimated from `MAX_TRIALS_FOR_IMPORTANCES` of them, evenly spaced.
+        """
         objective = Objective(metric, better_direction(metric))
-        return _importances(
-            [each.params for each in self.complete], [objective.gain(each.metrics) for each in self.complete]
-        )
+        step = math.ceil(len(self.complete) / MAX_TRIALS_FOR_IMPORTANCES)
+        trials = self.complete[:: max(1, step)]
+        return _importances([each.params for each in trials], [objective.gain(each.metrics) for each in trials])
 
 
 def _labels_of_baselines(
     records: Sequence[TrialRecord], baselines: Sequence[Baseline], space: Space
 ) -> dict[int, str]:
-    labels = {equality_key(each.configuration): each.label for each in baselines}
-    complete = (each for each in records if each.state == "complete")
-    keys = ((each.number, equality_key(space.configuration(each.params))) for each in complete)
+    params = ((each.label, space.params(each.configuration)) for each in baselines)
+    labels = {equality_key(each): label for label, each in params if each is not None}
+    keys = ((each.number, equality_key(each.params)) for each in records if each.state == "complete")
     return {number: labels[key] for number, key in keys if key in labels}
 
 

@@ -11,12 +11,15 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import optuna
+from optuna.distributions import BaseDistribution, json_to_distribution
 from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage, RDBStorage
-from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+from optuna.storages.journal import BaseJournalBackend, JournalFileBackend, JournalFileOpenLock
+from optuna.storages.journal._storage import JournalStorageReplayResult
 
 from chop.display.extras import install_command
 from chop.registry import closest
@@ -65,7 +68,7 @@ def open_journal(folder: RunFolder) -> StudyStorage:
     journal = Journal(path)
     try:
         journal.repair()
-        storage = JournalStorage(journal)
+        storage = _FastJournalStorage(journal)
     except PermissionError as error:
         raise OSError(f"cannot write to {folder.search}: {error.strerror}") from error
     except (ValueError, KeyError) as error:
@@ -176,6 +179,47 @@ def _lock_when_reading(storage: RDBStorage) -> None:
     storage.engine.dispose()  # existing connections lack these settings
     event.listen(storage.engine, "connect", on_connect)
     event.listen(storage.engine, "begin", on_begin)
+
+
+class _FastJournalStorage(JournalStorage):
+    """A journal storage that opens a study of 20,000 trials in a third of the time.
+
+    Each trial stores the choices of each dimension; those of the same dimension are read only once.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        super().__init__(_EmptyJournal())
+        self._backend = journal
+        self._replay_result = _FastReplay(self._worker_id_prefix)
+        self._sync_with_backend()
+
+
+class _EmptyJournal(BaseJournalBackend):
+    """A journal without lines."""
+
+    def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:
+        return iter(())
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        raise AssertionError("it is only read")
+
+
+class _FastReplay(JournalStorageReplayResult):
+    """The content of a journal."""
+
+    def _apply_create_trial(self, log: dict[str, Any]) -> None:
+        trial_id = len(self._trials)
+        super()._apply_create_trial({**log, "distributions": {}, "params": {}})
+        if "params" in log and trial_id in self._trials:  # not if the study was deleted
+            distributions = {name: _read_distribution(text) for name, text in log["distributions"].items()}
+            trial = self._trials[trial_id]
+            trial.distributions = distributions
+            trial.params = {name: distributions[name].to_external_repr(p) for name, p in log["params"].items()}
+
+
+@cache
+def _read_distribution(text: str) -> BaseDistribution:
+    return json_to_distribution(text)
 
 
 class Journal(JournalFileBackend):
