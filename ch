@@ -13,9 +13,24 @@ done
 export CHOP_LAUNCHER="$0" # shown in commands that the user can copy
 root=$(CDPATH='' cd -P -- "$(dirname -- "$self")" && pwd)
 
-if [ "${1:-}" = setup ]; then # ch setup EXTRA...: install optional packages
+run() { # run EXTRA COMMAND...: install what an extra lists if necessary, then replace this process
+    extra=$1
     shift
-    for extra in "${@:-core}"; do "$root/scripts/setup.sh" "$extra" true; done
-    exit
-fi
-exec "$root/scripts/setup.sh" core "$root/.venv/bin/python" -P -m chop "$@"
+    exec "$root/scripts/setup.sh" "$extra" "$@"
+}
+
+case ${1:-} in
+    setup) # ch setup EXTRA...: install optional packages
+        shift
+        for extra in "${@:-core}"; do "$root/scripts/setup.sh" "$extra" true; done
+        ;;
+    python) # ch python [ARGUMENTS]: a Python that can import chop
+        shift
+        run core "$root/.venv/bin/python" "$@"
+        ;;
+    notebook) # ch notebook [ARGUMENTS]: JupyterLab in the current folder
+        shift
+        run notebook "$root/.venv/bin/python" -m jupyterlab "$@"
+        ;;
+    *) run core "$root/.venv/bin/python" -P -m chop "$@" ;;
+esac

@@ -26,6 +26,8 @@ case $* in
     "-c import sys, pip;"*) exit 0 ;;
     "-m venv --clear "*) rm -rf "$4" && mkdir -p "$4/bin" && cp "$0" "$4/bin/python" ;;
     "-m pip install "*) echo "pip's progress" && ${PIP_DOES:-true} ;;
+    "-m jupyterlab"*) printf '<%s>' "$@" ;;
+    "script.py"*) printf '<%s>' "$@" ;;
     "-P -m chop"*) shift 3 && printf '<%s>' "$@" && pwd && exit "${CH_EXIT:-0}" ;;
     *) exit 99 ;;
 esac
@@ -338,4 +340,10 @@ def test_setup_installs_extras_into_the_same_venv(checkout: Checkout) -> None:
 def test_unknown_extra_is_reported(checkout: Checkout) -> None:
     result = checkout.run("setup", "mysq")
     assert (result.returncode, checkout.calls()) == (2, "")
-    assert result.stderr.startswith("ch: unknown extra 'mysq'; known are data search postgresql mysql ")
+    assert result.stderr.startswith("ch: unknown extra 'mysq'; known are data search ")
+
+
+def test_python_and_notebook_run_in_the_venv(checkout: Checkout) -> None:
+    assert checkout.run("python", "script.py", "two words").stdout == "<script.py><two words>"
+    assert checkout.run("notebook", "--no-browser").stdout == "<-m><jupyterlab><--no-browser>"
+    assert "-e .[data,search,notebook]\n" in checkout.log.read_text()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from chop import passes
-    from chop.api import Evaluation, Run, evaluate, open_run, report, search, train, transform, trust
+    from chop.api import Evaluation, Run, evaluate, open_run, report, search, sweep, train, transform, trust
     from chop.dataset import MaseDataModule, get_dataset_info
     from chop.ir import MaseGraph
     from chop.models import get_model, get_model_info
@@ -31,6 +31,7 @@ __all__ = [
     "passes",
     "report",
     "search",
+    "sweep",
     "train",
     "transform",
     "trust",
@@ -48,6 +49,7 @@ _MODULES = {
     "open_run": "chop.api",
     "report": "chop.api",
     "search": "chop.api",
+    "sweep": "chop.api",
     "train": "chop.api",
     "transform": "chop.api",
     "trust": "chop.api",

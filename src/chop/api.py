@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from chop.actions import search as search_action
+from chop.actions import sweep as sweep_action
 from chop.actions import train as train_action
 from chop.actions import transform as transform_action
 from chop.cli.settings import read_config_file
-from chop.config import ActionConfig, SearchConfig, TrainConfig, TransformConfig
+from chop.config import ActionConfig, SearchConfig, SweepConfig, TrainConfig, TransformConfig
 from chop.dataset import MaseDataModule, Rows
 from chop.ir import MaseGraph
 from chop.ir.graph.interpreter import evaluation_mode
@@ -25,13 +26,14 @@ from chop.plugins import load_plugin
 from chop.registry import closest
 from chop.reporting.run_report import write_report
 from chop.runs import Run, RunFolder, open_run
+from chop.runs.listing import with_run_to_load
 from chop.training.batches import Batch, evaluation_batches
 from chop.training.evaluation import Evaluation
 from chop.training.evaluation import evaluate as evaluate_batches
 from chop.training.threads import limit_threads, multiplications_per_row
 from chop.trusted_files import check_trusted, named_files, trust
 
-__all__ = ["Evaluation", "Run", "evaluate", "open_run", "report", "search", "train", "transform", "trust"]
+__all__ = ["Evaluation", "Run", "evaluate", "open_run", "report", "search", "sweep", "train", "transform", "trust"]
 
 Config = TypeVar("Config", bound=ActionConfig)
 Split = Literal["train", "val", "test"]
@@ -63,6 +65,15 @@ def transform(
     given = options if passes is None else {**options, "passes": passes}
     config = _read_config(TransformConfig, "transform", model, dataset, given)
     return open_run(transform_action.transform(config))
+
+
+def sweep(model: str | None = None, dataset: str | None = None, **options: Any) -> Run:
+    """Measure accuracy and cost in several formats and widths, and return the run; `run.summary["rows"]` has all.
+
+    The options are those of `ch sweep`, such as `formats=["integer", "mxfp"]`, `widths=range(2, 9)`, `load=run`.
+    """
+    given = {key: list(value) if isinstance(value, range) else value for key, value in options.items()}
+    return open_run(sweep_action.sweep(_read_config(SweepConfig, "sweep", model, dataset, given)))
 
 
 def search(
@@ -154,7 +165,7 @@ def _read_config(
         check_trusted(named_files(in_file), file)
     for plugin in config.plugins:
         load_plugin(plugin)
-    return config
+    return with_run_to_load(config)
 
 
 def _path_of(value: object) -> object:

@@ -42,3 +42,15 @@ def test_unknown_node_is_reported_in_one_line(trained: Path, capsys: pytest.Capt
     capsys.readouterr()
     assert cli.main(["explain", str(trained), "seq_block_0"]) == 2
     assert "there is no node 'seq_block_0' in the graph, did you mean 'seq_blocks_0'?" in capsys.readouterr().err
+
+
+def test_a_node_alone_is_one_of_the_newest_run(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    project = ["--project-dir", str(trained.parent)]
+    assert cli.main(["explain", "seq_blocks_0", *project]) == 0
+    assert capsys.readouterr().out.startswith("seq_blocks_0: linear (Linear)\n")
+    assert cli.main(["explain", "seq_block_0", *project]) == 2
+    message = (
+        "there is neither a run nor a node of the newest run called 'seq_block_0'; did you mean 'seq_blocks_0'?"
+    )
+    assert message in capsys.readouterr().err

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from chop import cli
+from chop.formats import FORMATS
 from chop.info import describe
 
 
@@ -33,3 +34,10 @@ def test_png_needs_the_name_of_a_format(
     message = "ch: error: info: --png plots the values of one format: ch info formats NAME --png PATH\n"
     assert capsys.readouterr().err == message
     assert not path.exists()
+
+
+def test_kinds_are_listed_if_none_is_given(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["info"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]
+    assert [line[0] for line in lines] == ["models", "datasets", "formats", "passes", "ops"]
+    assert lines[2][1:] == [str(len(FORMATS)), "ch", "info", "formats"]

@@ -23,7 +23,7 @@ from chop.config import (
 
 def settings(*words: str) -> Settings:
     request = parse(words)
-    return read_settings(request.action, request.texts)
+    return read_settings(request.action, request.texts, request.replaced)
 
 
 def command(*words: str) -> CommandConfig:
@@ -175,3 +175,52 @@ def test_view_listens_on_this_machine_by_default() -> None:
     assert command("view", "out", "--port", "0", "--host", "0.0.0.0", "--open") == ViewConfig(
         folder=Path("out"), port=0, host="0.0.0.0", open=True
     )
+
+
+def test_set_replaces_a_key_of_the_file(tmp_path: Path) -> None:
+    text = 'model = "toy"\ndataset = "jsc"\nseed = 1\n[passes.quantize]\nby = "type"\n'
+    file = write(
+        tmp_path / "a.toml", text + '[passes.quantize.linear.config]\nname = "integer"\nweight_width = 8\n'
+    )
+    key = "passes.quantize.linear.config.weight_width"
+    read = settings(
+        "transform", "--config", file, "--set", f"{key}=4", "--set", "seed=2", "--set", "transform.style=module"
+    )
+    (only,) = read.configs()
+    assert isinstance(only, TransformConfig)
+    assert only.passes["quantize"] == {"by": "type", "linear": {"config": {"name": "integer", "weight_width": 4}}}
+    assert (only.seed, only.transform.style) == (2, "module")
+    assert read.origins["passes"] == f"{file} and --set"
+
+
+def test_set_works_without_a_file() -> None:
+    read = config("transform", "toy", "jsc", "--set", "passes.quantize.by=type")
+    assert isinstance(read, TransformConfig)
+    assert read.passes == {"quantize": {"by": "type"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("seed", "command line: --set must have the form name=value, got 'seed'"),
+        ("sede=1", "command line: unknown key 'sede', did you mean 'seed'?"),
+        ("transform.stile=1", "command line: transform: unknown key 'stile', did you mean 'style'?"),
+        ("seed.x.y=1", "command line: 'seed' must be int, got {'x': {'y': 1}} (dict)"),
+    ],
+)
+def test_wrong_keys_of_set_are_reported(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match="command line: ") as caught:
+        settings("transform", "toy", "jsc", "--set", text)
+    assert str(caught.value) == message
+
+
+def test_set_does_not_replace_a_value_by_a_table(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.toml", 'model = "toy"\ndataset = "jsc"\n')
+    with pytest.raises(ValueError, match=r"command line: --set model.x: 'model' is a value, not a table"):
+        settings("transform", "--config", file, "--set", "model.x=1")
+
+
+@pytest.mark.parametrize("name", ["a/b", "", ".hidden", "latest"])
+def test_wrong_names_of_runs_are_reported(name: str) -> None:
+    with pytest.raises(ValueError, match="'name' must "):
+        train("toy", "jsc", "--name", name)

@@ -11,7 +11,7 @@ import pytest
 from chop.config import TrainConfig
 from chop.registry import UnknownNameError
 from chop.runs import RunFolder, find_run, list_runs
-from chop.runs.listing import find_run_to_resume
+from chop.runs.listing import find_run_to_resume, with_run_to_load
 
 
 def make_run(project: Path, name: str, started: int, *, finished: bool = True) -> RunFolder:
@@ -74,3 +74,38 @@ def test_the_run_to_resume_is_the_latest_of_the_same_model_and_data(train_config
     beside = replace(train_config, config=folders[2].config)
     assert find_run_to_resume(beside, lambda folder: folder.metrics) == folders[2]
     assert find_run_to_resume(train_config, lambda folder: folder.search_log) is None
+
+
+def keep_model(folder: RunFolder, action: str, **summary: object) -> RunFolder:
+    folder.write_summary({"action": action, "model": "toy", "dataset": "toy_tiny", **summary})
+    folder.graph.mkdir(parents=True)
+    return folder
+
+
+def test_latest_to_load_is_the_newest_run_of_the_model_that_keeps_one(train_config: TrainConfig) -> None:
+    project = train_config.project_dir
+    trained = keep_model(make_run(project, "a", 1000), "train")
+    transformed = keep_model(make_run(project, "b", 2000), "transform")
+    make_run(project, "without-model", 3000).write_summary(
+        {"action": "train", "model": "toy", "dataset": "toy_tiny"}
+    )
+    keep_model(make_run(project, "of-another-model", 4000), "train", model="jsc-tiny")
+
+    def loaded(name: str) -> Path | None:
+        return with_run_to_load(replace(train_config, load_name=Path(name))).load_name
+
+    assert loaded("latest") == transformed.path
+    assert loaded("latest:train") == trained.path
+    assert loaded("a") == trained.path
+    assert loaded("no.ckpt") == Path("no.ckpt")  # reported when it is loaded
+    assert with_run_to_load(train_config).load_name is None
+    with pytest.raises(UnknownNameError, match=r"'latest:trian': unknown action 'trian'; did you mean 'train'\?"):
+        loaded("latest:trian")
+    with pytest.raises(ValueError, match=r"no finished run of ch search in '.*' that keeps 'toy' for 'toy_tiny'"):
+        loaded("latest:search")
+
+
+def test_latest_of_an_action_is_found(tmp_path: Path) -> None:
+    first = keep_model(make_run(tmp_path, "a", 1000), "train")
+    keep_model(make_run(tmp_path, "b", 2000), "transform")
+    assert find_run(Path("latest:train"), tmp_path) == first

@@ -9,13 +9,15 @@ import traceback
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import cast
 
+from chop.cli.next_command import next_command
 from chop.cli.parser import parse
 from chop.cli.settings import Settings, read_settings
-from chop.config import CommandConfig
+from chop.config import ActionConfig, CommandConfig, TrainGrid
 from chop.display.extras import EXTRAS, missing_package
 from chop.display.launcher import launcher
 from chop.plugins import load_plugin, users_frame
@@ -47,11 +49,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(words: Sequence[str]) -> None:
     request = parse(words)
-    settings = read_settings(request.action, request.texts)
+    settings = read_settings(request.action, request.texts, request.replaced)
     if request.show_config:
         print(settings.show(), end="")
     else:
-        _print_output_path(run_action(settings))
+        _print_output_path(settings, run_action(settings))
 
 
 def run_action(settings: Settings) -> Path | None:
@@ -63,7 +65,16 @@ def run_action(settings: Settings) -> Path | None:
         load_plugin(plugin)
     # Imported here, and torch with it: `ch --help` stays fast.
     action = getattr(import_module(f"chop.actions.{settings.action}"), settings.action)
-    return cast("Path | None", action(settings.config()))
+    return cast("Path | None", action(_with_run_to_load(settings.config())))
+
+
+def _with_run_to_load(config: CommandConfig | TrainGrid) -> CommandConfig | TrainGrid:
+    """Replace `--load latest` by the path of the run that it stands for."""
+    from chop.runs.listing import with_run_to_load
+
+    if isinstance(config, TrainGrid):
+        return replace(config, configs=[with_run_to_load(each) for each in config.configs])
+    return with_run_to_load(config) if isinstance(config, ActionConfig) else config
 
 
 def _prepare(config: CommandConfig) -> None:
@@ -86,14 +97,17 @@ def _confirm_files(settings: Settings) -> None:
         check_trusted([each for each in named_files(settings.values) if each not in given], file)
 
 
-def _print_output_path(path: Path | None) -> None:
-    """Print where the results are, from the main process only."""
+def _print_output_path(settings: Settings, path: Path | None) -> None:
+    """Print where the results are, and what to type next, from the main process only."""
     if path is None:
         return
     from chop.training.devices import is_main_process  # imports torch, which --help does not need
 
     if is_main_process():
-        print(f"saved in {path}")
+        print(f"saved in {path}", flush=True)
+        command = next_command(settings.config(), path)
+        if command is not None:
+            print(f"next: {command}", file=sys.stderr)
 
 
 def _explain(error: BaseException, words: Sequence[str]) -> str | None:
@@ -116,6 +130,6 @@ def _wants_traceback(words: Sequence[str]) -> bool:
         return True
     with suppress(ValueError, UnknownNameError, OSError):  # the error may be in the options themselves
         request = parse(words)
-        values = read_settings(request.action, request.texts).values
+        values = read_settings(request.action, request.texts, request.replaced).values
         return values.get("debug") is True or values.get("log_level") == "debug"
     return False

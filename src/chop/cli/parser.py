@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
 from pathlib import Path
@@ -13,6 +14,10 @@ from chop.config import ACTIONS, PAIRS, REPEATABLE, ActionConfig, CommandConfig
 from chop.options import aliases, type_hints
 from chop.registry import UnknownNameError, closest
 
+LAUNCHER_HELP = """also, with the launcher of a checkout:
+  ch python [FILE]    a Python that can import chop
+  ch notebook         JupyterLab in the current folder
+  ch setup EXTRA      install optional packages; an unknown name lists them"""
 DESCRIPTION = "Explore number formats for PyTorch models: accuracy, error and cost."
 
 
@@ -22,7 +27,9 @@ class Request:
 
     action: str
     texts: Mapping[str, str | list[str]]
-    show_config: bool
+    show_config: bool = False
+    replaced: Sequence[str] = ()
+    """Keys of the TOML file with new values, such as `passes.quantize.linear.config.weight_width=4`."""
 
 
 def parse(words: Sequence[str]) -> Request:
@@ -33,8 +40,8 @@ def parse(words: Sequence[str]) -> Request:
     given, unknown = build_parser().parse_known_args(words or ["--help"])
     if unknown:
         raise ValueError(_explain_unknown(unknown[0], given.action))
-    texts = {key: text for key, text in vars(given).items() if key not in ("action", "show_config")}
-    return Request(given.action, texts, getattr(given, "show_config", False))
+    texts = {key: text for key, text in vars(given).items() if key not in ("action", "show_config", "set")}
+    return Request(given.action, texts, getattr(given, "show_config", False), getattr(given, "set", None) or ())
 
 
 class Parser(argparse.ArgumentParser):
@@ -64,6 +71,8 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of `ch` with a subparser per action."""
     epilog = "Show the options of an action: ch train --help"
+    if "CHOP_LAUNCHER" in os.environ:
+        epilog += f"\n\n{LAUNCHER_HELP}"
     parser = Parser(prog="ch", description=DESCRIPTION, epilog=epilog, allow_abbrev=False, formatter_class=_Help)
     parser.add_argument("--version", action="version", version=f"ch {__version__}")
     actions = parser.add_subparsers(title="actions", dest="action", metavar="ACTION", required=True)
@@ -122,6 +131,12 @@ def _add_options(parser: argparse.ArgumentParser, cls: type[CommandConfig]) -> N
             action="store_true",
             help="print all options, and where each value comes from, then exit",
         )
+        groups["general"].add_argument(
+            "--set",
+            action="append",
+            metavar="KEY=VALUE",
+            help="replace a key of the TOML file, such as passes.quantize.linear.config.weight_width=4; repeatable",
+        )
 
 
 def _help(field: Field[Any], cls: type[CommandConfig]) -> str:
@@ -166,5 +181,5 @@ def _explain_unknown(argument: str, action: str) -> str:
 
 
 def _all_flags(cls: type[CommandConfig]) -> list[str]:
-    extra = ["--show-config"] if issubclass(cls, ActionConfig) else []
+    extra = ["--show-config", "--set"] if issubclass(cls, ActionConfig) else []
     return [flag for field in fields(cls) if field.metadata["kind"] == "option" for flag in flags(field)] + extra

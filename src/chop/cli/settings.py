@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
@@ -58,13 +58,21 @@ class Settings:
         return write_toml(table, {name: self.origins.get(name, DEFAULT) for name in table})
 
 
-def read_settings(action: str, texts: Mapping[str, str | list[str]]) -> Settings:
-    """Return the options of `action` from the command line and from the TOML file it names, if any."""
+def read_settings(action: str, texts: Mapping[str, str | list[str]], replaced: Sequence[str] = ()) -> Settings:
+    """Return the options of `action` from the command line and from the TOML file it names, if any.
+
+    `replaced` are keys of the file with new values, such as `transform.evaluate=false`.
+    """
     typed = {name: _from_text(name, text, ACTIONS[action]) for name, text in texts.items()}
     given = check_settings(ACTIONS[action], typed, COMMAND_LINE)
     file = given.get("config")
-    in_file = read_config_file(file, ACTIONS[action]) if file is not None else {}
-    origins = {name: str(file) for name in in_file} | dict.fromkeys(given, COMMAND_LINE)
+    table = read_table(file) if file is not None else {}
+    where = COMMAND_LINE if file is None else str(file)
+    for text in replaced:
+        table = _replace(table, *_pair("set", text))
+    in_file = read_table_options(table, ACTIONS[action], where, file)
+    origins = dict.fromkeys(in_file, where) | {text.partition(".")[0]: f"{where} and --set" for text in replaced}
+    origins |= dict.fromkeys(given, COMMAND_LINE)
     values = {**in_file, **given}
     for name in ("plugins", *PAIRS):  # repeatable options are combined, not replaced
         if name in in_file and name in given:
@@ -78,17 +86,28 @@ def read_settings(action: str, texts: Mapping[str, str | list[str]]) -> Settings
 
 def read_config_file(file: Path, cls: type[CommandConfig]) -> dict[str, Any]:
     """Return the options of `cls` in a TOML file, which may also hold options of other actions."""
+    return read_table_options(read_table(file), cls, str(file), file)
+
+
+def read_table(file: Path) -> dict[str, Any]:
+    """Return the content of a TOML file with options."""
     try:
-        table = tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{file}: not valid TOML: {error}") from error
     except OSError as error:
         raise OSError(f"cannot read {file}: {error.strerror}") from error
+
+
+def read_table_options(
+    table: Mapping[str, Any], cls: type[CommandConfig], where: str, file: Path | None
+) -> dict[str, Any]:
+    """Return the options of `cls` in the table of a TOML file; `where` begins error messages."""
     for name in COMMAND_LINE_ONLY:
         if name in table:
-            raise ValueError(f"{file}: '{name}' can only be given on the command line")
-    values = check_settings(AnyConfig, _flatten_data(table), str(file))
-    if "plugins" in values:
+            raise ValueError(f"{where}: '{name}' can only be given on the command line")
+    values = check_settings(AnyConfig, _flatten_data(table), where)
+    if "plugins" in values and file is not None:
         values["plugins"] = tuple(_resolve_plugin(path, file) for path in values["plugins"])
     known = {each.name for each in fields(cls)}
     return {name: value for name, value in values.items() if name in known}
@@ -153,11 +172,20 @@ def _pair(option: str, text: str) -> tuple[str, Any]:
     """Split `num_rows=1000` into name and value; a value that is not valid TOML is a string."""
     name, sign, value = text.partition("=")
     if not (name and sign):
-        kind = option.removesuffix("s").replace("_", " ")
-        raise ValueError(f"{COMMAND_LINE}: a {kind} must have the form name=value, got '{text}'")
+        kind = "--set" if option == "set" else f"a {option.removesuffix('s').replace('_', ' ')}"
+        raise ValueError(f"{COMMAND_LINE}: {kind} must have the form name=value, got '{text}'")
     with suppress(tomllib.TOMLDecodeError):
         return name, tomllib.loads(f"x = {value}")["x"]
     return name, value
+
+
+def _replace(table: Mapping[str, Any], path: str, value: object) -> dict[str, Any]:
+    """Return a nested table with a new value under the keys `path`, which are separated by dots."""
+    key, dot, rest = path.partition(".")
+    inner = table.get(key, {})
+    if dot and not isinstance(inner, Mapping):
+        raise ValueError(f"{COMMAND_LINE}: --set {path}: '{key}' is a value, not a table")
+    return {**table, key: _replace(inner, rest, value) if dot else value}
 
 
 def _default(option: Field[Any]) -> Any:

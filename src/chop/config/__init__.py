@@ -3,14 +3,17 @@
 from chop.config.actions import ACTIONS, AnyConfig
 from chop.config.base import (
     COMMAND_LINE_ONLY,
+    LATEST,
     PAIRS,
     REPEATABLE,
     ActionConfig,
     CommandConfig,
     RunConfig,
     WorkOptions,
+    common_options,
     option,
 )
+from chop.config.demo import DemoConfig
 from chop.config.explain import ExplainConfig
 from chop.config.info import INFO_KINDS, InfoConfig
 from chop.config.report import ReportConfig
@@ -23,6 +26,7 @@ from chop.config.search import (
     SpaceTable,
     StrategyTable,
 )
+from chop.config.sweep import SweepConfig
 from chop.config.test import TestConfig
 from chop.config.train import TrainConfig, TrainGrid
 from chop.config.transform import TransformConfig, TransformTable
@@ -32,11 +36,13 @@ __all__ = [
     "ACTIONS",
     "COMMAND_LINE_ONLY",
     "INFO_KINDS",
+    "LATEST",
     "PAIRS",
     "REPEATABLE",
     "ActionConfig",
     "AnyConfig",
     "CommandConfig",
+    "DemoConfig",
     "Direction",
     "ExplainConfig",
     "InfoConfig",
@@ -48,6 +54,7 @@ __all__ = [
     "SpaceSetup",
     "SpaceTable",
     "StrategyTable",
+    "SweepConfig",
     "TestConfig",
     "TrainConfig",
     "TrainGrid",
@@ -55,5 +62,6 @@ __all__ = [
     "TransformTable",
     "ViewConfig",
     "WorkOptions",
+    "common_options",
     "option",
 ]

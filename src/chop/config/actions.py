@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from chop.config.base import CommandConfig
+from chop.config.demo import DemoConfig
 from chop.config.explain import ExplainConfig
 from chop.config.info import InfoConfig
 from chop.config.report import ReportConfig
 from chop.config.search import SearchConfig
+from chop.config.sweep import SweepConfig
 from chop.config.test import TestConfig
 from chop.config.train import TrainConfig
 from chop.config.transform import TransformConfig
@@ -17,15 +19,17 @@ from chop.config.view import ViewConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnyConfig(TrainConfig, TestConfig, TransformConfig, SearchConfig):
+class AnyConfig(TrainConfig, TestConfig, TransformConfig, SearchConfig, SweepConfig):
     """Every option that a TOML file may hold, so that one file serves all actions on a model."""
 
 
 # The function that runs `ch NAME` is `chop.actions.NAME.NAME`; it is imported when it is needed.
 ACTIONS: Mapping[str, type[CommandConfig]] = {
+    "demo": DemoConfig,
     "train": TrainConfig,
     "test": TestConfig,
     "transform": TransformConfig,
+    "sweep": SweepConfig,
     "search": SearchConfig,
     "report": ReportConfig,
     "explain": ExplainConfig,

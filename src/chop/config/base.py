@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal
+
+LATEST = "latest"
+"""Stands for the newest run, where a run can be given."""
 
 
 def option(
@@ -84,7 +88,9 @@ class WorkOptions:
     config: Path | None = option(None, help="TOML file with these options; the command line overrides it")
     task: Literal["cls", "classification"] = option("cls", help="task of the model")
     load_name: Path | None = option(
-        None, aliases=("load",), help="checkpoint, folder of a saved graph, or run folder to start from"
+        None,
+        aliases=("load",),
+        help="what to start from: a checkpoint, a saved graph, a run, or the newest run: latest, latest:train",
     )
     load_type: Literal["auto", "pt", "pl", "mz"] = option(
         "auto", help="type of --load: pt for a state_dict, pl for a training checkpoint, mz for a saved graph"
@@ -124,6 +130,7 @@ class WorkOptions:
     ] = option("32", group="machine", same_on_resume=True, help="floating-point precision of the computation")
 
     project_dir: Path = option(Path("mase_output"), group="output", help="folder in which run folders are created")
+    name: str | None = option(None, group="output", help="name of the run folder; default: model, task, data, date")
     project: str | None = option(None, group="output", help="name of the project, saved with the run")
     report_to: Literal["tensorboard", "none", "wandb"] = option(
         "tensorboard", group="output", help="where to log training curves, in addition to metrics.jsonl"
@@ -138,6 +145,15 @@ class ActionConfig(CommandConfig, WorkOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "task", {"classification": "cls"}.get(self.task, self.task))
+        if self.name is not None and not re.fullmatch(r"\w[\w.+-]*", self.name):
+            raise ValueError(f"'name' must consist of letters, digits, '.', '-', '+' and '_', got '{self.name}'")
+        if self.name is not None and self.name.partition(":")[0] == LATEST:
+            raise ValueError(f"'name' must not be '{LATEST}', which stands for the newest run")
+
+
+def common_options(config: ActionConfig) -> dict[str, Any]:
+    """Return the options that all actions on a model have, by name."""
+    return {each.name: getattr(config, each.name) for each in fields(ActionConfig)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +161,6 @@ class RunConfig(CommandConfig):
     """Options of every command that opens an existing run."""
 
     run: Path | None = option(
-        None, kind="positional", help="run folder, its name in --project-dir, or latest (default)"
+        None, kind="positional", help="run folder, its name in --project-dir, latest (default), latest:train, ..."
     )
     project_dir: Path = option(Path("mase_output"), help="folder with the runs")

@@ -14,7 +14,8 @@ class ExplainConfig(RunConfig):
 
     examples: ClassVar[tuple[str, ...]] = (
         "ch explain latest",
-        "ch explain latest seq_blocks_2",
+        "ch explain seq_blocks_2                 a node of the newest run",
+        "ch explain latest:transform seq_blocks_2",
         "ch explain mase_output/jsc-toy_classification_jsc_2026-01-31 seq_blocks_2",
     )
 

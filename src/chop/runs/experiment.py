@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import platform
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
@@ -162,9 +163,18 @@ def open_data(config: ActionConfig, model_info: ModelInfo) -> MaseDataModule:
 
 
 def warn_if_untrained(config: ActionConfig) -> None:
-    """Warn if the configuration loads no checkpoint."""
+    """Warn if the configuration loads no checkpoint, or a graph that was made without one."""
     if config.load_name is None:
         logger.warning("no checkpoint is loaded: '%s' has untrained weights; load one with --load", config.model)
+        return
+    for path in (config.load_name, *config.load_name.parents):
+        folder = RunFolder(path)
+        if folder.is_finished:
+            with suppress(ValueError):  # its summary is corrupt
+                summary = folder.read_summary()
+                if summary.get("action") == "transform" and summary.get("checkpoint") is None:
+                    logger.warning("run '%s' has untrained weights: it was made without a checkpoint", path)
+            return
 
 
 def _warn_about_graph(path: Path) -> None:

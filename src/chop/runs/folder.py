@@ -101,6 +101,21 @@ class RunFolder:
     def grid_plot(self) -> Path:
         return self.path / "grid.png"
 
+    # Sweeping
+
+    @property
+    def sweep_table(self) -> Path:
+        return self.path / "sweep.csv"
+
+    @property
+    def sweep_plot(self) -> Path:
+        return self.path / "sweep.png"
+
+    @property
+    def sweep_config(self) -> Path:
+        """The best setting, as options of `ch transform`."""
+        return self.path / "best.toml"
+
     # Transforming
 
     @property
@@ -213,7 +228,8 @@ class RunFolder:
     @classmethod
     def create_for(cls, config: ActionConfig) -> Self:
         """Make the folder of a new run, with its options in it."""
-        folder = cls.create(config.project_dir, run_prefix(config) + date.today().isoformat())
+        name = config.name or run_prefix(config) + date.today().isoformat()
+        folder = cls.create(config.project_dir, name)
         (folder.path / "software").mkdir()
         folder.write_config(config)
         return folder

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from chop.config import ActionConfig
+from chop.config import ACTIONS, LATEST, ActionConfig
+from chop.files import read_toml
 from chop.registry import UnknownNameError, closest
-from chop.runs.folder import RunFolder, run_prefix
+from chop.runs.folder import RunFolder, run_prefix, with_absolute_paths
 
-LATEST = "latest"
+Config = TypeVar("Config", bound=ActionConfig)
+logger = logging.getLogger(__name__)
+
 MAX_RUNS_NAMED = 5  # in an error message
 MAX_DEPTH = 3  # of paths in a run folder that commands print, and users pass back
 
@@ -27,9 +32,9 @@ def list_runs(project_dir: Path) -> list[RunFolder]:
 
 
 def find_run(run: Path | None, project_dir: Path) -> RunFolder:
-    """Return the run with this path, or this name in the project; None and `latest`: the newest finished run."""
-    if run is None or str(run) == LATEST:
-        return _latest(project_dir)
+    """Return the run with this path or name; None and `latest`: the newest one, `latest:train`: of `ch train`."""
+    if run is None or _is_latest(run):
+        return _latest(run, project_dir)
     paths = [run, project_dir / run]
     for path in paths:
         for folder in (path, *list(path.absolute().parents)[:MAX_DEPTH]) if path.exists() else ():
@@ -38,6 +43,25 @@ def find_run(run: Path | None, project_dir: Path) -> RunFolder:
     if any(path.exists() for path in paths):
         raise ValueError(f"'{run}' is not a run folder; ch train, ch test, ch transform and ch search create them")
     raise UnknownNameError(f"there is no run '{run}', {_nearest(str(run), project_dir)}")
+
+
+def with_run_to_load(config: Config) -> Config:
+    """Return the configuration with the path of the run that its `load_name` stands for.
+
+    `latest` is the newest finished run of this model and data set that keeps a model, `latest:train` the newest one
+    of `ch train`. The name of a run in the project also works.
+    """
+    given = config.load_name
+    if given is None or given.exists():
+        return config
+    if _is_latest(given):
+        path = _latest(given, config.project_dir, model=config.model, dataset=config.dataset).path
+        logger.info("%s is %s", given, path)
+    elif (config.project_dir / given).exists():
+        path = config.project_dir / given
+    else:
+        return config
+    return replace(config, load_name=path)
 
 
 def find_run_to_resume(
@@ -51,11 +75,24 @@ def find_run_to_resume(
     """
     if config.config is not None and marker(beside := RunFolder(config.config.parent)).exists():
         return beside
-    prefix = run_prefix(config)
     paths = config.project_dir.iterdir() if config.project_dir.is_dir() else ()
-    folders = [RunFolder(path) for path in paths if path.name.startswith(prefix)]
-    found = [folder for folder in folders if marker(folder).exists() and matches(folder)]
+    folders = [folder for path in paths if marker(folder := RunFolder(path)).exists()]
+    found = [folder for folder in folders if _has_inputs(folder, config) and matches(folder)]
     return max(found, key=lambda folder: marker(folder).stat().st_mtime, default=None)
+
+
+def _has_inputs(folder: RunFolder, config: ActionConfig) -> bool:
+    """Whether a run has the name of `config`, or without one the same model and data set."""
+    if config.name is not None:
+        return folder.name.startswith(config.name)
+    if folder.name.startswith(run_prefix(config)):
+        return True
+    try:
+        kept = read_toml(folder.config)
+    except (OSError, ValueError):  # it is missing or corrupt
+        return False
+    absolute = with_absolute_paths(config)
+    return (kept.get("model"), kept.get("dataset")) == (absolute.model, absolute.dataset)
 
 
 def _name_order(name: str) -> list[Any]:
@@ -63,11 +100,38 @@ def _name_order(name: str) -> list[Any]:
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
 
 
-def _latest(project_dir: Path) -> RunFolder:
-    latest = next((folder for folder in list_runs(project_dir) if folder.is_finished), None)
-    if latest is None:
-        raise ValueError(f"there is no finished run in '{project_dir}'; use --project-dir to select another folder")
-    return latest
+def _is_latest(run: Path) -> bool:
+    return str(run).partition(":")[0] == LATEST
+
+
+def _latest(run: Path | None, project_dir: Path, **wanted: str) -> RunFolder:
+    """Return the newest finished run; `latest:train` is one of `ch train`.
+
+    With `wanted`, it must have these values in its summary; with a wanted model, it must also keep it.
+    """
+    action = str(run).partition(":")[2] if run is not None else ""
+    if action:
+        if action not in ACTIONS:
+            raise UnknownNameError(f"'{run}': unknown action '{action}'; {closest(action, ACTIONS)}")
+        wanted["action"] = action
+    for folder in list_runs(project_dir):
+        if folder.is_finished and (folder.keeps_model or "model" not in wanted) and _has(folder, wanted):
+            return folder
+    kind = f"run of ch {action}" if action else "run"
+    whose = f" that keeps '{wanted['model']}' for '{wanted['dataset']}'" if "model" in wanted else ""
+    raise ValueError(
+        f"there is no finished {kind} in '{project_dir}'{whose}; use --project-dir to select another folder"
+    )
+
+
+def _has(folder: RunFolder, wanted: Mapping[str, str]) -> bool:
+    if not wanted:
+        return True
+    try:
+        summary = folder.read_summary()
+    except ValueError:  # it is corrupt
+        return False
+    return all(summary.get(key) == value for key, value in wanted.items())
 
 
 def _nearest(name: str, project_dir: Path) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor, fx, nn
 
-from chop.config import ACTIONS, ActionConfig, RunConfig, TransformConfig
+from chop.config import ACTIONS, LATEST, ActionConfig, RunConfig, TransformConfig
 from chop.files import read_toml
 from chop.ir import MaseGraph
 from chop.ir.graph.storage.nodes import plain_call
@@ -21,7 +21,7 @@ from chop.passes.graph.utils import deepcopy_mase_graph
 from chop.plugins import load_plugin
 from chop.runs.experiment import Experiment
 from chop.runs.folder import RunFolder
-from chop.runs.listing import LATEST, find_run
+from chop.runs.listing import find_run
 from chop.trusted_files import check_trusted, named_files
 
 logger = logging.getLogger(__name__)

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from chop.config import SearchConfig, TrainConfig
+from chop.config import SearchConfig, TrainConfig, common_options
 from chop.runs import Experiment, RunFolder
 from chop.runs.folder import run_prefix
 from chop.runs.listing import find_run_to_resume
 from chop.runs.run import Run, open_run
 from chop.searching.evaluation.problem import Problem
-from chop.searching.evaluation.transform_config import common_options, transform_config
+from chop.searching.evaluation.transform_config import transform_config
 from chop.searching.results.files import read_log
 from chop.searching.results.results import Results
 from chop.searching.space import Configuration

@@ -17,6 +17,8 @@ from chop.transforming.pipeline import check_names, run_passes
 
 logger = logging.getLogger(__name__)
 
+MAX_NODES_NAMED = 5  # in a message
+
 
 def transform(config: TransformConfig) -> RunFolder:
     """Run the passes of `config` on its model and return the run folder."""
@@ -39,6 +41,13 @@ def _warn(config: TransformConfig) -> None:
 
 def _transform_graph(config: TransformConfig, experiment: Experiment) -> Outcome:
     original = experiment.annotated_graph()
+    quantized = [meta.node.name for meta in original.metas() if meta.quantized is not None]
+    if quantized:
+        logger.warning(
+            "the loaded graph is already quantised (%s): 'before' means this graph, not the float model; "
+            "to start from trained weights use --load latest:train",
+            ", ".join(quantized) if len(quantized) <= MAX_NODES_NAMED else f"{len(quantized)} nodes",
+        )
     graph, comparisons = run_passes(config.passes, original, experiment)
     return graph_outcome(original, graph, comparisons)
 

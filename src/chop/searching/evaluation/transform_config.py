@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
 from typing import Any
 
-from chop.config import ActionConfig, SearchConfig, TransformConfig
+from chop.config import SearchConfig, TransformConfig, common_options
 from chop.nn.quantized.config import UNSET
 from chop.runs.folder import with_absolute_paths
 from chop.searching.space import Configuration, Unit
@@ -21,7 +20,7 @@ def transform_config(config: SearchConfig, units: Iterable[Unit], configuration:
         if unit.name in configuration and configuration[unit.name]["name"] not in UNSET
         for meta in unit.metas
     }
-    options = common_options(with_absolute_paths(config))
+    options = common_options(with_absolute_paths(config)) | {"name": None}
     if MODEL in configuration:
         options["model_options"] = model_options(config, configuration)
     return TransformConfig(**options, passes={"quantize": {"by": "name", **by_node}} if by_node else {})
@@ -33,11 +32,6 @@ def model_options(config: SearchConfig, configuration: Configuration) -> dict[st
         key: list(value) if isinstance(value, tuple) else value for key, value in configuration[MODEL].items()
     }
     return {**config.model_options, **chosen}
-
-
-def common_options(config: ActionConfig) -> dict[str, Any]:
-    """Return the options that all actions have, by name."""
-    return {each.name: getattr(config, each.name) for each in fields(ActionConfig)}
 
 
 def _without_none(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,31 @@
+"""Options of `ch sweep`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from chop.config.base import ActionConfig, option
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepConfig(ActionConfig):
+    """Measure accuracy and cost of a model in several number formats and widths."""
+
+    examples: ClassVar[tuple[str, ...]] = (
+        "ch sweep jsc-toy jsc --load latest --formats integer,mxfp --widths 2..8",
+        "ch sweep jsc-toy jsc --load latest --roles weight --calibrate mse",
+    )
+
+    formats: str | tuple[str, ...] = option("integer", group="sweep", help="names of formats: integer,mxfp")
+    widths: str | int | tuple[int, ...] = option("2..8", group="sweep", help="bits per element: 2..8, or 4,6,8")
+    roles: str | tuple[str, ...] = option(
+        "weight,data_in", group="sweep", help="which operands to quantise: weight,data_in,bias"
+    )
+    calibrate: Literal["none", "min_max", "percentile", "mse", "entropy"] = option(
+        "none", group="sweep", help="how to choose ranges from training batches; none: from one batch"
+    )
+    max_drop: float | None = option(
+        1.0, least=0, group="sweep", help="loss of accuracy in percentage points that best.toml may have"
+    )
+    workers: int | None = option(1, least=1, group="sweep", help="number of processes")

@@ -1,0 +1,138 @@
+"""The engine of `ch sweep`: quantise all layers alike, evaluate, and compare the settings."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from chop.config import SweepConfig
+from chop.cost import estimate
+from chop.display.progress import StatusLine
+from chop.ir import MaseGraph
+from chop.ir.graph.meta import annotated_batch_size
+from chop.runs import Experiment, RunFolder
+from chop.runs.experiment import warn_if_untrained
+from chop.sweeping.results import Results, Row, write_results
+from chop.sweeping.settings import Setting, read_roles, read_settings
+from chop.training.batches import evaluation_batches, to_device
+from chop.training.devices import pick_device
+from chop.training.evaluation import evaluate
+from chop.training.parallel import map_in_processes
+from chop.training.threads import limit_threads_for
+from chop.transforming.outcome import COST_CONVENTION
+from chop.transforming.pipeline import Passes, run_passes
+
+
+def sweep(config: SweepConfig) -> RunFolder:
+    """Evaluate the model of `config` in every setting and return the run folder with the table and the plot."""
+    start = time.perf_counter()
+    settings = read_settings(config)
+    read_roles(config)  # reports mistakes before anything is loaded
+    bench = Bench.load(config)
+    warn_if_untrained(config)
+    baseline = bench.measure(None)
+    with _quiet_passes():
+        rows = list(_measure_all(config, bench, settings))
+    results = Results(baseline, rows, f"{config.model}, data: {bench.experiment.data.dataset_info.title}")
+    folder = RunFolder.create_for(config)
+    try:
+        write_results(results, config, bench.passes, folder)
+        _write_summary(config, bench.experiment, results, folder, time.perf_counter() - start)
+    except BaseException:
+        shutil.rmtree(folder.path, ignore_errors=True)  # an incomplete run cannot be used
+        raise
+    return folder
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What settings are measured on: a model with its data and its annotated graph."""
+
+    config: SweepConfig
+    experiment: Experiment
+    original: MaseGraph
+    ops: tuple[str, ...]
+    """The ops that are quantised: those that multiply and have weights."""
+
+    @classmethod
+    def load(cls, config: SweepConfig) -> Bench:
+        experiment = Experiment.load(config)
+        original = experiment.annotated_graph()
+        costs = estimate(original.metas(), COST_CONVENTION).by_node
+        metas = [meta for meta in original.metas() if meta.quantizable and "weight" in meta.args]
+        ops = dict.fromkeys(meta.mase_op for meta in metas if costs[meta.node.name].macs)
+        if not ops:
+            raise ValueError(f"model '{config.model}' has no layers with weights to quantise")
+        return cls(config, experiment, original, tuple(ops))
+
+    def passes(self, setting: Setting) -> Passes:
+        """Return the passes of `ch transform` that quantise the model like this."""
+        by_op = {op: {"config": setting.config(read_roles(self.config))} for op in self.ops}
+        calibrate = {} if self.config.calibrate == "none" else {"calibrate": {"method": self.config.calibrate}}
+        return {"quantize": {"by": "type", **by_op}, **calibrate}
+
+    def measure(self, setting: Setting | None) -> Row:
+        """Return accuracy, loss and cost in a setting; None measures the model as it is."""
+        graph = self.original
+        if setting is not None:
+            graph, _ = run_passes(self.passes(setting), self.original, self.experiment)
+        device = pick_device(self.config.accelerator)
+        rows = to_device(self.experiment.data.splits.test, device)
+        with limit_threads_for(self.experiment, self.config.batch_size):
+            batches = evaluation_batches(rows, self.config.batch_size)
+            found = evaluate(graph.model.to(device), batches, self.experiment.num_classes, device)
+        cost = estimate(graph.metas(), COST_CONVENTION).total
+        bitops = cost.bitops / annotated_batch_size(graph.metas())
+        return Row(setting, found.accuracy, found.loss, float(bitops), float(cost.weight_bits))
+
+
+def _measure_all(config: SweepConfig, bench: Bench, settings: Sequence[Setting]) -> Iterator[Row]:
+    line = StatusLine()
+    workers = min(config.workers or 1, len(settings))
+    rows = map_in_processes(_load, config, settings, workers) if workers > 1 else map(bench.measure, settings)
+    for number in range(len(settings)):
+        setting = settings[number]
+        line.draw(f"setting {number + 1} of {len(settings)}: {setting.label}, {setting.number_format.width} bits")
+        yield next(rows)
+    line.close()
+
+
+@contextmanager
+def _quiet_passes() -> Iterator[None]:
+    """Let the passes log nothing but errors: what they say about one layer in one setting is not asked for here."""
+    logger = logging.getLogger("chop")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def _load(config: SweepConfig) -> Callable[[Setting], Row]:
+    return Bench.load(config).measure
+
+
+def _write_summary(
+    config: SweepConfig, experiment: Experiment, results: Results, folder: RunFolder, seconds: float
+) -> None:
+    best = results.best(config.max_drop)
+    summary: dict[str, Any] = {
+        **experiment.describe("sweep"),
+        "checkpoint": None if config.load_name is None else str(config.load_name),
+        "baseline": {"accuracy": results.baseline.accuracy, "loss": results.baseline.loss},
+        "rows": [
+            {"format": row.label, "bits": row.bits, **{k: v for k, v in asdict(row).items() if k != "setting"}}
+            for row in results.rows
+        ],
+        "best": None if best is None else f"{best.label}, {best.bits:g} bits",
+        "seconds": round(seconds, 3),
+    }
+    if best is not None:
+        summary["test"] = {"accuracy": best.accuracy, "loss": best.loss}
+    folder.write_summary(summary)

@@ -1,0 +1,83 @@
+"""`ch sweep`: its table, its plot and its best setting."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import chop
+from chop.config import SweepConfig, TrainConfig
+from chop.runs import RunFolder
+from chop.sweeping.results import Results, Row
+from chop.sweeping.settings import Setting
+from chop.sweeping.sweep import sweep
+from chop.training.train import train
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    project = tmp_path_factory.mktemp("project")
+    return train(TrainConfig(model="toy", dataset="toy_tiny", max_epochs=2, project_dir=project))
+
+
+@pytest.fixture
+def config(trained: RunFolder, tmp_path: Path) -> SweepConfig:
+    options = {"project_dir": tmp_path, "load_name": trained.path}
+    return SweepConfig(model="toy", dataset="toy_tiny", widths="4,8", **options)  # type: ignore[arg-type]
+
+
+def test_rows_are_what_transform_measures(config: SweepConfig, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = sweep(replace(config, max_drop=100.0))
+    printed = capsys.readouterr().out
+    with folder.sweep_table.open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["format"], row["bits"]) for row in rows] == [("unchanged", ""), ("integer", "4"), ("integer", "8")]
+    assert all(row["accuracy"] in printed for row in rows)
+    for path in (folder.sweep_plot, folder.sweep_table.with_suffix(".md"), folder.sweep_table.with_suffix(".tex")):
+        assert path.stat().st_size > 0
+
+    # 100 points may be lost, so the best setting is the one with the fewest bit operations: 4 bits.
+    result = chop.transform(config=folder.sweep_config)
+    assert f"{result.summary['test']['after']['accuracy']:.4f}" == rows[1]["accuracy"]
+    assert f"{result.summary['test']['before']['accuracy']:.4f}" == rows[0]["accuracy"]
+    # toy has layers 4 -> 16, 16 -> 16, 16 -> 2: 352 MACs of 4 x 4 bits; 352 weights of 4 bits, 34 biases of 32.
+    assert rows[1]["BitOPs"] == str(352 * 16)
+    assert rows[1]["weight memory in bits"] == str(352 * 4 + 34 * 32)
+
+
+def test_python_returns_the_run(config: SweepConfig) -> None:
+    run = chop.sweep(
+        "toy",
+        "toy_tiny",
+        formats=["integer"],
+        widths=range(7, 9),
+        load=config.load_name,
+        project_dir=config.project_dir,
+    )
+    assert [row["bits"] for row in run.summary["rows"]] == [7, 8]
+    assert run.action == "sweep"
+
+
+@pytest.mark.slow
+def test_processes_measure_the_same(config: SweepConfig) -> None:
+    one, two = (sweep(replace(config, workers=workers)) for workers in (1, 2))
+    assert one.sweep_table.read_text() == two.sweep_table.read_text()
+
+
+def test_best_setting_is_the_cheapest_that_is_accurate_enough() -> None:
+    rows = [
+        Row(Setting("integer", {"width": w}), accuracy, 0, w, 0) for w, accuracy in ((3, 0.5), (4, 0.9), (5, 0.91))
+    ]
+    results = Results(Row(None, 0.91, 0, 99, 0), rows, "")
+    assert results.best(1.0) is rows[1]
+    assert results.best(None) is rows[2]
+    assert results.best(50.0) is rows[0]
+    assert Results(Row(None, 1.0, 0, 99, 0), rows, "").best(1.0) is None
+
+
+def test_untrained_weights_are_reported(config: SweepConfig, caplog: pytest.LogCaptureFixture) -> None:
+    sweep(replace(config, load_name=None, widths=8))
+    assert "no checkpoint is loaded" in caplog.text
