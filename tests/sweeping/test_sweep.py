@@ -11,7 +11,7 @@ import pytest
 import chop
 from chop.config import SweepConfig, TrainConfig
 from chop.runs import RunFolder
-from chop.sweeping.results import Results, Row
+from chop.sweeping.results import SweepResults, Row
 from chop.sweeping.settings import Setting
 from chop.sweeping.sweep import sweep
 from chop.training.train import train
@@ -71,11 +71,11 @@ def test_best_setting_is_the_cheapest_that_is_accurate_enough() -> None:
     rows = [
         Row(Setting("integer", {"width": w}), accuracy, 0, w, 0) for w, accuracy in ((3, 0.5), (4, 0.9), (5, 0.91))
     ]
-    results = Results(Row(None, 0.91, 0, 99, 0), rows, "")
+    results = SweepResults(Row(None, 0.91, 0, 99, 0), rows, "")
     assert results.best(1.0) is rows[1]
     assert results.best(None) is rows[2]
     assert results.best(50.0) is rows[0]
-    assert Results(Row(None, 1.0, 0, 99, 0), rows, "").best(1.0) is None
+    assert SweepResults(Row(None, 1.0, 0, 99, 0), rows, "").best(1.0) is None
 
 
 def test_untrained_weights_are_reported(config: SweepConfig, caplog: pytest.LogCaptureFixture) -> None:

@@ -49,7 +49,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Results:
+class SweepResults:
     """All settings of a sweep, and the model as it is."""
 
     baseline: Row
@@ -64,7 +64,7 @@ class Results:
 
 
 def write_results(
-    results: Results, config: SweepConfig, passes: Callable[[Setting], Passes], folder: RunFolder
+    results: SweepResults, config: SweepConfig, passes: Callable[[Setting], Passes], folder: RunFolder
 ) -> None:
     """Print the table, and write it with the plot and the best setting."""
     rows = [results.baseline, *results.rows]
@@ -88,7 +88,7 @@ def write_results(
     write_text(folder.sweep_config, write_toml(kept))
 
 
-def plot(results: Results, folder: RunFolder) -> None:
+def plot(results: SweepResults, folder: RunFolder) -> None:
     """Plot accuracy over bits per element, with a line per format through its most accurate settings."""
     from matplotlib.figure import Figure  # here, because importing Matplotlib takes long
 

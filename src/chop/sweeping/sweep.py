@@ -17,7 +17,7 @@ from chop.ir import MaseGraph
 from chop.ir.graph.meta import annotated_batch_size
 from chop.runs import Experiment, RunFolder
 from chop.runs.experiment import warn_if_untrained
-from chop.sweeping.results import Results, Row, write_results
+from chop.sweeping.results import SweepResults, Row, write_results
 from chop.sweeping.settings import Setting, read_roles, read_settings
 from chop.training.batches import evaluation_batches, to_device
 from chop.training.devices import pick_device
@@ -38,7 +38,7 @@ def sweep(config: SweepConfig) -> RunFolder:
     baseline = bench.measure(None)
     with _quiet_passes():
         rows = list(_measure_all(config, bench, settings))
-    results = Results(baseline, rows, f"{config.model}, data: {bench.experiment.data.dataset_info.title}")
+    results = SweepResults(baseline, rows, f"{config.model}, data: {bench.experiment.data.dataset_info.title}")
     folder = RunFolder.create_for(config)
     try:
         write_results(results, config, bench.passes, folder)
@@ -119,7 +119,7 @@ def _load(config: SweepConfig) -> Callable[[Setting], Row]:
 
 
 def _write_summary(
-    config: SweepConfig, experiment: Experiment, results: Results, folder: RunFolder, seconds: float
+    config: SweepConfig, experiment: Experiment, results: SweepResults, folder: RunFolder, seconds: float
 ) -> None:
     best = results.best(config.max_drop)
     summary: dict[str, Any] = {
