@@ -11,7 +11,7 @@ import pytest
 import chop
 from chop.config import SweepConfig, TrainConfig
 from chop.runs import RunFolder
-from chop.sweeping.results import SweepResults, Row
+from chop.sweeping.results import Row, SweepResults
 from chop.sweeping.settings import Setting
 from chop.sweeping.sweep import sweep
 from chop.training.train import train

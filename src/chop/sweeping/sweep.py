@@ -17,7 +17,7 @@ from chop.ir import MaseGraph
 from chop.ir.graph.meta import annotated_batch_size
 from chop.runs import Experiment, RunFolder
 from chop.runs.experiment import warn_if_untrained
-from chop.sweeping.results import SweepResults, Row, write_results
+from chop.sweeping.results import Row, SweepResults, write_results
 from chop.sweeping.settings import Setting, read_roles, read_settings
 from chop.training.batches import evaluation_batches, to_device
 from chop.training.devices import pick_device
