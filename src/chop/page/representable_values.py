@@ -74,6 +74,7 @@ def _list_values(number_format: Format, tensor: Tensor, scale: Tensor | None) ->
 
 def _scales(number_format: Format, tensor: Tensor) -> tuple[Tensor, ...]:
     """Return the scales of the tensor; a format without a scale for one value has none for any."""
-    if not number_format.encode(tensor.reshape(-1)[:1])[1]:
+    numbers = torch.where(tensor.isnan(), 0.0, tensor)  # NaN need not have a code
+    if not number_format.encode(numbers.reshape(-1)[:1])[1]:
         return ()
-    return number_format.encode(tensor)[1]
+    return number_format.encode(numbers)[1]

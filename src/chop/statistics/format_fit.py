@@ -146,7 +146,8 @@ def limits_of(number_format: Format, values: Tensor, scale: Tensor | None) -> Li
             pass
         else:
             one = values.new_zeros(1, dtype=torch.long)
-            codes, scales = number_format.encode(values) if follow_data else (one, ())
+            numbers = torch.where(values.isnan(), 0.0, values)  # NaN need not have a code
+            codes, scales = number_format.encode(numbers) if follow_data else (one, ())
             least, largest = (number_format.decode(torch.full_like(codes, end), scales) for end in (low, high))
             return Limits(least, largest, follow_data)
     far = torch.finfo(values.dtype).max
