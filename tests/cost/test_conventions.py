@@ -6,11 +6,12 @@ import pytest
 import torch
 from torch import nn
 
-from chop.cost import CONVENTIONS, bitops, flops, operations
+from chop.cost import CONVENTIONS, bitops, count, flops, operations
 from chop.ir import MaseGraph, NodeMeta
-from chop.ops import OPS, Call, Op
+from chop.ops import OPS, Call, Count
 from chop.passes.graph import add_common_metadata_analysis_pass, init_metadata_analysis_pass
 from chop.registry import UnknownNameError
+from samples import annotated, samples
 
 
 def first_layer(*layers: nn.Module) -> NodeMeta:
@@ -51,26 +52,21 @@ def test_every_convention_counts_something_and_has_a_summary() -> None:
         assert convention.operations or convention.bitops
 
 
-WITHOUT_OPERATIONS = {"cat", "embedding"}
+WITHOUT_OPERATIONS = {"cat", "embedding", "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"}
 """Ops that can be quantised and only move data."""
-
-SQUARE = (2, 4, 4)  # fits all operands of all ops, but a linear weight and vectors
-SHAPES = {"weight": (4, 4), "bias": (4,)}
-
-
-def sample_call(op: Op) -> Call:
-    names = {operand.name: SHAPES.get(operand.name, SQUARE) for operand in op.operands}
-    return Call(names, (SQUARE,), dict.fromkeys(op.attributes, 1))
 
 
 @pytest.mark.parametrize("name", [name for name, op in OPS.items() if op.quantizable])
 def test_every_op_that_can_be_quantised_counts_something(name: str) -> None:
-    found = OPS[name].count(sample_call(OPS[name]))
+    sample = samples()[name][0]
+    graph = annotated(sample.model(), **sample.arguments())
+    (found,) = [count(meta) for meta in graph.annotated_metas() if meta.mase_op == name]
+    assert found is not None
     total = found.macs + found.multiplies + found.adds
     assert total == 0 if name in WITHOUT_OPERATIONS else total > 0
 
 
-@pytest.mark.parametrize("name", [name for name, op in OPS.items() if not op.quantizable])
-def test_ops_that_are_never_quantised_are_free(name: str) -> None:
-    found = OPS[name].count(sample_call(OPS[name]))
-    assert (found.macs, found.multiplies, found.adds) == (0, 0, 0)
+@pytest.mark.parametrize("name", [name for name, op in OPS.items() if op.mase_type == "implicit_func"])
+def test_ops_that_move_data_are_free_and_never_quantised(name: str) -> None:
+    assert OPS[name].count(Call({"data_in_0": (2, 3)}, ((2, 3),), {})) == Count()
+    assert not OPS[name].quantizable

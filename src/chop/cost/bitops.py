@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from chop.cost.composite_layers import layer_count
 from chop.cost.conventions import Number, Product, Work, bitops_formula, exact_int
 from chop.cost.operations import count
 from chop.cost.used_bits import used_bits
 from chop.formats import Format
 from chop.formats.float import Float
 from chop.ir import NodeMeta
-from chop.ops import Count
-from chop.ops.base import numel
+from chop.ops import Count, Factors, numel
 
 _FLOAT = Float()
 
@@ -49,7 +47,7 @@ def work(meta: NodeMeta) -> Work | None:
 def _products(meta: NodeMeta, counted: Count, formats: dict[str, Format]) -> tuple[Product, ...]:
     if not counted.macs:
         return ()
-    pairs = counted.products or (("data_in_0", _weight_name(meta), counted.macs),)
+    pairs = counted.products or (_all_macs(meta, counted),)
     return tuple(
         Product(
             macs,
@@ -58,23 +56,13 @@ def _products(meta: NodeMeta, counted: Count, formats: dict[str, Format]) -> tup
             terms,
             partial(used_bits, meta, left, right),
         )
-        for (left, right, macs), terms in zip(pairs, _terms(meta, counted), strict=True)
+        for left, right, macs, terms in pairs
         if macs
     )
 
 
-def _terms(meta: NodeMeta, counted: Count) -> tuple[int, ...]:
-    """Return the number of products per sum, for each pair of factors."""
-    if meta.op is None:
-        layer = layer_count(meta)
-        assert layer is not None, "operations are known for ops and composite layers only"
-        return layer.terms
-    if not counted.products:
-        return (counted.macs // numel(meta.call().results[0]),)
-    dims = {operand.name: operand.reduce_dim for operand in meta.op.operands}
-    return tuple(meta.args[right].shape[dims[right]] for _, right, _ in counted.products)
-
-
-def _weight_name(meta: NodeMeta) -> str:
+def _all_macs(meta: NodeMeta, counted: Count) -> Factors:
+    """Return all MACs as products of the data with the operand whose role is `weight`."""
     operands = meta.op.operands if meta.op is not None else ()
-    return next((operand.name for operand in operands if operand.role == "weight"), "weight")
+    weight = next((operand.name for operand in operands if operand.role == "weight"), "data_in_1")
+    return Factors("data_in_0", weight, counted.macs, counted.macs // numel(meta.call().results[0]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import cast
 
 from torch import fx
@@ -65,12 +66,10 @@ def _operands(metas: Sequence[NodeMeta]) -> Iterator[tuple[NodeMeta, str, Role]]
     """Yield node, name and role of each operand that can be quantised."""
     for meta in metas:
         if meta.op is not None:
-            table = {operand.name: operand for operand in meta.op.operands}
             for name in meta.args:
-                # A variadic operand is one entry of the op table, but one argument per tensor in the graph.
-                role = table.get(name, meta.op.operands[0]).role
-                if role is not None:
-                    yield meta, name, role
+                operand = meta.op.operand(name)
+                if operand is not None and operand.role is not None:
+                    yield meta, name, operand.role
 
 
 def _is_weight(meta: NodeMeta, name: str, role: Role, constant: set[fx.Node]) -> bool:
@@ -115,7 +114,7 @@ def _source(meta: NodeMeta, name: str) -> fx.Node | None:
 def _origin(meta: NodeMeta, name: str) -> Hashable:
     """Return a key that is equal for operands that are the same tensor, even if transposed or reshaped."""
     if meta.args[name].is_parameter:
-        return id(getattr(meta.module, name))
+        return id(attrgetter(name)(meta.module))
     source = _source(meta, name)
     assert source is not None, "a weight that is not a parameter of a layer comes from a node"
     source = moved_from(source)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import fx
 
-from chop.cost.composite_layers import layer_count
 from chop.cost.conventions import operations_formula
 from chop.ir import NodeMeta
 from chop.ir.graph.meta import GRAPH_KINDS
@@ -15,10 +14,7 @@ from chop.ops import Count
 def count(meta: NodeMeta) -> Count | None:
     """Return the operations of a node by kind; None if they are unknown."""
     if meta.op is None:
-        if meta.node.op in GRAPH_KINDS:
-            return Count()
-        layer = layer_count(meta)
-        return None if layer is None else layer.count
+        return Count() if meta.node.op in GRAPH_KINDS else None
     if not meta.results:
         return Count()  # arithmetic on shapes
     call = meta.call()

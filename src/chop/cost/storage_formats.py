@@ -69,6 +69,8 @@ def _required_formats(meta: NodeMeta) -> dict[fx.Node, Format]:
 
 
 def _required_format(meta: NodeMeta, name: str, operand: Operand) -> Format | None:
+    if operand.role is None and meta.op is not None and not meta.op.passes_on:
+        return Float()
     if operand.role is None:
         result = next(iter(meta.results.values()), None)
         return None if result is None else result.format

@@ -1,7 +1,20 @@
 """The op table."""
 
-from chop.ops import activation, arithmetic, linear, movement, normalization, pooling
-from chop.ops.base import Call, Count, Op, Operand, Role, Shape, numel
+from chop.ops import (
+    activation,
+    arithmetic,
+    composite,
+    convolution,
+    linear,
+    loss,
+    matmul,
+    movement,
+    normalization,
+    pooling,
+    reduction,
+    resizing,
+)
+from chop.ops.base import Call, Count, Factors, Op, Operand, Role, Shape, numel
 from chop.ops.table import (
     OPS,
     function_named,
@@ -17,14 +30,19 @@ __all__ = [
     "OPS",
     "Call",
     "Count",
+    "Factors",
     "Op",
     "Operand",
     "Role",
     "Shape",
     "activation",
     "arithmetic",
+    "composite",
+    "convolution",
     "function_named",
     "linear",
+    "loss",
+    "matmul",
     "method_names",
     "movement",
     "normalization",
@@ -34,5 +52,7 @@ __all__ = [
     "op_of_module",
     "pooling",
     "qualified_name",
+    "reduction",
     "register_op",
+    "resizing",
 ]

@@ -1,78 +1,106 @@
-"""Element-wise ops of one operand."""
+"""Activation functions and dropout."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import torch
-import torch.nn.functional as F
 from torch import nn
 
 from chop.ops.base import Call, Count, Op, Operand, numel
+from chop.ops.spellings import add_each, data, spelled
 from chop.ops.table import register_op
 
-_DATA = (Operand("data_in_0", "data_in", 0, ("input",)),)
+_ACTIVATIONS: dict[str, tuple[type[nn.Module], ...]] = {
+    "relu": (nn.ReLU,),
+    "leaky_relu": (nn.LeakyReLU,),
+    "gelu": (nn.GELU,),
+    "silu": (nn.SiLU,),
+    "sigmoid": (nn.Sigmoid,),
+    "tanh": (nn.Tanh,),
+    "selu": (nn.SELU,),
+    "elu": (nn.ELU,),
+    "celu": (nn.CELU,),
+    "softplus": (nn.Softplus,),
+    "softsign": (nn.Softsign,),
+    "hardtanh": (nn.Hardtanh, nn.ReLU6),
+    "hardsigmoid": (nn.Hardsigmoid,),
+    "hardswish": (nn.Hardswish,),
+    "hardshrink": (nn.Hardshrink,),
+    "softshrink": (nn.Softshrink,),
+    "tanhshrink": (nn.Tanhshrink,),
+    "logsigmoid": (nn.LogSigmoid,),
+    "mish": (nn.Mish,),
+    "threshold": (nn.Threshold,),
+}
+_OTHER_NAMES = {"hardtanh": ("relu6",), "logsigmoid": ("log_sigmoid",)}
+
+# Any activation counts one operation per element, which is the convention of the course.
+for _name, _modules in _ACTIVATIONS.items():
+    register_op(
+        Op(
+            _name,
+            "module_related_func",
+            operands=data("data_in"),
+            modules=_modules,
+            **spelled(_name, *_OTHER_NAMES.get(_name, ())),
+            aten=_OTHER_NAMES.get(_name, ()),
+            count=add_each,
+            batch_from_ndim=1,
+        )
+    )
+register_op(
+    Op(
+        "rrelu",
+        "module_related_func",
+        operands=data("data_in"),
+        modules=(nn.RReLU,),
+        **spelled("rrelu"),
+        count=add_each,
+    )
+)
+register_op(
+    Op(
+        "prelu",
+        "module_related_func",
+        operands=(*data("data_in"), Operand("weight", "weight", 1, ("weight",))),
+        modules=(nn.PReLU,),
+        **spelled("prelu"),
+        count=add_each,
+    )
+)
 
 
-def _one_each(call: Call) -> Count:
-    """Count one operation per element for any activation, which is the convention of the course."""
-    return Count(adds=numel(call.results[0]))
+def _glu_count(call: Call) -> Count:
+    """Count the sigmoid of one half, and its product with the other."""
+    return Count(adds=numel(call.results[0]), multiplies=numel(call.results[0]))
 
 
-for _op in (
+register_op(
     Op(
-        "relu",
+        "glu",
         "module_related_func",
-        modules=(nn.ReLU,),
-        functions=(F.relu, F.relu_, torch.relu, torch.relu_),
-        methods=("relu", "relu_"),
-    ),
-    Op(
-        "leaky_relu",
-        "module_related_func",
-        modules=(nn.LeakyReLU,),
-        functions=(F.leaky_relu, F.leaky_relu_),
-    ),
-    Op("gelu", "module_related_func", modules=(nn.GELU,), functions=(F.gelu,)),
-    Op("silu", "module_related_func", modules=(nn.SiLU,), functions=(F.silu,)),
-    Op(
-        "sigmoid",
-        "module_related_func",
-        modules=(nn.Sigmoid,),
-        functions=(F.sigmoid, torch.sigmoid, torch.sigmoid_),
-        methods=("sigmoid", "sigmoid_"),
-    ),
-    Op(
-        "tanh",
-        "module_related_func",
-        modules=(nn.Tanh,),
-        functions=(F.tanh, torch.tanh, torch.tanh_),
-        methods=("tanh", "tanh_"),
-    ),
-    Op(
-        "selu",
-        "module_related_func",
-        modules=(nn.SELU,),
-        functions=(F.selu, torch.selu, torch.selu_),
-    ),
-    Op("softplus", "module_related_func", modules=(nn.Softplus,), functions=(F.softplus,)),
-    Op("softsign", "module_related_func", modules=(nn.Softsign,), functions=(F.softsign,)),
-    Op(
-        "hardtanh",
-        "module_related_func",
-        modules=(nn.Hardtanh, nn.ReLU6),
-        functions=(F.hardtanh, F.hardtanh_, F.relu6),
-    ),
-):
-    register_op(replace(_op, operands=_DATA, count=_one_each, batch_from_ndim=1))
+        operands=data("data_in"),
+        modules=(nn.GLU,),
+        **spelled("glu"),
+        count=_glu_count,
+    )
+)
 
 # Never quantised: in training it keeps the format of its input, and in evaluation it does nothing.
+_DROPOUTS = (
+    "dropout",
+    "dropout1d",
+    "dropout2d",
+    "dropout3d",
+    "alpha_dropout",
+    "feature_dropout",
+    "feature_alpha_dropout",
+)
 register_op(
     Op(
         "dropout",
         "module_related_func",
-        operands=(Operand("data_in_0", None, 0, ("input",)),),
-        modules=(nn.Dropout, nn.Dropout1d, nn.Dropout2d),
-        functions=(F.dropout, F.dropout1d, F.dropout2d, torch.dropout),
+        operands=data(None),
+        modules=(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout),
+        **spelled(*_DROPOUTS),
+        aten=("native_dropout",),
     )
 )

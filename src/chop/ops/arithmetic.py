@@ -1,65 +1,83 @@
-"""Element-wise ops of two operands, means and concatenation."""
+"""Element-wise ops of one or two operands, and concatenation."""
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
+from typing import Any
 
-import torch
-
-from chop.ops.base import Call, Count, Op, Operand, numel
+from chop.ops.base import Call, Count, Op, Operand, Role, numel
+from chop.ops.spellings import add_each, data, multiply_each, spelled
 from chop.ops.table import register_op
 
-_BOTH = (
-    Operand("data_in_0", "data_in", 0, ("input",)),
-    Operand("data_in_1", "data_in", 1, ("other",)),
-)
+_OPERATORS: dict[str, tuple[Callable[..., Any], ...]] = {
+    "add": (operator.add, operator.iadd),
+    "sub": (operator.sub, operator.isub),
+    "mul": (operator.mul, operator.imul),
+    "div": (operator.truediv, operator.itruediv),
+    "abs": (operator.abs,),
+    "neg": (operator.neg,),
+    "pow": (operator.pow, operator.ipow),
+    "floor_divide": (operator.floordiv, operator.ifloordiv),
+    "remainder": (operator.mod, operator.imod),
+    "eq": (operator.eq,),
+    "ne": (operator.ne,),
+    "lt": (operator.lt,),
+    "le": (operator.le,),
+    "gt": (operator.gt,),
+    "ge": (operator.ge,),
+    "logical_and": (operator.and_, operator.iand),
+    "logical_or": (operator.or_, operator.ior),
+    "logical_xor": (operator.xor, operator.ixor),
+    "logical_not": (operator.invert,),
+}
 
 
-def _adds(call: Call) -> Count:
-    return Count(adds=numel(call.results[0]))
+def _register(names: str, role: Role | None, count: Callable[[Call], Count]) -> None:
+    """Register an op of one or two operands; `names` is its name followed by its other names."""
+    name, *others = names.split()
+    spellings = spelled(name, *others, others=_OPERATORS.get(name, ()))
+    register_op(Op(name, "builtin_func", operands=data(role, "input", "other"), **spellings, count=count))
 
 
-def _multiplies(call: Call) -> Count:
-    return Count(multiplies=numel(call.results[0]))
+for _names in ("add", "sub subtract", "rsub", "maximum fmax", "minimum fmin"):
+    _register(_names, "data_in", add_each)
+for _names in ("mul multiply", "div divide true_divide"):
+    _register(_names, "data_in", multiply_each)
+for _names in ("abs absolute", "neg negative", "clamp clip clamp_min clamp_max"):
+    _register(_names, "data_in", add_each)
 
-
-for _names, _operators, _count in (
-    (("add",), (operator.add, operator.iadd), _adds),
-    (("sub", "subtract"), (operator.sub, operator.isub), _adds),
-    (("mul", "multiply"), (operator.mul, operator.imul), _multiplies),
-    (("div", "divide", "true_divide"), (operator.truediv, operator.itruediv), _multiplies),
+# Never quantised: in places, a small error of the argument becomes a large error of the result.
+for _names in (
+    *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal", "square"),
+    *("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "asinh", "acosh", "atanh"),
+    *("erf", "erfc", "erfinv", "logit", "pow float_power", "floor_divide", "remainder fmod"),
 ):
-    register_op(
-        Op(
-            _names[0],
-            "builtin_func",
-            operands=_BOTH,
-            functions=(*(getattr(torch, name) for name in _names), *_operators),
-            methods=tuple(method for name in _names for method in (name, f"{name}_")),
-            count=_count,
-        )
-    )
+    _register(_names, None, multiply_each)
+
+# Never quantised: the results are integers or truth values.
+for _names in (
+    *("floor", "ceil", "round", "trunc", "frac", "sign", "sgn", "nan_to_num", "heaviside"),
+    *("eq", "ne not_equal", "lt less", "le less_equal", "gt greater", "ge greater_equal"),
+    *("isnan", "isinf", "isfinite", "isclose", "signbit"),
+    *("logical_and bitwise_and", "logical_or bitwise_or", "logical_xor bitwise_xor", "logical_not bitwise_not"),
+):
+    _register(_names, None, add_each)
 
 
-def _mean_count(call: Call) -> Count:
-    return Count(adds=numel(call.operands["data_in_0"]), multiplies=numel(call.results[0]))
+def _multiply_and_add(call: Call) -> Count:
+    return Count(adds=numel(call.results[0]), multiplies=numel(call.results[0]))
 
 
-register_op(
-    Op(
-        "mean",
-        "builtin_func",
-        operands=(Operand("data_in_0", "data_in", 0, ("input",)),),
-        functions=(torch.mean,),
-        methods=("mean",),
-        count=_mean_count,
-    )
-)
+for _name in ("addcmul", "addcdiv"):
+    _operands = data("data_in", "input", "tensor1", "tensor2")
+    register_op(Op(_name, "builtin_func", operands=_operands, **spelled(_name), count=_multiply_and_add))
+
 register_op(
     Op(
         "cat",
         "builtin_func",
         operands=(Operand("data_in_0", "data_in", 0, ("tensors",), variadic=True),),
-        functions=(torch.cat, torch.concat, torch.concatenate),
+        **spelled("cat", "concat", "concatenate"),
     )
 )

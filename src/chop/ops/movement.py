@@ -1,54 +1,104 @@
-"""Ops that move data or read its shape: never quantised, and without arithmetic."""
+"""Ops that move data, make constants or read shapes: never quantised, and without arithmetic."""
 
 from __future__ import annotations
 
 import builtins
 import operator
-from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import nn
 
 from chop.ops.base import Op, Operand
+from chop.ops.spellings import data, spelled
 from chop.ops.table import register_op
 
-_DATA = (Operand("data_in_0", None, 0, ("input",)),)
-
-_METHODS = (
+_NAMES = (
     *("view", "reshape", "size", "dim", "numel", "flatten", "unflatten", "permute", "transpose", "t", "contiguous"),
     *("squeeze", "unsqueeze", "expand", "expand_as", "repeat", "view_as", "reshape_as", "narrow", "select"),
-    *("chunk", "split", "unbind", "clone", "detach", "to", "float", "type_as"),
+    *("chunk", "split", "unbind", "clone", "detach", "to", "float", "type_as", "slice", "alias"),
+    *("movedim", "swapaxes", "ravel", "broadcast_to", "diagonal", "as_strided", "tensor_split", "split_with_sizes"),
+    *("double", "half", "bfloat16", "int", "long", "short", "bool", "type", "cpu", "requires_grad_"),
+    *(
+        "flip",
+        "fliplr",
+        "flipud",
+        "roll",
+        "rot90",
+        "tile",
+        "repeat_interleave",
+        "tril",
+        "triu",
+        "diag",
+        "diag_embed",
+    ),
+    *("gather", "index", "index_select", "index_put", "index_fill", "index_copy", "masked_fill", "masked_select"),
+    *("scatter", "select_scatter", "slice_scatter", "take", "take_along_dim", "nonzero", "unfold"),
+    *("zeros", "ones", "full", "empty", "arange", "linspace", "eye", "scalar_tensor", "one_hot"),
+    *("zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty"),
+    *("zero", "fill", "copy", "item", "is_floating_point", "bucketize", "searchsorted", "constant_pad_nd"),
+    *("pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "max_unpool1d", "max_unpool2d", "max_unpool3d"),
 )
-_MODULES: dict[str, type[nn.Module]] = {"flatten": nn.Flatten, "unflatten": nn.Unflatten}
+_OTHER_NAMES = {
+    "movedim": ("moveaxis",),
+    "swapaxes": ("swapdims",),
+    "channel_shuffle": ("native_channel_shuffle",),
+    "split_with_sizes": ("unsafe_split",),
+}
+_MODULES: dict[str, type[nn.Module]] = {
+    "flatten": nn.Flatten,
+    "unflatten": nn.Unflatten,
+    "unfold": nn.Unfold,
+    "pixel_shuffle": nn.PixelShuffle,
+    "pixel_unshuffle": nn.PixelUnshuffle,
+    "channel_shuffle": nn.ChannelShuffle,
+    "max_unpool1d": nn.MaxUnpool1d,
+    "max_unpool2d": nn.MaxUnpool2d,
+    "max_unpool3d": nn.MaxUnpool3d,
+}
+_ATEN = {
+    "slice": ("slice",),
+    "alias": ("lift_fresh_copy", "lift", "lift_fresh"),
+    "to": ("_to_copy",),
+    "size": ("sym_size",),
+    "numel": ("sym_numel",),
+    "view": ("_unsafe_view",),
+    "unfold": ("im2col",),
+}
 
-
-def _register_movement(name: str) -> None:
-    function: Callable[..., Any] | None = getattr(torch, name, None)
-    is_function = callable(function) and not isinstance(function, torch.dtype | type)
+for _name in _NAMES:
     register_op(
         Op(
-            name,
+            _name,
             "implicit_func",
-            operands=_DATA,
-            modules=(_MODULES[name],) if name in _MODULES else (),
-            functions=(function,) if is_function and function is not None else (),
-            methods=(name,),
+            operands=data(None),
+            modules=(_MODULES[_name],) if _name in _MODULES else (),
+            **spelled(_name, *_OTHER_NAMES.get(_name, ())),
+            aten=_ATEN.get(_name, ()),
         )
     )
 
+_WHERE = data(None, "condition", "input", "other")
+register_op(Op("where", "implicit_func", operands=_WHERE, **spelled("where")))
 
-for _name in _METHODS:
-    _register_movement(_name)
-
-register_op(Op("identity", "implicit_func", operands=_DATA, modules=(nn.Identity,)))
-register_op(Op("getitem", "implicit_func", operands=_DATA, functions=(operator.getitem,)))
-register_op(Op("getattr", "implicit_func", operands=_DATA, functions=(builtins.getattr,)))
+_PADDINGS = ("Constant", "Zero", "Reflection", "Replication", "Circular")
 register_op(
     Op(
-        "stack",
+        "pad",
         "implicit_func",
-        operands=(Operand("data_in_0", None, 0, ("tensors",), variadic=True),),
-        functions=(torch.stack,),
+        operands=data(None),
+        modules=tuple(getattr(nn, f"{kind}Pad{dims}d") for kind in _PADDINGS for dims in (1, 2, 3)),
+        **spelled("pad"),
+        aten=tuple(f"{kind.lower()}_pad{dims}d" for kind in _PADDINGS[2:4] for dims in (1, 2, 3)),
     )
 )
+
+register_op(Op("identity", "implicit_func", operands=data(None), modules=(nn.Identity,)))
+register_op(Op("getitem", "implicit_func", operands=data(None), functions=(operator.getitem,)))
+register_op(Op("getattr", "implicit_func", operands=data(None), functions=(builtins.getattr,)))
+
+for _name in ("stack", "hstack", "vstack", "dstack", "column_stack"):
+    _tensors = (Operand("data_in_0", None, 0, ("tensors",), variadic=True),)
+    register_op(Op(_name, "implicit_func", operands=_tensors, **spelled(_name)))
+for _name in ("meshgrid", "broadcast_tensors"):
+    _tensors = (Operand("data_in_0", None, 0, ("tensors",), variadic=True, starred=True),)
+    register_op(Op(_name, "implicit_func", operands=_tensors, functions=(getattr(torch, _name),)))

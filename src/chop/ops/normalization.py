@@ -1,12 +1,15 @@
-"""Normalisation ops: batch and layer normalisation, softmax."""
+"""Normalisation: batch, layer, group, instance and RMS normalisation, unit vectors, softmax."""
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Callable
+from functools import partial
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from chop.ops.base import Call, Count, Op, Operand, Shape, numel
+from chop.ops.spellings import data, spelled
 from chop.ops.table import register_op
 
 
@@ -17,7 +20,7 @@ def _batch_norm_count(call: Call) -> Count:
 
 
 def _batch_norm(
-    layer: nn.BatchNorm1d | nn.BatchNorm2d, x: Tensor, weight: Tensor | None, bias: Tensor | None
+    layer: nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d, x: Tensor, weight: Tensor | None, bias: Tensor | None
 ) -> Tensor:
     layer._check_input_dim(x)
     momentum = layer.momentum
@@ -40,33 +43,38 @@ def _batch_norm(
     )
 
 
-for _name, _module in (("batch_norm1d", nn.BatchNorm1d), ("batch_norm2d", nn.BatchNorm2d)):
+def _channels(weight: int, bias: int) -> tuple[Operand, ...]:
+    """Return the operands of a normalisation whose blocks run along the channels."""
+    return (
+        Operand("data_in_0", "data_in", 0, ("input",), reduce_dim=1),
+        Operand("weight", "weight", weight, ("weight",)),
+        Operand("bias", "bias", bias, ("bias",)),
+    )
+
+
+for _name, _module in (
+    ("batch_norm1d", nn.BatchNorm1d),
+    ("batch_norm2d", nn.BatchNorm2d),
+    ("batch_norm3d", nn.BatchNorm3d),
+):
     register_op(
         Op(
             _name,
             "module",
-            operands=(
-                Operand("data_in_0", "data_in", 0, ("input",), reduce_dim=1),
-                Operand("weight", "weight", 3),
-                Operand("bias", "bias", 4),
-            ),
+            operands=_channels(3, 4),
             modules=(_module,),
             count=_batch_norm_count,
             compute=_batch_norm,
         )
     )
 
-# The function is the same for any number of dimensions; only layers distinguish 1d and 2d.
+# The function is the same for any number of dimensions; only layers distinguish 1d, 2d and 3d.
 register_op(
     Op(
         "batch_norm",
         "module_related_func",
-        operands=(
-            Operand("data_in_0", "data_in", 0, ("input",), reduce_dim=1),
-            Operand("weight", "weight", 3, ("weight",)),
-            Operand("bias", "bias", 4, ("bias",)),
-        ),
-        functions=(F.batch_norm,),
+        operands=_channels(3, 4),
+        **spelled("batch_norm"),
         count=_batch_norm_count,
     )
 )
@@ -87,14 +95,82 @@ register_op(
         "layer_norm",
         "module_related_func",
         operands=(
-            Operand("data_in_0", "data_in", 0, ("input",)),
+            *data("data_in"),
             Operand("weight", "weight", 2, ("weight",)),
             Operand("bias", "bias", 3, ("bias",)),
         ),
         modules=(nn.LayerNorm,),
-        functions=(F.layer_norm,),
+        **spelled("layer_norm"),
         count=_layer_norm_count,
         compute=_layer_norm,
+    )
+)
+register_op(
+    Op(
+        "group_norm",
+        "module_related_func",
+        operands=_channels(2, 3),
+        modules=(nn.GroupNorm,),
+        **spelled("group_norm"),
+        count=_layer_norm_count,
+    )
+)
+
+
+def _instance_norm_count(call: Call) -> Count:
+    # With running statistics, mean and variance are constants in evaluation.
+    tracked = call.attributes.get("track_running_stats", False)
+    return _batch_norm_count(call) if tracked else _layer_norm_count(call)
+
+
+register_op(
+    Op(
+        "instance_norm",
+        "module_related_func",
+        operands=_channels(3, 4),
+        modules=(nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d),
+        **spelled("instance_norm"),
+        attributes={"track_running_stats": None},
+        count=_instance_norm_count,
+    )
+)
+
+
+def _rms_norm_count(call: Call) -> Count:
+    # Square, add and divide; then scale, if there is a weight.
+    return Count(multiplies=(3 + ("weight" in call.operands)) * numel(call.results[0]))
+
+
+register_op(
+    Op(
+        "rms_norm",
+        "module_related_func",
+        operands=(*data("data_in"), Operand("weight", "weight", 2, ("weight",))),
+        modules=(nn.RMSNorm,),
+        **spelled("rms_norm"),
+        count=_rms_norm_count,
+    )
+)
+register_op(
+    Op("normalize", "module_related_func", operands=data("data_in"), **spelled("normalize"), count=_rms_norm_count)
+)
+
+
+def _local_response_norm_count(call: Call) -> Count:
+    # The mean of the squares of `size` neighbours, times alpha, plus k, to the power of beta; then a division.
+    n = numel(call.results[0])
+    return Count(multiplies=5 * n, adds=(call.attributes["size"] + 1) * n)
+
+
+register_op(
+    Op(
+        "local_response_norm",
+        "module_related_func",
+        operands=(Operand("data_in_0", "data_in", 0, ("input",), reduce_dim=1),),
+        modules=(nn.LocalResponseNorm,),
+        **spelled("local_response_norm"),
+        attributes={"size": 1},
+        count=_local_response_norm_count,
     )
 )
 
@@ -106,15 +182,44 @@ def softmax_count(shape: Shape, dim: int | None = -1) -> Count:
     return Count(multiplies=2 * n, adds=n - n // length if length else 0)
 
 
+def _log_softmax_count(shape: Shape, dim: int | None = -1) -> Count:
+    """Count an exponential and a subtraction per element, and sum and logarithm of each row along `dim`."""
+    n, sums = numel(shape), softmax_count(shape, dim).adds
+    return Count(multiplies=n + (n - sums), adds=sums + n)
+
+
+def _softmin_count(shape: Shape, dim: int | None = -1) -> Count:
+    return softmax_count(shape, dim) + Count(adds=numel(shape))
+
+
+def _along_dim(count: Callable[[Shape, int | None], Count], call: Call) -> Count:
+    return count(call.results[0], call.attributes.get("dim"))
+
+
+_SOFTMAXES: tuple[tuple[str, type[nn.Module], Callable[[Shape, int | None], Count]], ...] = (
+    ("softmax", nn.Softmax, softmax_count),
+    ("log_softmax", nn.LogSoftmax, _log_softmax_count),
+    ("softmin", nn.Softmin, _softmin_count),
+)
+for _name, _softmax, _count in _SOFTMAXES:
+    register_op(
+        Op(
+            _name,
+            "module_related_func",
+            operands=data("data_in"),
+            modules=(_softmax,),
+            **spelled(_name),
+            aten=(f"_{_name}",),
+            attributes={"dim": 1},
+            count=partial(_along_dim, _count),
+        )
+    )
 register_op(
     Op(
-        "softmax",
+        "softmax2d",
         "module_related_func",
-        operands=(Operand("data_in_0", "data_in", 0, ("input",)),),
-        modules=(nn.Softmax,),
-        functions=(F.softmax, torch.softmax),
-        methods=("softmax",),
-        attributes={"dim": 1},
-        count=lambda call: softmax_count(call.results[0], call.attributes.get("dim")),
+        operands=data("data_in"),
+        modules=(nn.Softmax2d,),
+        count=lambda call: softmax_count(call.results[0], -3),
     )
 )

@@ -1,15 +1,14 @@
-"""Pooling ops: the mean or the maximum of windows."""
+"""Pooling: the mean, the maximum or a norm of windows."""
 
 from __future__ import annotations
 
-import torch
-import torch.nn.functional as F
+from collections.abc import Callable
+
 from torch import nn
 
-from chop.ops.base import Call, Count, Op, Operand, numel
+from chop.ops.base import Call, Count, Op, numel
+from chop.ops.spellings import data, spelled
 from chop.ops.table import register_op
-
-_DATA = (Operand("data_in_0", "data_in", 0, ("input",)),)
 
 
 def _window(call: Call, dims: int) -> int:
@@ -25,40 +24,58 @@ def _adaptive_adds(call: Call, dims: int) -> int:
     return total
 
 
-def _register_pools(dims: int) -> None:
-    """Register the four pooling ops over `dims` dimensions."""
+def _counts(dims: int) -> dict[str, Callable[[Call], Count]]:
+    """Return how to count each kind of pooling over `dims` dimensions."""
 
     def maximum(call: Call) -> Count:
         return Count(adds=numel(call.results[0]) * _window(call, dims))
 
     def mean(call: Call) -> Count:
-        return Count(adds=numel(call.results[0]) * _window(call, dims), multiplies=numel(call.results[0]))
+        return maximum(call) + Count(multiplies=numel(call.results[0]))
+
+    def norm(call: Call) -> Count:  # a power and an addition per element of a window, and a root
+        adds = maximum(call).adds
+        return Count(adds=adds, multiplies=adds + numel(call.results[0]))
 
     def adaptive_maximum(call: Call) -> Count:
         return Count(adds=_adaptive_adds(call, dims))
 
     def adaptive_mean(call: Call) -> Count:
-        return Count(adds=_adaptive_adds(call, dims), multiplies=numel(call.results[0]))
+        return adaptive_maximum(call) + Count(multiplies=numel(call.results[0]))
 
-    for kind, name, count in (
-        ("Max", f"max_pool{dims}d", maximum),
-        ("Avg", f"avg_pool{dims}d", mean),
-        ("AdaptiveMax", f"adaptive_max_pool{dims}d", adaptive_maximum),
-        ("AdaptiveAvg", f"adaptive_avg_pool{dims}d", adaptive_mean),
-    ):
-        spellings = {getattr(module, name) for module in (F, torch) if hasattr(module, name)}
+    return {
+        "Max": maximum,
+        "Avg": mean,
+        "LP": norm,
+        "FractionalMax": maximum,
+        "AdaptiveMax": adaptive_maximum,
+        "AdaptiveAvg": adaptive_mean,
+    }
+
+
+_PREFIXES = {
+    "Max": "max",
+    "Avg": "avg",
+    "LP": "lp",
+    "FractionalMax": "fractional_max",
+    "AdaptiveMax": "adaptive_max",
+    "AdaptiveAvg": "adaptive_avg",
+}
+
+for _dims in (1, 2, 3):
+    for _kind, _count in _counts(_dims).items():
+        _name = f"{_PREFIXES[_kind]}_pool{_dims}d"
+        if not hasattr(nn, f"{_kind}Pool{_dims}d"):
+            continue  # FractionalMaxPool1d
         register_op(
             Op(
-                name,
+                _name,
                 "module_related_func",
-                operands=_DATA,
-                modules=(getattr(nn, f"{kind}Pool{dims}d"),),
-                functions=tuple(sorted(spellings, key=repr)),
-                attributes={} if kind.startswith("Adaptive") else {"kernel_size": 1},
-                count=count,
+                operands=data("data_in"),
+                modules=(getattr(nn, f"{_kind}Pool{_dims}d"),),
+                **spelled(_name, f"{_name}_with_indices"),
+                aten=(f"_{_name}",),
+                attributes={} if _kind.startswith("Adaptive") else {"kernel_size": 2 if _kind == "LP" else 1},
+                count=_count,
             )
         )
-
-
-for _dims in (1, 2):
-    _register_pools(_dims)

@@ -17,6 +17,8 @@ S = TypeVar("S")
 OPS: Registry[Op] = Registry("op")
 
 _by_module: dict[type[nn.Module], Op] = {}
+_by_class_name: dict[str, Op] = {}
+"""For classes of other packages, by their qualified names."""
 _by_function: dict[Callable[..., Any], Op] = {}
 _by_method: dict[str, Op] = {}
 _by_operator: dict[str, Op] = {}
@@ -30,6 +32,7 @@ def register_op(op: Op) -> Op:
     OPS.add(op.name, op)
     operators = {*(function.__name__ for function in op.functions), *op.methods, *op.aten}
     _spell(_by_module, op.modules, op)
+    _spell(_by_class_name, op.foreign_modules, op)
     _spell(_by_function, op.functions, op)
     _spell(_by_method, op.methods, op)
     _spell(_by_operator, operators, op)
@@ -44,8 +47,11 @@ def _spell(known: dict[S, Op], spellings: Iterable[S], op: Op) -> None:
 def op_of_module(module_class: type[nn.Module]) -> Op | None:
     """Return the op of a layer class, or of a class that inherits its forward."""
     for base in module_class.__mro__:
-        if base in _by_module:
-            return _by_module[base] if module_class.forward is base.forward else None
+        if not issubclass(base, nn.Module):
+            continue
+        op = _by_module.get(base) or _by_class_name.get(f"{base.__module__}.{base.__qualname__}")
+        if op is not None:
+            return op if module_class.forward is base.forward else None
     return None
 
 

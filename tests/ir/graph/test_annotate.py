@@ -37,8 +37,8 @@ def test_types_and_ops_of_a_mixed_model() -> None:
         ("builtin_func", "add"),
         ("module_related_func", "gelu"),
         ("builtin_func", "cat"),
-        ("unknown", "unknown"),  # neg
-        ("unknown", "unknown"),  # exp
+        ("builtin_func", "neg"),
+        ("unknown", "unknown"),  # sinc
         ("implicit_func", "view"),
         ("implicit_func", "transpose"),
         ("builtin_func", "bmm"),

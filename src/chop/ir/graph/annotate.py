@@ -90,11 +90,9 @@ class _Annotator(NodeInterpreter):
         """Return the operands that are parameters of the layer."""
         if module is None:
             return {}
-        parameters = {operand.name: getattr(module, operand.name) for operand in op.parameters}
         return {
             name: TensorMeta.of(value, keep_value=self.keep_values, is_parameter=True)
-            for name, value in parameters.items()
-            if value is not None
+            for name, value in op.parameters_of(module).items()
         }
 
     def _note(self, tensor: Tensor) -> TensorMeta:

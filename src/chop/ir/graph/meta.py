@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, cast
 
 import torch
@@ -112,13 +113,11 @@ class NodeMeta:
         """The operands that can have a format: those with a role whose tensors hold real numbers."""
         if self.op is None or not self.op.operands:
             return {}
-        known = {operand.name: operand for operand in self.op.operands}
-        # A variadic operand is one entry of the op table, but one argument per tensor in the graph.
-        present = {name: known.get(name, self.op.operands[0]) for name in self.args}
+        present = {name: self.op.operand(name) for name in self.args}
         return {
             name: operand
             for name, operand in present.items()
-            if operand.role is not None and self.args[name].dtype.is_floating_point
+            if operand is not None and operand.role is not None and self.args[name].dtype.is_floating_point
         }
 
     @property
@@ -158,7 +157,7 @@ class NodeMeta:
         """Return the value of an argument or result: current for a parameter, from annotation for an activation."""
         tensor = self.args[name] if name in self.args else self.results[name]
         if tensor.is_parameter:
-            parameter = cast("Tensor | None", getattr(self.module, name))
+            parameter = cast("Tensor | None", attrgetter(name)(self.module))
             return None if parameter is None else parameter.detach()
         return tensor.value
 

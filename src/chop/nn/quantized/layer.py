@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache, partial
+from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from chop.formats import FORMATS, Format
 from chop.nn.quantized.recompute import LARGE_NUMEL, by_slices, recomputed
-from chop.ops import OPS, Op, op_of_module
+from chop.ops import OPS, Op, Operand, op_of_module
 from chop.registry import closest
 
 
@@ -33,14 +35,17 @@ class QuantizedLayer(nn.Module):
 
     base_class: ClassVar[type[nn.Module]]
     op: ClassVar[Op]
-    parameter_names: ClassVar[tuple[str, ...]]
-    """The operands that are parameters of the layer."""
     formats: dict[str, Format]
     """By operand: `data_in_0`, `weight`, `bias`, and `data_out_0` if the result is rounded too."""
     cache_weights: bool = True
     """Whether rounded parameters are kept in evaluation mode; False saves their memory and rounds in every call."""
     writes_back: bool = False
     """Whether the result of an in-place layer is also written into the memory of its input."""
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """The operands that are parameters of the layer."""
+        return self.op.parameters
 
     def forward(self, input: Tensor) -> Any:
         if input.numel() >= LARGE_NUMEL and not torch.compiler.is_compiling():
@@ -179,11 +184,31 @@ class QuantizedLayer(nn.Module):
         if name not in self.parameter_names:
             known = closest(name, self.parameter_names)
             raise ValueError(f"{type(self).__name__} has no parameter '{name}'; {known}")
-        return cast("Tensor | None", getattr(self, name))
+        return cast("Tensor | None", attrgetter(name)(self))
 
     def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
         label = type(self).__name__.removeprefix(self.base_class.__name__)
-        return _empty_layer, (self.base_class, label), _without_cache(self)
+        return _empty_layer, (self.base_class, label), _without_cache(self.__getstate__())  # type: ignore[no-untyped-call]
+
+
+class FunctionalLayer(QuantizedLayer):
+    """A quantised layer that runs the forward of its base class on rounded inputs and parameters.
+
+    For layers with several inputs or with submodules, such as an LSTM.
+    """
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        return tuple(self.op.parameters_of(self)) if self.op.composite else self.op.parameters
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        args, kwargs = self.op.map_operands(self._rounded_operand, args, kwargs)
+        rounded = {name: value for name in self.parameter_names if (value := self.quantized(name)) is not None}
+        y = functional_call(plain_layer(self), rounded, args, kwargs)
+        return round_first(partial(self.rounded, "data_out_0"), y) if "data_out_0" in self.formats else y
+
+    def _rounded_operand(self, name: str, operand: Operand, value: Any) -> Any:
+        return self.rounded(name, value) if isinstance(value, Tensor) else value
 
 
 class _StraightThrough(torch.autograd.Function):
@@ -222,7 +247,8 @@ def quantize_layer(
     new.formats = dict(formats)
     for name, number_format in formats.items():
         if number_format.has_learned_scale:
-            new.start_scale(name, getattr(new, name) if name in new.parameter_names else (values or {}).get(name))
+            value = new._parameter(name) if name in new.parameter_names else (values or {}).get(name)
+            new.start_scale(name, value)
     return new
 
 
@@ -240,14 +266,15 @@ def plain_layer(layer: QuantizedLayer) -> nn.Module:
 
 def _copied_state(layer: nn.Module) -> dict[str, Any]:
     """Return the state of a layer for another one: containers are copied, their contents are shared."""
-    state = _without_cache(layer).items()
+    state = _without_cache(vars(layer)).items()
     return {key: value.copy() if isinstance(value, dict | set) else value for key, value in state}
 
 
 def round_first(rounded: Callable[[Tensor], Tensor], result: Any) -> Any:
     """Return a result with its tensor, or the first of a tuple, rounded; integers such as indices are unchanged."""
     if isinstance(result, tuple):
-        return (round_first(rounded, result[0]), *result[1:])
+        items = (round_first(rounded, result[0]), *result[1:])
+        return items if type(result) is tuple else type(result)(items)  # torch.max returns a named tuple
     return rounded(result) if isinstance(result, Tensor) and result.is_floating_point() else result
 
 
@@ -269,11 +296,12 @@ def layer_class(base: type[nn.Module], label: str) -> type[QuantizedLayer]:
     members = {
         "base_class": base,
         "op": op,
-        "parameter_names": tuple(operand.name for operand in op.parameters),
         "__module__": __package__,
         "__doc__": f"{base.__name__}, quantised.",
     }
-    _classes[base, label] = type(f"{base.__name__}{label}", (QuantizedLayer, base), members)
+    several = op.composite or len(op.operands) > 1
+    kind = FunctionalLayer if op.compute is None and several else QuantizedLayer
+    _classes[base, label] = type(f"{base.__name__}{label}", (kind, base), members)
     return _classes[base, label]
 
 
@@ -289,11 +317,11 @@ def layer_class_by_name(name: str) -> type[QuantizedLayer] | None:
 
 @cache
 def _scale_name(operand: str) -> str:
-    return f"{operand.removesuffix('_0')}_scale"
+    return f"{operand.removesuffix('_0').replace('.', '_')}_scale"
 
 
-def _without_cache(layer: nn.Module) -> dict[str, Any]:
-    return {key: value for key, value in layer.__dict__.items() if key != "_cache"}
+def _without_cache(state: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in state.items() if key != "_cache"}
 
 
 def _empty_layer(base: type[nn.Module], label: str) -> QuantizedLayer:

@@ -15,13 +15,15 @@ from chop.registry import closest
 
 _OPAQUE = (nn.MultiheadAttention, nn.TransformerEncoderLayer)
 """Modules that compute with their layers' parameters without calling the layers."""
+_CONTAINERS = (nn.TransformerDecoderLayer, nn.TransformerEncoder, nn.TransformerDecoder, nn.Transformer)
+"""Composite layers that call all of their layers, which are quantised one by one."""
 
 
 def quantize_module_transform_pass(model: nn.Module, pass_args: Any = None) -> tuple[nn.Module, dict[str, Any]]:
     """Quantise the operands of the chosen layers in place, without tracing; `pass_args` as for the graph pass.
 
-    Layers are named by paths such as `encoder.0.linear`. Functions inside a forward, and everything inside torch's
-    own attention layers, are not quantised. `info["quantized"]` lists the layers that were changed.
+    Layers are named by paths such as `encoder.0.linear`. Functions inside a forward are not quantised. torch's own
+    attention and encoder layers are quantised as one layer. `info["quantized"]` lists the layers that were changed.
     """
     args = QuantizeArgs.from_pass_args(pass_args, "quantize_module_transform_pass")
     layers = _layers(model)
@@ -45,7 +47,7 @@ def _layers(model: nn.Module) -> dict[str, tuple[nn.Module, Op]]:
     opaque = [f"{path}." for path, module in model.named_modules() if isinstance(module, _OPAQUE)]
     for path, layer in model.named_modules(remove_duplicate=False):
         op = layer.op if isinstance(layer, QuantizedLayer) else op_of_module(type(layer))
-        if op is None or not op.quantizable or path.startswith(tuple(opaque)):
+        if op is None or not op.quantizable or isinstance(layer, _CONTAINERS) or path.startswith(tuple(opaque)):
             continue
         if not path:
             raise ValueError(
@@ -64,12 +66,12 @@ def _check_choices(args: QuantizeArgs, layers: dict[str, tuple[nn.Module, Op]]) 
 
 
 def _quantized(path: str, layer: nn.Module, op: Op, config: QuantConfig) -> QuantizedLayer:
-    parameter_names = [operand.name for operand in op.parameters]
-    absent = [name for name in parameter_names if getattr(layer, name) is None]
-    present = {operand.name: operand for operand in op.operands if operand.name not in absent}
+    parameters = op.parameters_of(layer)
+    inputs = [operand.name for operand in op.operands if operand.name not in op.parameters]
+    present = {name: operand for name in (*inputs, *parameters) if (operand := op.operand(name)) is not None}
     formats = config.for_op(op, present)
     for name, number_format in formats.items():
-        parameter = getattr(layer, name) if name in parameter_names else None
+        parameter = parameters.get(name)
         if number_format.needs_fit and parameter is not None:
             formats[name] = number_format.fitted(parameter.abs().max().item())
         elif number_format.needs_fit or (number_format.has_learned_scale and parameter is None):

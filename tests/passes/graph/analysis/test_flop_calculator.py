@@ -50,8 +50,10 @@ def test_a_quantised_layer_counts_as_its_original() -> None:
 
 def test_an_unknown_layer_is_an_error() -> None:
     x = torch.randn(8, 16)
-    with pytest.raises(ValueError, match="the operations of Bilinear are unknown"):
-        calculate_modules(nn.Bilinear(2, 2, 2), [x], [x])
+    with pytest.raises(ValueError, match="the operations of SyncBatchNorm are unknown"):
+        calculate_modules(nn.SyncBatchNorm(2), [x], [x])
+    with pytest.raises(ValueError, match="the operations of this MSELoss are unknown"):
+        calculate_modules(nn.MSELoss(), [x], [x])
     with pytest.raises(ValueError, match="the operations of Sequential are unknown"):
         calculate_modules(nn.Sequential(nn.ReLU()), [x], [x])
 

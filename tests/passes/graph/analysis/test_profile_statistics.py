@@ -173,7 +173,7 @@ def test_functions_methods_and_unknown_ops() -> None:
     args = lab_args(
         by="name",
         target_weight_nodes=["first"],
-        target_activation_nodes=["relu", "cat", "mul", "exp", "view", "bmm"],
+        target_activation_nodes=["relu", "cat", "mul", "sinc", "view", "bmm"],
         profile_output_activation=True,
         input_generator=batches(width=6),
         **RECORD,
@@ -186,7 +186,7 @@ def test_functions_methods_and_unknown_ops() -> None:
     assert torch.allclose(recorded(graph, "cat", "data_in_0"), hidden.relu())
     assert torch.allclose(recorded(graph, "mul", "data_in_0"), model.scale.detach().repeat(4))  # once per batch
     assert torch.allclose(recorded(graph, "mul", "data_in_1"), hidden.relu())
-    assert recorded(graph, "exp").shape == (32, 8)
+    assert recorded(graph, "sinc").shape == (32, 8)
     assert recorded(graph, "view", "data_out_0", "results").shape == (32, 2, 4)
     assert recorded(graph, "bmm", "data_in_1").shape == (32, 4, 2)
     assert stat(graph, "first", "weight")["variance_precise"]["count"] == 24

@@ -14,13 +14,14 @@ from torch import fx, nn
 from chop.ir.graph.capture.errors import TraceError, source_line
 from chop.ir.graph.training_mode import bind_to_mode, may_follow_mode
 from chop.nn.quantized import QuantizedLayer
+from chop.ops import op_of_module
 from chop.registry import closest
 
 logger = logging.getLogger(__name__)
 
 
 class Tracer(fx.Tracer):
-    """A tracer with fixed arguments, which does not trace into quantised layers or `leaf_modules`."""
+    """A tracer with fixed arguments, which does not trace into layers of the op table or `leaf_modules`."""
 
     def __init__(self, fixed: Mapping[str, Any], leaf_modules: tuple[type[nn.Module], ...] = ()) -> None:
         super().__init__()
@@ -30,7 +31,7 @@ class Tracer(fx.Tracer):
         """The modules whose forward is being traced, outermost first."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        is_leaf = isinstance(m, (QuantizedLayer, *self.leaf_modules))
+        is_leaf = isinstance(m, (QuantizedLayer, *self.leaf_modules)) or op_of_module(type(m)) is not None
         return is_leaf or super().is_leaf_module(m, module_qualified_name)
 
     def call_module(self, m: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:

@@ -176,7 +176,7 @@ def decode_meta(data: Mapping[str, Any], node: fx.Node) -> NodeMeta:
     """Return the metadata of a JSON record, for `node`."""
     meta = NodeMeta(node, annotated=bool(data["annotated"]))
     meta.op = meta.find_op() if meta.annotated else None
-    parameters = {operand.name for operand in meta.op.parameters} if meta.op and node.op == "call_module" else set()
+    parameters = meta.op.parameters_of(meta.module) if meta.op and meta.module is not None else {}
     meta.args = {name: _decode_tensor(tensor, name in parameters) for name, tensor in data["args"].items()}
     meta.results = {name: _decode_tensor(tensor) for name, tensor in data["results"].items()}
     meta.settings = decode(data["settings"])

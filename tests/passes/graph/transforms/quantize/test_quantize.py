@@ -61,9 +61,9 @@ def test_functions_methods_and_unknown_ops() -> None:
     graph = annotated(Mixed(), x=torch.randn(3, 6))
     before = [node.name for node in graph.fx_graph.nodes]
     graph, info = quantize_transform_pass(graph, {"by": "type", "default": {"config": LAB_CONFIG}})
-    assert info["quantized"] == ["first", "relu", "mul", "add", "gelu", "cat", "bmm", "mean"]
+    assert info["quantized"] == ["first", "relu", "mul", "add", "gelu", "cat", "neg", "bmm", "mean"]
     targets = {node.name: getattr(node.target, "__name__", node.target) for node in graph.fx_graph.nodes}
-    assert (targets["add"], targets["bmm"], targets["exp"]) == ("add_integer", "bmm_integer", "exp")
+    assert (targets["add"], targets["bmm"], targets["sinc"]) == ("add_integer", "bmm_integer", "sinc")
     assert [node.name for node in graph.fx_graph.nodes] == before
 
 

@@ -48,10 +48,9 @@ class NodeObserver(NodeInterpreter):
         self.results: dict[str, _ObservedTensor] = {}
         self.expected: Any = None
         self.deviation: Deviation | None = None
-        for operand in meta.op.parameters if meta.op is not None and meta.module is not None else ():
-            value = getattr(meta.module, operand.name)
-            if value is not None:
-                self._observe(self.operands, operand.name, value.detach())
+        if meta.op is not None and meta.module is not None:
+            for name, value in meta.op.parameters_of(meta.module).items():
+                self._observe(self.operands, name, value.detach())
 
     def before(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if node is not self.meta.node:
@@ -117,10 +116,8 @@ class NodeObserver(NodeInterpreter):
     def _role(self, name: str) -> str | None:
         if name == OUTPUT:
             return "data_out" if name in self.formats else None
-        known = self.meta.op.operands if self.meta.op is not None else ()
-        # The op table has one entry for a variadic operand, which denotes any number of tensors.
-        first = known[0].role if known and known[0].variadic else None
-        return next((operand.role for operand in known if operand.name == name), first)
+        operand = self.meta.op.operand(name) if self.meta.op is not None else None
+        return None if operand is None else operand.role
 
 
 def _called(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

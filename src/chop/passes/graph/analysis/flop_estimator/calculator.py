@@ -17,13 +17,14 @@ def calculate_modules(module: nn.Module, in_data: Sequence[Tensor], out_data: Se
     """Return parameters and operations (convention `mase`) of one call of a layer, and its sizes in elements."""
     op = _find_op(module)
     inputs, outputs = _shapes(in_data, "in_data"), _shapes(out_data, "out_data")
-    parameters = {operand.name: getattr(module, operand.name) for operand in op.parameters}
     operands = {f"data_in_{i}": shape for i, shape in enumerate(inputs)}
-    operands |= {name: tuple(tensor.shape) for name, tensor in parameters.items() if tensor is not None}
-    call = Call(operands, outputs, op.settings(module, (), {}))
+    operands |= {name: tuple(tensor.shape) for name, tensor in op.parameters_of(module).items()}
+    counted = op.count(Call(operands, outputs, op.settings(module, (), {})))
+    if counted is None:
+        raise ValueError(f"calculate_modules: the operations of this {type(module).__name__} are unknown")
     return {
         "total_parameters": sum(parameter.numel() for parameter in module.parameters()),
-        "computations": operations_formula("mase")(op.count(call)),
+        "computations": operations_formula("mase")(counted),
         "input_buffer_size": sum(torch.Size(shape).numel() for shape in inputs),
         "output_buffer_size": sum(torch.Size(shape).numel() for shape in outputs),
     }

@@ -1,0 +1,81 @@
+"""Losses and distances of two tensors: never quantised; the operations of losses are unknown."""
+
+from __future__ import annotations
+
+import re
+
+import torch.nn.functional as F
+from torch import nn
+
+from chop.ops.base import Call, Count, Op, numel
+from chop.ops.spellings import data, spelled
+from chop.ops.table import register_op
+
+_FUNCTIONS = {
+    nn.BCELoss: "binary_cross_entropy",
+    nn.BCEWithLogitsLoss: "binary_cross_entropy_with_logits",
+    nn.CrossEntropyLoss: "cross_entropy",
+    nn.KLDivLoss: "kl_div",
+    nn.MultiLabelMarginLoss: "multilabel_margin_loss",
+    nn.MultiLabelSoftMarginLoss: "multilabel_soft_margin_loss",
+    nn.TripletMarginWithDistanceLoss: "triplet_margin_with_distance_loss",
+}
+_LOSSES = [
+    *(nn.L1Loss, nn.MSELoss, nn.SmoothL1Loss, nn.HuberLoss, nn.CrossEntropyLoss, nn.NLLLoss, nn.PoissonNLLLoss),
+    *(nn.GaussianNLLLoss, nn.KLDivLoss, nn.BCELoss, nn.BCEWithLogitsLoss, nn.CTCLoss, nn.HingeEmbeddingLoss),
+    *(nn.CosineEmbeddingLoss, nn.MarginRankingLoss, nn.MultiMarginLoss, nn.MultiLabelMarginLoss),
+    *(nn.MultiLabelSoftMarginLoss, nn.SoftMarginLoss, nn.TripletMarginLoss, nn.TripletMarginWithDistanceLoss),
+]
+
+
+def _name(module: type[nn.Module]) -> str:
+    """Return the name of the function of a loss: `smooth_l1_loss` for SmoothL1Loss."""
+    words = re.findall(r"[A-Z]+\d*(?=[A-Z][a-z])|[A-Z][a-z]+|[A-Z]+\d*", module.__name__)
+    return _FUNCTIONS.get(module, "_".join(words).lower())
+
+
+for _module in _LOSSES:
+    register_op(
+        Op(
+            _name(_module),
+            "module_related_func",
+            operands=data(None, "input", "target"),
+            modules=(_module,),
+            **spelled(_name(_module)),
+            count=lambda call: None,
+        )
+    )
+
+
+def _cosine_count(call: Call) -> Count:
+    """Count the product of both tensors, the squares of each, and per row a root and a division."""
+    n = numel(call.operands["data_in_0"])
+    return Count(multiplies=3 * n + 2 * numel(call.results[0]), adds=3 * n)
+
+
+def _distance_count(call: Call) -> Count:
+    """Count a difference, a power and an addition per element, and a root per row."""
+    n = numel(call.operands["data_in_0"])
+    return Count(multiplies=n + numel(call.results[0]), adds=2 * n)
+
+
+register_op(
+    Op(
+        "cosine_similarity",
+        "module_related_func",
+        operands=data(None, "x1", "x2"),
+        modules=(nn.CosineSimilarity,),
+        **spelled("cosine_similarity"),
+        count=_cosine_count,
+    )
+)
+register_op(
+    Op(
+        "pairwise_distance",
+        "module_related_func",
+        operands=data(None, "x1", "x2"),
+        modules=(nn.PairwiseDistance,),
+        functions=(F.pairwise_distance,),
+        count=_distance_count,
+    )
+)

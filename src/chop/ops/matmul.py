@@ -1,0 +1,143 @@
+"""Products of tensors: matrices, einsum and attention."""
+
+from __future__ import annotations
+
+import math
+import operator
+
+from chop.ops.base import Call, Count, Factors, Op, Operand, Shape, numel
+from chop.ops.normalization import softmax_count
+from chop.ops.spellings import data, multiply_each, spelled
+from chop.ops.table import register_op
+
+
+def _matmul_count(call: Call) -> Count:
+    return Count(macs=numel(call.results[0]) * call.operands["data_in_0"][-1])
+
+
+def _second(keywords: tuple[str, ...], position: int = 1) -> Operand:
+    return Operand("data_in_1", "weight", position, keywords, reduce_dim=-2, channel_dim=-1)
+
+
+_PRODUCT = (*data("data_in"), _second(("other", "mat2", "vec", "tensor")))
+register_op(
+    Op(
+        "matmul",
+        "builtin_func",
+        operands=_PRODUCT,
+        **spelled("matmul", "mm", "mv", "dot", others=(operator.matmul,)),
+        count=_matmul_count,
+    )
+)
+register_op(Op("bmm", "builtin_func", operands=_PRODUCT, **spelled("bmm"), count=_matmul_count))
+
+# bias + data x weight
+for _name, _factors in (("addmm", ("mat1", "mat2")), ("baddbmm", ("batch1", "batch2"))):
+    register_op(
+        Op(
+            _name,
+            "builtin_func",
+            operands=(
+                Operand("data_in_0", "data_in", 1, _factors[:1]),
+                _second(_factors[1:], position=2),
+                Operand("bias", "bias", 0, ("input",)),
+            ),
+            **spelled(_name),
+            count=_matmul_count,
+        )
+    )
+
+
+_OUTER = data("data_in", "input", "vec2")
+register_op(Op("outer", "builtin_func", operands=_OUTER, **spelled("outer", "ger"), count=multiply_each))
+
+
+def _tensordot_count(call: Call) -> Count:
+    """Count the MACs of a product without batches: its sizes are A x K, K x B and A x B."""
+    sizes = (numel(call.operands["data_in_0"]), numel(call.operands["data_in_1"]), numel(call.results[0]))
+    terms = math.isqrt(sizes[0] * sizes[1] // sizes[2]) if sizes[2] else 0
+    return Count(macs=sizes[2] * terms)
+
+
+register_op(
+    Op(
+        "tensordot",
+        "builtin_func",
+        operands=data("data_in", "a", "b"),
+        **spelled("tensordot"),
+        count=_tensordot_count,
+    )
+)
+
+
+def _einsum_count(call: Call) -> Count | None:
+    """Count the product of the sizes of all indices; unknown for three tensors, which have several orders."""
+    equation, shapes = call.attributes.get("equation"), list(call.operands.values())
+    if not isinstance(equation, str) or len(shapes) > 2:
+        return None
+    inputs, _, _ = equation.replace(" ", "").partition("->")
+    sizes = _index_sizes(inputs.split(","), shapes)
+    if sizes is None:
+        return None
+    total, results = math.prod(sizes.values()), numel(call.results[0])
+    if len(shapes) == 1:
+        return Count(adds=total if total > results else 0)
+    return Count(macs=total) if total > results else Count(multiplies=total)
+
+
+def _index_sizes(terms: list[str], shapes: list[Shape]) -> dict[str, int] | None:
+    """Return the size of each index of an equation; those of an ellipsis are counted from the end."""
+    sizes: dict[str, int] = {}
+    for term, shape in zip(terms, shapes, strict=True):
+        before, dots, after = term.partition("...")
+        rest = len(shape) - len(before) - len(after)
+        if rest < 0 or (rest and not dots):
+            return None
+        hidden = [f"...{i}" for i in range(rest, 0, -1)]
+        for index, size in zip((*before, *hidden, *after), shape, strict=True):
+            sizes[index] = max(size, sizes.get(index, 1))
+    return sizes
+
+
+register_op(
+    Op(
+        "einsum",
+        "builtin_func",
+        operands=(Operand("data_in_0", "data_in", 1, ("tensors",), variadic=True, starred=True),),
+        **spelled("einsum"),
+        attributes={"equation": 0},
+        count=_einsum_count,
+    )
+)
+
+
+def attention_count(query: Shape, key: Shape, value: Shape, result: Shape) -> Count:
+    """Count the scores, their softmax and the weighted sums of the values, of [batch, heads, length, width]."""
+    shape = (*result[:-1], key[-2])  # of the scores; the batches of query and key are broadcast
+    scores = numel(shape)
+    by_key, by_value = scores * query[-1], scores * value[-1]
+    # Nothing is rounded between the two products: the probabilities count with the width of the query.
+    products = (
+        Factors("data_in_0", "data_in_1", by_key, query[-1]),
+        Factors("data_in_0", "data_in_2", by_value, key[-2]),
+    )
+    return Count(macs=by_key + by_value, multiplies=scores, products=products) + softmax_count(shape)
+
+
+def _attention_count(call: Call) -> Count:
+    query, key, value = (call.operands[f"data_in_{i}"] for i in range(3))
+    return attention_count(query, key, value, call.results[0])
+
+
+register_op(
+    Op(
+        "scaled_dot_product_attention",
+        "module_related_func",
+        operands=(
+            *data("data_in", "query", "key"),
+            Operand("data_in_2", "data_in", 2, ("value",), reduce_dim=-2),
+        ),
+        **spelled("scaled_dot_product_attention"),
+        count=_attention_count,
+    )
+)
