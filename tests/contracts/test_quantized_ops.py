@@ -21,8 +21,25 @@ QUANTIZABLE = [name for name, op in OPS.items() if op.quantizable]
 SPELLINGS = [(op, i) for op, spellings in samples().items() for i in range(len(spellings)) if op in QUANTIZABLE]
 
 
-QUICK_FORMATS = ("integer",)
-FORMAT_NAMES = [pytest.param(n, marks=() if n in QUICK_FORMATS else pytest.mark.slow) for n in FORMATS]
+QUICK_FORMAT = "integer"
+EVERY_OP = (QUICK_FORMAT, "mxfp")
+"""Formats that are tested with every op: with fixed steps, and with blocks and a scale of them."""
+EVERY_FORMAT = ("linear", "conv2d", "relu", "add", "matmul", "cat", "layer_norm", "embedding", "prelu", "lstm")
+"""Ops that are tested in every format: as layers of both kinds, functions and methods, with all roles."""
+
+
+def pairs(spellings: list[tuple[str, int]]) -> list[Any]:
+    """Return spellings with formats; all except those of the quick format are slow."""
+    return [
+        pytest.param(op, index, name, marks=() if name == QUICK_FORMAT else pytest.mark.slow)
+        for op, index in spellings
+        for name in FORMATS
+        if name in EVERY_OP or op in EVERY_FORMAT
+    ]
+
+
+PAIRS = pairs(SPELLINGS)
+FIRST_PAIRS = pairs([(op, 0) for op in QUANTIZABLE])
 
 
 def sample_of(op: str, index: int) -> Sample:
@@ -46,8 +63,7 @@ def test_every_quantizable_op_has_samples() -> None:
     assert not missing, f"add calls of {', '.join(sorted(missing))} to SAMPLES in tests/samples.py"
 
 
-@pytest.mark.parametrize("format_name", FORMAT_NAMES)
-@pytest.mark.parametrize(("op", "index"), SPELLINGS)
+@pytest.mark.parametrize(("op", "index", "format_name"), PAIRS)
 def test_shape_dtype_names_and_state_are_kept(op: str, index: int, format_name: str) -> None:
     sample = sample_of(op, index)
     original = annotated(sample.model(), **sample.arguments())
@@ -74,8 +90,7 @@ def test_format_float_is_bit_identical_to_pytorch(op: str, index: int, training:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("format_name", FORMAT_NAMES)
-@pytest.mark.parametrize(("op", "index"), SPELLINGS)
+@pytest.mark.parametrize(("op", "index", "format_name"), PAIRS)
 def test_gradients_reach_every_parameter_and_input(op: str, index: int, format_name: str) -> None:
     sample = sample_of(op, index)
     graph = quantized(op, sample, format_name)
@@ -89,10 +104,9 @@ def test_gradients_reach_every_parameter_and_input(op: str, index: int, format_n
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("format_name", FORMAT_NAMES)
-@pytest.mark.parametrize("op", QUANTIZABLE)
-def test_copies_and_pickles_compute_the_same(op: str, format_name: str) -> None:
-    sample = sample_of(op, 0)
+@pytest.mark.parametrize(("op", "index", "format_name"), FIRST_PAIRS)
+def test_copies_and_pickles_compute_the_same(op: str, index: int, format_name: str) -> None:
+    sample = sample_of(op, index)
     graph = quantized(op, sample, format_name)
     expected = run(graph.model, sample.arguments())
     for again in (copy.deepcopy(graph), pickle.loads(pickle.dumps(graph))):
@@ -101,8 +115,7 @@ def test_copies_and_pickles_compute_the_same(op: str, format_name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("format_name", FORMAT_NAMES)
-@pytest.mark.parametrize(("op", "index"), SPELLINGS)
+@pytest.mark.parametrize(("op", "index", "format_name"), PAIRS)
 def test_class_and_function_names_say_op_and_format(op: str, index: int, format_name: str) -> None:
     sample = sample_of(op, index)
     graph = quantized(op, sample, format_name)

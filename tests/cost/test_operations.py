@@ -94,6 +94,30 @@ LAYERS: list[tuple[nn.Module, tuple[int, ...], Count]] = [
     # 5 elements in 3 windows: [0, 2), [1, 4), [3, 5) are 7 elements.
     (nn.AdaptiveMaxPool1d(3), (1, 2, 5), Count(adds=14)),
     (nn.Embedding(10, 4), (), Count()),
+    # 2 x 3 elements of a 4 x 4 x 4 volume less 2 x 2 x 2 each way: 3^3 results of 5 channels, 3 x 8 products each.
+    (nn.Conv3d(3, 5, 2), (2, 3, 4, 4, 4), Count(macs=2 * 5 * 27 * 24)),
+    # Each of 2 x 4 x 25 inputs is multiplied by 6 x 9 weights, whatever the stride; with 2 groups by 3 x 9.
+    (nn.ConvTranspose2d(4, 6, 3, stride=2), (2, 4, 5, 5), Count(macs=200 * 54)),
+    (nn.ConvTranspose1d(4, 6, 3, groups=2), (2, 4, 5), Count(macs=40 * 9)),
+    # Groups and instances need mean and variance, as layer norm does; running statistics are constants.
+    (nn.GroupNorm(2, 4), (2, 4, 3, 3), Count(multiplies=7 * 72)),
+    (nn.InstanceNorm2d(4), (2, 4, 3, 3), Count(multiplies=5 * 72)),
+    (nn.InstanceNorm2d(4, affine=True, track_running_stats=True), (2, 4, 3, 3), Count(multiplies=4 * 72)),
+    # Square, add, divide and scale.
+    (nn.RMSNorm(8), (2, 3, 8), Count(multiplies=4 * 48)),
+    # 10 rows of 4: 40 exponentials, 30 additions, 10 logarithms, 40 subtractions.
+    (nn.LogSoftmax(dim=-1), (10, 4), Count(multiplies=50, adds=70)),
+    (nn.Softmax2d(), (2, 3, 4, 4), Count(multiplies=192, adds=64)),
+    (nn.Hardswish(), (8, 16), Count(adds=128)),
+    (nn.PReLU(), (8, 16), Count(adds=128)),
+    # A sigmoid and a product for half of the elements.
+    (nn.GLU(), (8, 16), Count(adds=64, multiplies=64)),
+    (nn.MaxPool3d(2), (2, 3, 4, 4, 4), Count(adds=8 * 48)),
+    # A square and an addition for each of 4 elements, and a root.
+    (nn.LPPool2d(2.0, 2), (2, 3, 4, 4), Count(adds=96, multiplies=96 + 24)),
+    # 4 neighbours: 4 products and 3 additions; the nearest one is copied.
+    (nn.Upsample(scale_factor=2, mode="bilinear"), (1, 2, 3, 3), Count(multiplies=4 * 72, adds=3 * 72)),
+    (nn.Upsample(scale_factor=2), (1, 2, 3, 3), Count()),
 ]
 
 
@@ -122,6 +146,24 @@ FUNCTIONS: list[tuple[Callable[..., Tensor], tuple[tuple[int, ...], ...], Count]
     (lambda a: a.mean(dim=1), ((3, 4),), Count(adds=12, multiplies=3)),
     (lambda a: F.layer_norm(a, (4,)), ((3, 4),), Count(multiplies=5 * 12)),
     (lambda a, b: torch.cat([a, b]), ((3, 4), (2, 4)), Count()),
+    (torch.addmm, ((5,), (3, 4), (4, 5)), Count(macs=60)),
+    (lambda a: a.sum(dim=1), ((3, 4),), Count(adds=12)),
+    (lambda a: a.cumsum(1), ((3, 4),), Count(adds=12)),
+    (lambda a: torch.amax(a, 1), ((3, 4),), Count(adds=12)),
+    (lambda a: -a, ((3, 4),), Count(adds=12)),
+    (lambda a: a.clamp(0, 1), ((3, 4),), Count(adds=12)),
+    (lambda a: F.normalize(a), ((3, 4),), Count(multiplies=36)),
+    # 2 x 3 results of 6 x 5 products with a matrix, and 5 with the second input.
+    (
+        lambda a, b, c: F.bilinear(a, b, c),
+        ((2, 6), (2, 5), (3, 6, 5)),
+        Count(macs=6 * 35, products=(Factors("data_in_0", "weight", 180, 6), Factors("data_in_1", "sums", 30, 5))),
+    ),
+    # Without a sum, an einsum is a product: here of two vectors.
+    (lambda a, b: torch.einsum("i,j->ij", a, b), ((3,), (4,)), Count(multiplies=12)),
+    (lambda a: torch.einsum("ij->j", a), ((3, 4),), Count(adds=12)),
+    (lambda a: torch.einsum("ij->ji", a), ((3, 4),), Count()),
+    (lambda a, b: torch.einsum("...ij,...jk->...ik", a, b), ((7, 2, 3, 4), (2, 4, 5)), Count(macs=7 * 2 * 60)),
 ]
 
 
@@ -144,7 +186,41 @@ def test_attention_counts_both_products_and_the_softmax() -> None:
     assert found.products == (by_key, by_value)
 
 
+UNQUANTIZED: list[tuple[Callable[..., Tensor], Count]] = [
+    (torch.exp, Count(multiplies=12)),
+    (lambda a: a**2, Count(multiplies=12)),
+    (lambda a: a.rsqrt(), Count(multiplies=12)),
+    (lambda a: torch.cos(a), Count(multiplies=12)),
+    (lambda a: a > 0, Count(adds=12)),
+    (lambda a: a.argmax(1), Count(adds=12)),
+    # 12 additions for the mean; a subtraction, a square and an addition each; a division per row.
+    (lambda a: a.var(1), Count(adds=36, multiplies=12 + 3)),
+    (lambda a: torch.where(a, 1.0, 0.0), Count()),
+    (lambda a: a.masked_fill(a, 0.0), Count()),
+    (lambda a: F.pad(a, (1, 1)), Count()),
+    (lambda a: a.triu(), Count()),
+]
+
+
+@pytest.mark.parametrize(("function", "expected"), UNQUANTIZED)
+def test_functions_that_are_never_quantised_are_counted(function: Callable[..., Tensor], expected: Count) -> None:
+    reads_truth_values = expected == Count()
+    x = torch.randn(3, 4) > 0 if reads_truth_values else torch.randn(3, 4)
+    (found,) = [meta for meta in annotated(Apply1(function), x) if meta.node.op not in ("placeholder", "output")]
+    assert not found.quantizable
+    assert count(found) == expected
+
+
 REFERENCES: list[tuple[Callable[..., Tensor], tuple[tuple[int, ...], ...]]] = [
+    (lambda a, b: F.conv3d(a, b, stride=2), ((2, 4, 5, 6, 7), (6, 4, 2, 2, 2))),
+    (lambda a, b: F.conv_transpose1d(a, b, stride=2), ((2, 4, 5), (4, 6, 3))),
+    (lambda a, b: F.conv_transpose2d(a, b, groups=2), ((2, 4, 5, 5), (4, 3, 3, 3))),
+    (lambda a, b: F.conv_transpose3d(a, b), ((2, 4, 3, 3, 3), (4, 6, 2, 2, 2))),
+    (torch.addmm, ((5,), (3, 4), (4, 5))),
+    (torch.baddbmm, ((2, 3, 5), (2, 3, 4), (2, 4, 5))),
+    (lambda a, b: torch.einsum("bij,bkj->bik", a, b), ((2, 3, 4), (2, 5, 4))),
+    (lambda a, b: torch.einsum("...ij,...jk->...ik", a, b), ((7, 2, 3, 4), (2, 4, 5))),
+    (lambda a, b: torch.tensordot(a, b, dims=([1, 2], [0, 1])), ((2, 3, 4), (3, 4, 5))),
     (lambda a, b: F.linear(a, b), ((2, 3, 16), (7, 16))),
     (lambda a, b, c: F.conv1d(a, b, c, stride=2), ((2, 4, 11), (6, 4, 3), (6,))),
     (lambda a, b: F.conv2d(a, b, padding=1), ((2, 4, 9, 7), (6, 4, 3, 3))),

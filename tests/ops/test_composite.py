@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from chop.cost import bitops, count, parameters, weight_bits
 from chop.ir import NodeMeta
-from chop.ops import op_of_module
+from chop.ops import Count, op_of_module
+from chop.passes.graph import quantize_transform_pass
 from samples import annotated
 
 
@@ -116,3 +119,96 @@ def test_a_subclass_that_overrides_forward_is_unknown() -> None:
             return super().forward(*args, **kwargs)
 
     assert op_of_module(Own) is None
+
+
+class First(nn.Module):
+    """A layer with one or two inputs, and the first of its results."""
+
+    def __init__(self, layer: nn.Module, several: bool) -> None:
+        super().__init__()
+        self.layer = layer
+        self.several = several
+
+    def forward(self, x: Tensor, y: Tensor) -> Any:
+        if isinstance(self.layer, nn.RNNBase | nn.LSTMCell):
+            return self.layer(x)[0]
+        return self.layer(x, y) if self.several else self.layer(x)
+
+
+def counted(layer: nn.Module, *inputs: Tensor) -> Count:
+    """Return the count of a layer, after comparing its MACs with the counter of torch."""
+    model = First(copy.deepcopy(layer).eval(), len(inputs) > 1)
+    x, y = (*inputs, torch.zeros(1))[:2]
+    found = count(annotated(model, x=x, y=y).annotated_metas()[2])
+    # For float32 and in evaluation there are fused kernels, which torch does not count.
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as reference:
+        model.double().train()(x.double(), y.double())
+    assert found is not None
+    assert 2 * found.macs == reference.get_total_flops() > 0
+    assert sum(product.macs for product in found.products) == found.macs
+    return found
+
+
+def test_recurrent_layers() -> None:
+    # 5 x 2 steps. Both directions have 4 gates of 4 units, with 3 inputs and 4 states; in layer 2 with 8 inputs.
+    lstm = counted(nn.LSTM(3, 4, 2, bidirectional=True), torch.randn(5, 2, 3))
+    assert lstm.macs == 10 * 2 * (16 * 7 + 16 * 12)
+    assert (lstm.multiplies, lstm.adds) == (3 * 10 * 16, 6 * 10 * 16)
+    gru = counted(nn.GRU(3, 4, bias=False, batch_first=True), torch.randn(2, 5, 3))
+    assert (gru.macs, gru.multiplies, gru.adds) == (10 * 12 * 7, 3 * 40, 5 * 40)
+    rnn = counted(nn.RNN(3, 4), torch.randn(5, 3))
+    assert (rnn.macs, rnn.multiplies, rnn.adds) == (5 * 4 * 7, 0, 20)
+
+
+@pytest.mark.parametrize(("cell", "gates"), [(nn.LSTMCell, 4), (nn.GRUCell, 3), (nn.RNNCell, 1)])
+def test_cells(cell: type[nn.Module], gates: int) -> None:
+    assert counted(cell(3, 4), torch.randn(5, 3)).macs == 5 * gates * 4 * 7
+
+
+# 2 sequences of 3 rows: four projections of 8 x 8, 2 heads x 9 scores x (4 + 4), and 8 x 16 forth and back.
+ENCODER_LAYER = 6 * 4 * 64 + 2 * 2 * 9 * 8 + 2 * 6 * 128
+# As before with 4 rows of a target, and attention to 3 rows: queries and results of 4 rows, keys and values of 3.
+DECODER_LAYER = 8 * 4 * 64 + 2 * 2 * 16 * 8 + 2 * 8 * 128 + 64 * (2 * 8 + 2 * 6) + 2 * 2 * 12 * 8
+
+
+def test_transformer_layers() -> None:
+    source, target = torch.randn(2, 3, 8), torch.randn(2, 4, 8)
+    encoder_layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+    decoder_layer = nn.TransformerDecoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+    encoder = counted(encoder_layer, source)
+    assert encoder.macs == ENCODER_LAYER
+    # 36 scores: scaled, exponential, division, 24 additions. Two norms of 48 elements, two sums, 96 activations.
+    assert (encoder.multiplies, encoder.adds) == (3 * 36 + 2 * 7 * 48, 24 + 2 * 48 + 96)
+    assert counted(decoder_layer, target, source).macs == DECODER_LAYER
+    assert counted(nn.TransformerEncoder(encoder_layer, 3), source).macs == 3 * ENCODER_LAYER
+    assert counted(nn.TransformerDecoder(decoder_layer, 2), target, source).macs == 2 * DECODER_LAYER
+    model = nn.Transformer(8, 2, 2, 1, 16, dropout=0.0, batch_first=True)
+    assert counted(model, source, target).macs == 2 * ENCODER_LAYER + DECODER_LAYER
+
+
+def test_every_parameter_of_a_composite_layer_has_a_format() -> None:
+    graph = annotated(First(nn.GRU(3, 4), several=False), x=torch.randn(5, 2, 3), y=torch.zeros(1))
+    config = {"name": "integer", "weight_width": 4, "bias_width": 16}
+    graph, _ = quantize_transform_pass(graph, {"by": "type", "gru": {"config": config}})
+    meta = graph.annotated_metas()[2]
+    assert {name: tensor.format.bits for name, tensor in meta.args.items()} == {
+        "data_in_0": 8,
+        "weight_ih_l0": 4,
+        "weight_hh_l0": 4,
+        "bias_ih_l0": 16,
+        "bias_hh_l0": 16,
+    }
+    assert weight_bits(meta) == 4 * (12 * 3 + 12 * 4) + 16 * 24
+    # Products with weights have their widths; the state is a float.
+    assert bitops(meta, "bops") == 10 * (12 * 3 * 8 * 4 + 12 * 4 * 32 * 4)
+
+
+def test_a_quantised_composite_layer_computes_with_rounded_inputs_and_parameters() -> None:
+    gru, x = nn.GRU(3, 4), torch.randn(5, 2, 3)
+    graph = annotated(First(gru, several=False), x=x, y=torch.zeros(1))
+    config = {"name": "integer", "data_in_width": 8, "data_in_frac_width": 4}
+    graph, _ = quantize_transform_pass(graph, {"by": "type", "gru": {"config": config}})
+    rounded = {name: (p * 16).round() / 16 for name, p in gru.named_parameters()}
+    expected, _ = torch.func.functional_call(copy.deepcopy(gru), rounded, ((x * 16).round() / 16,))
+    assert graph.model(x, torch.zeros(1)).equal(expected)
+    assert gru._flat_weights[0] is gru.weight_ih_l0
