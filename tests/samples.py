@@ -143,19 +143,11 @@ def _rms_norm(x: Tensor, weight: Tensor) -> Tensor:
     return F.rms_norm(x, (8,), weight)
 
 
-class Conv1D(nn.Module):
-    """A linear layer with a transposed weight, as in GPT-2."""
+def _conv1d_of_transformers() -> nn.Module:
+    from transformers.pytorch_utils import Conv1D
 
-    __module__ = "transformers.pytorch_utils"
-
-    def __init__(self, num_out: int, num_in: int) -> None:
-        super().__init__()
-        self.nf, self.nx = num_out, num_in
-        self.weight = nn.Parameter(_random(num_in, num_out))
-        self.bias = nn.Parameter(_random(num_out))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.addmm(self.bias, x.view(-1, x.size(-1)), self.weight).view(*x.shape[:-1], self.nf)
+    layer: nn.Module = Conv1D(4, 8)
+    return layer
 
 
 def _layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -201,7 +193,7 @@ SAMPLES: dict[str, Callable[[], list[Sample]]] = {
         function(F.linear, FLAT, _random(4, 8), _random(4)),
         function(aten.linear.default, FLAT, _random(4, 8), _random(4)),
     ],
-    "linear_transposed": lambda: [layer(Conv1D(4, 8), FLAT)],
+    "linear_transposed": lambda: [layer(_conv1d_of_transformers(), FLAT)],
     "bilinear": lambda: [
         layer(nn.Bilinear(8, 8, 3), FLAT, FLAT + 1),
         function(F.bilinear, FLAT, FLAT + 1, _random(3, 8, 8)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +15,13 @@ from chop.formats import FORMATS
 from chop.ir import MaseGraph
 from chop.nn.quantized import QuantizedCall, QuantizedLayer
 from chop.ops import OPS
-from chop.passes.graph import quantize_transform_pass, verify_common_metadata_analysis_pass
-from samples import Sample, annotated, samples
+from chop.passes.graph import (
+    load_mase_graph_interface_pass,
+    quantize_transform_pass,
+    save_mase_graph_interface_pass,
+    verify_common_metadata_analysis_pass,
+)
+from samples import SAMPLES, Sample, annotated, samples
 
 QUANTIZABLE = [name for name, op in OPS.items() if op.quantizable]
 SPELLINGS = [(op, i) for op, spellings in samples().items() for i in range(len(spellings)) if op in QUANTIZABLE]
@@ -43,7 +49,7 @@ FIRST_PAIRS = pairs([(op, 0) for op in QUANTIZABLE])
 
 
 def sample_of(op: str, index: int) -> Sample:
-    return samples()[op][index]
+    return SAMPLES[op]()[index]
 
 
 def quantized(op: str, sample: Sample, format_name: str) -> MaseGraph:
@@ -59,7 +65,7 @@ def run(model: torch.nn.Module, arguments: dict[str, Tensor]) -> Any:
 
 
 def test_every_quantizable_op_has_samples() -> None:
-    missing = set(QUANTIZABLE) - set(samples())
+    missing = set(QUANTIZABLE) - set(SAMPLES)
     assert not missing, f"add calls of {', '.join(sorted(missing))} to SAMPLES in tests/samples.py"
 
 
@@ -87,6 +93,18 @@ def test_format_float_is_bit_identical_to_pytorch(op: str, index: int, training:
         assert run(graph.model, sample.arguments()).equal(run(plain, sample.arguments()))
     for key, value in plain.state_dict().items():
         assert graph.model.state_dict()[key].equal(value)
+
+
+@pytest.mark.parametrize(("op", "index"), SPELLINGS)
+def test_saved_graphs_load_without_the_model(op: str, index: int, tmp_path: Path) -> None:
+    sample = sample_of(op, index)
+    graph = quantized(op, sample, QUICK_FORMAT)
+    save_mase_graph_interface_pass(graph, tmp_path)
+    loaded, _ = load_mase_graph_interface_pass(None, tmp_path)
+    graph.model.eval()
+    loaded.model.eval()
+    assert run(loaded.model, sample.arguments()).equal(run(graph.model, sample.arguments()))
+    assert loaded.model.state_dict().keys() == graph.model.state_dict().keys()
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from chop.ir import MaseGraph, NodeMeta
 from chop.ops import OPS, Call, Count
 from chop.passes.graph import add_common_metadata_analysis_pass, init_metadata_analysis_pass
 from chop.registry import UnknownNameError
-from samples import annotated, samples
+from samples import SAMPLES, annotated
 
 
 def first_layer(*layers: nn.Module) -> NodeMeta:
@@ -58,7 +58,7 @@ WITHOUT_OPERATIONS = {"cat", "embedding", "upsample_nearest1d", "upsample_neares
 
 @pytest.mark.parametrize("name", [name for name, op in OPS.items() if op.quantizable])
 def test_every_op_that_can_be_quantised_counts_something(name: str) -> None:
-    sample = samples()[name][0]
+    sample = SAMPLES[name]()[0]
     graph = annotated(sample.model(), **sample.arguments())
     (found,) = [count(meta) for meta in graph.annotated_metas() if meta.mase_op == name]
     assert found is not None

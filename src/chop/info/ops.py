@@ -19,7 +19,7 @@ def op_page(name: str) -> Page:
     op = OPS[name]
     return Page(
         title=f"op {name}",
-        text="" if op.quantizable else "This op is never quantised.",
+        text=_text(op),
         facts={
             "mase type": op.mase_type,
             "modules": _modules(op),
@@ -29,6 +29,14 @@ def op_page(name: str) -> Page:
         },
         tables={"operands": _operands(op)},
     )
+
+
+def _text(op: Op) -> str:
+    if op.composite:
+        return (
+            "This layer is kept whole: its inputs and all of its parameters are quantised, inner values are not."
+        )
+    return "" if op.quantizable else "This op is never quantised."
 
 
 def _operands(op: Op) -> Table:
@@ -48,16 +56,18 @@ def _operands(op: Op) -> Table:
 
 
 def _roles(op: Op) -> list[str]:
-    return list(dict.fromkeys(each.role for each in op.operands if each.role))
+    of_parameters = ("weight", "bias") if op.composite else ()
+    return list(dict.fromkeys((*(each.role for each in op.operands if each.role), *of_parameters)))
 
 
 def _modules(op: Op) -> list[str]:
-    return [f"nn.{cls.__name__}" if cls.__module__.startswith("torch.nn") else cls.__name__ for cls in op.modules]
+    own = [f"nn.{cls.__name__}" if cls.__module__.startswith("torch.nn") else cls.__name__ for cls in op.modules]
+    return [*own, *op.foreign_modules]
 
 
 def _functions(op: Op) -> list[str]:
     names = [qualified_name(function) for function in op.functions]
-    return list(dict.fromkeys(_short(name) for name in names))
+    return [*dict.fromkeys(_short(name) for name in names), *(f"aten.{name}" for name in op.aten)]
 
 
 def _short(name: str) -> str:

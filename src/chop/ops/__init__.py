@@ -17,6 +17,7 @@ from chop.ops import (
 from chop.ops.base import Call, Count, Factors, Op, Operand, Role, Shape, numel
 from chop.ops.table import (
     OPS,
+    foreign_module,
     function_named,
     method_names,
     op_of_function,
@@ -39,6 +40,7 @@ __all__ = [
     "arithmetic",
     "composite",
     "convolution",
+    "foreign_module",
     "function_named",
     "linear",
     "loss",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copyreg
+import importlib
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -53,6 +54,17 @@ def op_of_module(module_class: type[nn.Module]) -> Op | None:
         if op is not None:
             return op if module_class.forward is base.forward else None
     return None
+
+
+def foreign_module(name: str) -> type[nn.Module] | None:
+    """Return a layer class of another package by its qualified name; None if it is unknown or not installed."""
+    if name not in _by_class_name:
+        return None
+    package, _, class_name = name.rpartition(".")
+    try:
+        return getattr(importlib.import_module(package), class_name, None)
+    except ImportError:
+        return None
 
 
 def op_of_function(function: Callable[..., Any]) -> Op | None:

@@ -12,9 +12,12 @@ from chop.ir.graph.graph_module import has_hooks
 from chop.ir.graph.storage.identifiers import segment
 from chop.ir.graph.storage.values import NotPlainError, decode, decode_format, encode, encode_format
 from chop.nn.quantized import QuantizedLayer, plain_layer, quantize_layer
+from chop.ops import foreign_module
 
 KINDS = (("parameters", "_parameters"), ("buffers", "_buffers"))
 _INTERNAL = frozenset(vars(nn.Module()))
+_DERIVED = frozenset(("_flat_weights", "_flat_weight_refs"))
+"""Attributes of recurrent layers that refer to their parameters."""
 
 
 class TensorStore:
@@ -76,11 +79,12 @@ def _encode_kind(module: nn.Module) -> dict[str, Any]:
     name = f"{cls.__module__}.{cls.__qualname__}"
     if has_hooks(module):
         return {"foreign": f"{name} with hooks"}
-    attributes = {key: value for key, value in vars(module).items() if key not in _INTERNAL}
-    if _torch_class(cls.__name__) is not cls or any(hasattr(cls, key) for key in attributes):
+    attributes = {key: value for key, value in vars(module).items() if key not in _INTERNAL | _DERIVED}
+    known = cls.__name__ if _layer_class(cls.__name__) is cls else name
+    if _layer_class(known) is not cls or any(hasattr(cls, key) for key in attributes):
         return {"foreign": name}
     try:
-        return {"class": cls.__name__, "attributes": {key: encode(value) for key, value in attributes.items()}}
+        return {"class": known, "attributes": {key: encode(value) for key, value in attributes.items()}}
     except NotPlainError:
         return {"foreign": name}
 
@@ -96,6 +100,8 @@ def decode_module(record: Mapping[str, Any], path: str, store: TensorStore) -> n
         module.register_buffer(segment(name), None if buffer is None else store.get(buffer), persistent)
     for name, child in record["modules"].items():
         module.add_module(segment(name), decode_module(child, join(path, name), store))
+    if isinstance(module, nn.RNNBase):
+        module._init_flat_weights()
     if "quantized" in record:
         module = requantize(module, record["quantized"])
     module.training = bool(record["training"])
@@ -116,7 +122,7 @@ def _empty(record: Mapping[str, Any], where: str) -> nn.Module:
             f"{where} is {record['foreign']}, which only the model's own code can build: "
             "load into a graph of the model, load_mase_graph_interface_pass(MaseGraph(model), ...)"
         )
-    cls = _torch_class(record["class"])
+    cls = _layer_class(record["class"])
     if cls is None:
         raise ValueError(f"{where}: torch.nn has no '{record['class']}'")
     module = cls.__new__(cls)
@@ -153,8 +159,9 @@ def join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _torch_class(name: str) -> type[nn.Module] | None:
-    found = getattr(nn, name, None)
+def _layer_class(name: str) -> type[nn.Module] | None:
+    """Return the layer class of torch with this name, or the class of the op table with this qualified name."""
+    found = foreign_module(name) or getattr(nn, name, None) or getattr(nn.modules.linear, name, None)
     return found if isinstance(found, type) and issubclass(found, nn.Module) else None
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from chop.formats import FORMATS, Format, parameters
 from chop.ir.graph.dict_view import DictView, plain
 from chop.ir.graph.graph_module import NodeRef
+from chop.ops import function_named, op_of_function, qualified_name
 from chop.options import read_options
 
 T = TypeVar("T")
@@ -45,6 +46,8 @@ def encode(value: Any) -> Any:
             return {"memory_format": str(value).removeprefix("torch.")}
         case Tensor():
             return {"tensor": value.tolist(), "of": encode_dtype(value.dtype)}
+        case _ if callable(value) and op_of_function(value) is not None:
+            return {"function": qualified_name(value)}
         case _ if value is Ellipsis:
             return {"ellipsis": None}
         case _:
@@ -72,6 +75,7 @@ _DECODERS: Mapping[Any, Callable[[dict[str, Any]], Any]] = {
     "device": lambda v: decode_device(v["device"]),
     "memory_format": lambda v: _constant(v["memory_format"], torch.memory_format),
     "tensor": lambda v: torch.tensor(v["tensor"], dtype=decode_dtype(v["of"])),
+    "function": lambda v: _function(v["function"]),
     "ellipsis": lambda v: ...,
 }
 
@@ -99,6 +103,13 @@ def _constant(name: str, kind: type[T]) -> T:
     found = getattr(torch, name, None)
     if not isinstance(found, kind):
         raise ValueError(f"unknown {kind.__name__} '{name}'")
+    return found
+
+
+def _function(name: str) -> Callable[..., Any]:
+    found = function_named(name)
+    if found is None:
+        raise ValueError(f"function '{name}' is not in the op table")
     return found
 
 
