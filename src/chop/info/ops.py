@@ -33,9 +33,7 @@ def op_page(name: str) -> Page:
 
 def _text(op: Op) -> str:
     if op.composite:
-        return (
-            "This layer is kept whole: its inputs and all of its parameters are quantised, inner values are not."
-        )
+        return "This layer is kept whole: its inputs and all of its parameters are quantised, inner values are not."
     return "" if op.quantizable else "This op is never quantised."
 
 
