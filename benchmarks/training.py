@@ -77,7 +77,7 @@ def train_ours(config: TrainConfig, experiment: Experiment, folder: RunFolder) -
     model = _untrained_model(experiment)
     optimizer = make_optimizer(config, model)
     folder.checkpoints.mkdir(parents=True)
-    trainer = Trainer(config, make_fabric(config), model, optimizer, experiment.data.splits, 5, same)
+    trainer = Trainer(config, make_fabric(config), model, optimizer, experiment.data.splits, experiment.meter, same)
     log = open_log(config, folder, 0)
     trainer.run(folder, log, TrainingProgress(config.max_epochs, trainer.loop.num_batches, 0))
     log.close()

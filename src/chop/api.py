@@ -27,8 +27,9 @@ from chop.registry import closest
 from chop.reporting.run_report import write_report
 from chop.runs import Run, RunFolder, open_run
 from chop.runs.listing import with_run_to_load
+from chop.tasks import Evaluation
+from chop.tasks.classification import ClassificationMeter
 from chop.training.batches import Batch, evaluation_batches
-from chop.training.evaluation import Evaluation
 from chop.training.evaluation import evaluate as evaluate_batches
 from chop.training.threads import limit_threads, multiplications_per_row
 from chop.trusted_files import check_trusted, named_files, trust
@@ -107,7 +108,7 @@ def evaluate(
     num_classes = _num_classes(module, first, device)
     work = multiplications_per_row(module, first.features[:2].to(device)) * len(first.labels)
     with limit_threads(work):
-        return evaluate_batches(module, chain([first], batches), num_classes, device)
+        return evaluate_batches(module, chain([first], batches), ClassificationMeter(num_classes, device), device)
 
 
 def report(

@@ -99,7 +99,7 @@ def test_help_is_grouped_with_aliases_and_defaults(capsys: pytest.CaptureFixture
     text = help_of(capsys, "train")
     for line in ("--config PATH", "--load, --load-name PATH", "--cpu, --num-workers N", "--plugin, --plugins PATH"):
         assert f"  {line} " in text
-    assert "samples per batch (or a list: 1,2,3; default: 128)" in text
+    assert "learning rate (or a list: 1,2,3; default: 0.001)" in text
     assert "worker processes that load data; 0: use the main process (default: 0)" in text
     for group in ("training:", "general:", "data:", "machine:", "output:", "examples:"):
         assert f"\n{group}\n" in text

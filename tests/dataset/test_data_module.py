@@ -123,8 +123,10 @@ def test_invalid_arguments_are_rejected() -> None:
         MaseDataModule("jsc", batch_size=0)
     with pytest.raises(ValueError, match="num_workers must be at least 0, got -1"):
         MaseDataModule("jsc", batch_size=8, num_workers=-1)
-    with pytest.raises(ValueError, match="data set 'jsc' has no text"):
+    with pytest.raises(ValueError, match="max_token_len needs a tokenizer"):
         MaseDataModule("jsc", batch_size=8, max_token_len=128)
+    with pytest.raises(ValueError, match="data set 'jsc' has no text"):
+        MaseDataModule("jsc", batch_size=8, tokenizer=object())
     with pytest.raises(ValueError, match=r"no option 'num_row'; did you mean 'num_rows'\?"):
         MaseDataModule("jsc", batch_size=8, num_row=100)
     with pytest.raises(ValueError, match=r"no option 'num_worker'; did you mean 'num_workers'\?"):

@@ -122,8 +122,8 @@ def test_both_names_of_the_task_are_accepted(task: str) -> None:
 
 
 def test_an_unknown_task_is_rejected() -> None:
-    with pytest.raises(ValueError, match="unknown task 'lm'; allowed: cls, classification"):
-        get_model("jsc-tiny", task="lm", dataset_info=JETS)
+    with pytest.raises(ValueError, match="unknown task 'detection'; allowed: cls, lm, similarity, classification"):
+        get_model("jsc-tiny", task="detection", dataset_info=JETS)
 
 
 def test_pretrained_weights_are_rejected() -> None:

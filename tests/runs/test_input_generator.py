@@ -54,8 +54,8 @@ def test_a_wrong_loader_names_the_allowed_ones(module: MaseDataModule) -> None:
 
 
 def test_an_unknown_task_is_refused(module: MaseDataModule) -> None:
-    with pytest.raises(ValueError, match="unknown task 'lm'"):
-        InputGenerator(module, get_model_info("jsc-tiny"), task="lm")
+    with pytest.raises(ValueError, match="unknown task 'detection'"):
+        InputGenerator(module, get_model_info("jsc-tiny"), task="detection")
 
 
 def test_data_must_be_set_up() -> None:
@@ -75,7 +75,7 @@ def test_a_model_with_two_inputs_is_refused(module: MaseDataModule) -> None:
         def forward(self, a: Tensor, b: Tensor) -> Tensor:
             return a + b
 
-    with pytest.raises(ValueError, match="gives one tensor per batch, but model 'sum' takes a, b"):
+    with pytest.raises(ValueError, match="model 'sum' takes a, b, but the data set gives one tensor"):
         InputGenerator(module, describe_model("sum", Sum))
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from chop.dataset import Rows
+from chop.tasks.classification import ClassificationMeter
 from chop.training.batches import evaluation_batches
 from chop.training.evaluation import evaluate
 
@@ -27,7 +28,7 @@ def test_evaluation_against_numbers_worked_out_by_hand() -> None:
     rows = Rows(torch.zeros(4, 3), torch.tensor([0, 1, 2, 2]))
     rows.features[[0, 1, 2, 3], [0, 2, 2, 0]] = math.log(2)  # predicted classes: 0, 2, 2, 0
     model = Echo().train()
-    result = evaluate(model, evaluation_batches(rows, 2), 3, CPU)
+    result = evaluate(model, evaluation_batches(rows, 2), ClassificationMeter(3, CPU), CPU)
     # softmax of (log 2, 0, 0) is (1/2, 1/4, 1/4): correct predictions cost log 2, wrong ones log 4
     assert result.loss == pytest.approx((2 * math.log(2) + 2 * math.log(4)) / 4)
     assert result.accuracy == 0.5
@@ -38,7 +39,9 @@ def test_evaluation_against_numbers_worked_out_by_hand() -> None:
 
 def test_the_sums_of_all_processes_are_added() -> None:
     rows = Rows(torch.eye(2), torch.tensor([0, 0]))
-    double = evaluate(Echo(), evaluation_batches(rows, 2), 2, CPU, reduce=lambda tensor: 2 * tensor)
+    double = evaluate(
+        Echo(), evaluation_batches(rows, 2), ClassificationMeter(2, CPU), CPU, reduce=lambda tensor: 2 * tensor
+    )
     assert double.accuracy == 0.5
     assert double.confusion is not None
     assert double.confusion.tolist() == [[2, 2], [0, 0]]
@@ -49,13 +52,13 @@ def test_the_mode_is_restored_after_an_error() -> None:
     model[1].eval()  # a layer that the user keeps in evaluation mode
     rows = Rows(torch.zeros(4, 3), torch.zeros(4, dtype=torch.int64))
     with pytest.raises(RuntimeError):  # the rows have three features
-        evaluate(model, evaluation_batches(rows, 2), 2, CPU)
+        evaluate(model, evaluation_batches(rows, 2), ClassificationMeter(2, CPU), CPU)
     assert (model.training, model[0].training, model[1].training) == (True, True, False)
 
 
 def test_there_is_no_confusion_matrix_of_very_many_classes() -> None:
     num_classes = 200_000  # the matrix would take 320 GB
     rows = Rows(torch.zeros(2, num_classes), torch.tensor([0, 1]))
-    result = evaluate(Echo(), evaluation_batches(rows, 2), num_classes, CPU)
+    result = evaluate(Echo(), evaluation_batches(rows, 2), ClassificationMeter(num_classes, CPU), CPU)
     assert (result.accuracy, result.confusion) == (0.5, None)
     assert result.as_dict() == {"accuracy": 0.5, "loss": result.loss}

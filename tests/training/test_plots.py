@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from chop.dataset import DatasetInfo
 from chop.display import plots
-from chop.training.evaluation import Evaluation
+from chop.tasks import Evaluation
 from chop.training.loop import EpochMetrics
 from chop.training.plots import plot_confusion, plot_curves, plot_grid
 
@@ -55,7 +55,7 @@ def test_curves(tmp_path: Path, texts: list[str], count: int) -> None:
 @pytest.mark.parametrize("count", [2, 10, 100])
 def test_confusion(tmp_path: Path, texts: list[str], count: int) -> None:
     info = DatasetInfo("jsc", 4, count)
-    result = Evaluation(0.5, 0.25, torch.eye(count, dtype=torch.int64) * 1234)
+    result = Evaluation({"loss": 0.5, "accuracy": 0.25}, torch.eye(count, dtype=torch.int64) * 1234)
     plot_confusion(result, info, TITLE, tmp_path / "confusion.png")
     assert f"{TITLE}\ntest accuracy 25.00%" in texts
     assert ("100%\n1,234" in texts) == (count <= 12)
@@ -74,13 +74,15 @@ def test_the_size_of_the_confusion_plot_is_limited(
 
     monkeypatch.setattr(Figure, "savefig", measuring)
     names = tuple("x" * 1000 + str(number) for number in range(count))
-    result = Evaluation(0.5, 0.25, torch.eye(count, dtype=torch.int64))
+    result = Evaluation({"loss": 0.5, "accuracy": 0.25}, torch.eye(count, dtype=torch.int64))
     plot_confusion(result, DatasetInfo("ids", 4, count, class_names=names), TITLE, tmp_path / "confusion.png")
     assert 0 < max(sizes) < 15
 
 
 def test_there_is_no_confusion_plot_without_a_matrix(tmp_path: Path) -> None:
-    plot_confusion(Evaluation(0.5, 0.25, None), DatasetInfo("ids", 4, 5000), TITLE, tmp_path / "confusion.png")
+    plot_confusion(
+        Evaluation({"loss": 0.5, "accuracy": 0.25}), DatasetInfo("ids", 4, 5000), TITLE, tmp_path / "confusion.png"
+    )
     assert not list(tmp_path.iterdir())
 
 

@@ -8,6 +8,8 @@ from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from chop.task_names import BATCH_SIZES, check_task, guess_task
+
 LATEST = "latest"
 """Stands for the newest run, where a run can be given."""
 
@@ -39,7 +41,7 @@ def option(
 
 REPEATABLE = ("plugins", "trust")
 """Options with a path, which can be repeated."""
-COMMAND_LINE_ONLY = ("config", "trust")
+COMMAND_LINE_ONLY = ("config", "trust", "trust_remote_code")
 """Options that a TOML file cannot hold."""
 PAIRS = ("data_options", "model_options")
 """Options given as NAME=VALUE, which can be repeated."""
@@ -79,14 +81,22 @@ class WorkOptions:
     """Options of commands that load a model: the model, its data, the device, and the output folder."""
 
     model: str = option(
-        kind="positional", same_on_resume=True, help="name of a model (ch info models), or path/to/net.py:Net"
+        kind="positional",
+        same_on_resume=True,
+        help="name of a model (ch info models), path/to/net.py:Net, hf/ID, a folder of save_pretrained, "
+        "a GGUF file, or timm/NAME",
     )
     dataset: str = option(
         kind="positional", same_on_resume=True, help="name of a data set (ch info datasets), or a data file"
     )
 
     config: Path | None = option(None, help="TOML file with these options; the command line overrides it")
-    task: Literal["cls", "classification"] = option("cls", help="task of the model")
+    task: Literal["auto", "cls", "classification", "lm", "similarity"] = option(
+        "auto",
+        help="task: classification, language modelling or similarity of sentences; auto: what the model is for",
+    )
+    pretrained: bool = option(False, help="download the weights of hf/ID or timm/NAME")
+    trust_remote_code: bool = option(False, help="run Python files of the repository of hf/ID")
     load_name: Path | None = option(
         None,
         aliases=("load",),
@@ -98,7 +108,13 @@ class WorkOptions:
     model_options: Mapping[str, Any] = option(
         {}, aliases=("model_option",), help="option of the model, for example hidden=[64,32]; repeatable"
     )
-    batch_size: int = option(128, least=1, grid=True, same_on_resume=True, help="samples per batch")
+    batch_size: int = option(
+        None,
+        least=1,
+        grid=True,
+        same_on_resume=True,
+        help="samples per batch; by default 128, or 2 for the task lm and 16 for similarity",
+    )
     seed: int = option(
         0, least=0, grid=True, same_on_resume=True, help="random seed of the initial weights and the data order"
     )
@@ -110,6 +126,9 @@ class WorkOptions:
         group="data",
         same_on_resume=True,
         help="option of the data set, for example num_rows=1000; repeatable",
+    )
+    max_samples: int | None = option(
+        None, least=1, group="data", help="evaluate on the first samples of the test split only"
     )
     num_workers: int = option(
         0,
@@ -144,7 +163,10 @@ class ActionConfig(CommandConfig, WorkOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "task", {"classification": "cls"}.get(self.task, self.task))
+        task = guess_task(self.model, self.dataset) if self.task == "auto" else check_task(self.task)
+        object.__setattr__(self, "task", task)
+        if self.batch_size is None:
+            object.__setattr__(self, "batch_size", BATCH_SIZES[task])
         if self.name is not None and not re.fullmatch(r"\w[\w.+-]*", self.name):
             raise ValueError(f"'name' must consist of letters, digits, '.', '-', '+' and '_', got '{self.name}'")
         if self.name is not None and self.name.partition(":")[0] == LATEST:

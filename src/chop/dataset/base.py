@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from torch import Tensor
 
@@ -24,6 +24,7 @@ class DatasetInfo:
     feature_shape: tuple[int, ...] = ()  # of one sample; the default is (num_features,)
     class_names: tuple[str, ...] = ()
     feature_names: tuple[str, ...] = ()
+    kind: Literal["numbers", "tokens"] = "numbers"  # of features; tokens are the ids of a tokenizer
     provenance: str = ""  # where the rows come from, as text; like the next two, known after loading
     version: str = ""  # which of several published versions, in one word
     hash: str = ""  # of all rows: equal hashes mean equal rows in equal splits

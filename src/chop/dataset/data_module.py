@@ -13,7 +13,7 @@ from torch.utils.data import Dataset as TorchDataset
 
 from chop.dataset.base import DatasetInfo, Prepared, Rows, Splits
 from chop.dataset.lookup import dataset_from
-from chop.dataset.splits import check_splits
+from chop.dataset.splits import check_splits, first_rows
 
 Batch = tuple[Tensor, Tensor]
 
@@ -39,20 +39,33 @@ class MaseDataModule:
         seed: int = 42,
         data_seed: int = 42,
         suggested: Mapping[str, object] | None = None,
+        task: str = "cls",
+        max_samples: int | None = None,
         **options: object,
     ) -> None:
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         if num_workers < 0:
             raise ValueError(f"num_workers must be at least 0, got {num_workers}")
-        if tokenizer is not None or max_token_len is not None:
-            raise ValueError(f"data set '{name}' has no text: tokenizer and max_token_len cannot be used")
         self.name, self.model_name = name, model_name
         self.batch_size, self.num_workers = batch_size, num_workers
         self.seed = seed
+        self.max_samples = max_samples
+        suggested, text_task = dict(suggested or {}), None
+        if tokenizer is not None:
+            suggested["tokenizer"], text_task = tokenizer, task
+        elif max_token_len is not None:
+            raise ValueError("max_token_len needs a tokenizer")
+        if max_token_len is not None:
+            suggested["max_length"] = max_token_len
         own = [option for option in signature(MaseDataModule).parameters if option != "options"]
-        self._dataset = dataset_from(name, {"seed": data_seed, **options}, own, suggested)
+        self._dataset = dataset_from(name, {"seed": data_seed, **options}, own, suggested, text_task)
+        self._check_tokenizer(tokenizer)
         self._splits: Splits | None = None
+
+    def _check_tokenizer(self, tokenizer: object) -> None:
+        if tokenizer is not None and self._dataset.info.kind != "tokens":
+            raise ValueError(f"data set '{self.name}' has no text: a tokenizer cannot be used")
 
     @property
     def dataset_info(self) -> DatasetInfo:
@@ -81,6 +94,8 @@ class MaseDataModule:
         if self._splits is None:
             splits = self._dataset.load()
             check_splits(splits, self._dataset.info)
+            if self.max_samples is not None:
+                splits = replace(splits, test=first_rows(splits.test, self.max_samples))
             self._splits = splits
 
     def train_dataloader(self) -> DataLoader[Batch]:

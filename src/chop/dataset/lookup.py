@@ -11,21 +11,27 @@ from pathlib import Path
 from chop.dataset.base import DATASETS, Dataset, DatasetInfo, DatasetMaker
 from chop.dataset.file_dataset import FileDataset
 from chop.dataset.readers import KINDS
+from chop.dataset.text_table import Sentences, TextTable
+from chop.dataset.text_windows import TextWindows
 from chop.options import check_options
 from chop.plugins import is_reference, load_maker
 from chop.registry import closest
 
+TEXT_FILES: Mapping[str, DatasetMaker] = {"cls": TextTable, "lm": TextWindows, "similarity": Sentences}
+"""By task: the data set of a user's file, for models that take text."""
 
-def resolve_dataset(spec: str) -> DatasetMaker:
+
+def resolve_dataset(spec: str, text_task: str | None = None) -> DatasetMaker:
     """Return the class or function for `spec`: a registered name, a path to a data file, or `data.py:Name`.
 
     `module.path:Name` works too. Name is a class with `info` and `load()`, or a function that returns an instance.
+    `text_task` is the task of a model that takes text; a file is then read as text.
     """
     if spec in DATASETS:
         return DATASETS[spec]
     path = Path(spec).expanduser()
-    if path.suffix.lower() in KINDS or path.is_file():
-        return partial(FileDataset, path)
+    if path.suffix.lower() in (*KINDS, ".txt") or path.is_file():
+        return partial(FileDataset if text_task is None else TEXT_FILES[text_task], path)
     if is_reference(spec):
         return load_maker(spec, _is_dataset, "a class with info and load()")
     if len(path.parts) > 1:
@@ -42,13 +48,14 @@ def dataset_from(
     options: Mapping[str, object] | None = None,
     known_elsewhere: Iterable[str] = (),
     suggested: Mapping[str, object] | None = None,
+    text_task: str | None = None,
 ) -> Dataset:
     """Return the data set `spec` with `options`; it must accept all of them except `seed`.
 
     `known_elsewhere` are options of the caller, which error messages may suggest. `suggested` are further options,
-    for a data set that has them.
+    for a data set that has them. `text_task` is the task of a model that takes text.
     """
-    make = resolve_dataset(spec)
+    make = resolve_dataset(spec, text_task)
     parameters = inspect.signature(make).parameters
     takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     options = options or {}

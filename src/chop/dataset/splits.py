@@ -13,6 +13,7 @@ from chop.dataset.base import DatasetInfo, Rows, Scaling, Splits
 
 TEST_SHARE = 0.2  # of all rows
 VAL_SHARE = 0.1  # of the rows that are not in the test split
+IGNORED = -100  # the label of a token that is not scored; PyTorch's default
 PUBLISHED_SEED = 42  # of the test split of published results on jets
 
 
@@ -31,6 +32,14 @@ def split_before_test(
     """Return the last `num_test` rows for testing, and a tenth of the others for validation."""
     train, val = choose_validation(len(features) - num_test, seed)
     test = torch.arange(len(features) - num_test, len(features))
+    return _gather(features, labels, (train, val, test), provenance, version)
+
+
+def split_in_order(features: Tensor, labels: Tensor, provenance: str = "", version: str = "") -> Splits:
+    """Return the first 80 % of the rows for testing, then a tenth for validation and a tenth for training."""
+    num_other = max(1, round(0.1 * len(features)))
+    num_test = len(features) - 2 * num_other
+    test, val, train = torch.arange(len(features)).tensor_split([num_test, num_test + num_other])
     return _gather(features, labels, (train, val, test), provenance, version)
 
 
@@ -61,9 +70,9 @@ def shorten(splits: Splits, num_rows: int) -> Splits:
     num_val = round(VAL_SHARE * (num_rows - num_test))
     return replace(
         splits,
-        train=_first(splits.train, num_rows - num_test - num_val),
-        val=_first(splits.val, num_val),
-        test=_first(splits.test, num_test),
+        train=first_rows(splits.train, num_rows - num_test - num_val),
+        val=first_rows(splits.val, num_val),
+        test=first_rows(splits.test, num_test),
     )
 
 
@@ -99,14 +108,16 @@ def check_splits(splits: Splits, info: DatasetInfo) -> None:
                 f"{where} has features of shape {list(rows.features.shape)}, "
                 f"not {[len(rows.labels), *info.feature_shape]}"
             )
-        if rows.labels.dtype != torch.int64 or not rows.features.is_floating_point():
+        is_token = info.kind == "tokens" and rows.features.dtype == torch.int64
+        if rows.labels.dtype != torch.int64 or not (is_token or rows.features.is_floating_point()):
             raise ValueError(
                 f"{where} has features of {rows.features.dtype} and labels of {rows.labels.dtype}; "
                 "they must be floating-point numbers and torch.int64"
             )
-        if len(rows.labels) and not 0 <= rows.labels.min() <= rows.labels.max() < info.num_classes:
+        labels = rows.labels[rows.labels != IGNORED]
+        if len(labels) and not 0 <= labels.min() <= labels.max() < info.num_classes:
             raise ValueError(
-                f"{where} has labels from {rows.labels.min()} to {rows.labels.max()}; "
+                f"{where} has labels from {labels.min()} to {labels.max()}; "
                 f"there are {info.num_classes} classes, from 0 to {info.num_classes - 1}"
             )
 
@@ -116,5 +127,6 @@ def _gather(features: Tensor, labels: Tensor, chosen: tuple[Tensor, ...], proven
     return Splits(train, val, test, provenance=provenance, version=version)
 
 
-def _first(rows: Rows, count: int) -> Rows:
+def first_rows(rows: Rows, count: int) -> Rows:
+    """Return the first `count` rows, or all of them if there are fewer."""
     return Rows(rows.features[:count], rows.labels[:count])

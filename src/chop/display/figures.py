@@ -110,6 +110,20 @@ def figure(name: str) -> KeyFigure:
 for _each in (
     KeyFigure("accuracy", "accuracy", "share of correct predictions", better="higher", kind="share"),
     KeyFigure("loss", "loss", "mean loss per sample", better="lower", column_format=".4f"),
+    KeyFigure(
+        "perplexity",
+        "perplexity",
+        "exponential of the mean loss per token",
+        better="lower",
+        column_format=".4f",
+    ),
+    KeyFigure(
+        "rank_correlation",
+        "rank correlation",
+        "Spearman's correlation of sentence similarities with those of the original model",
+        better="higher",
+        column_format=".4f",
+    ),
     KeyFigure("parameters", "parameters", "number of parameters of the model", better="lower", kind="count"),
     KeyFigure(
         "average_weight_bits",

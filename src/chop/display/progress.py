@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shutil
 import sys
+import time
 
 SECONDS_PER_REDRAW = 0.1
+SECONDS_PER_LINE = 30.0  # if there is no terminal
 BAR_WIDTH = 20  # characters
 
 
@@ -29,6 +31,40 @@ class StatusLine:
     def close(self) -> None:
         """Remove the line."""
         self.draw("")
+
+
+class Progress:
+    """A bar with the time left. If stderr is not a terminal, a line is printed every `SECONDS_PER_LINE`."""
+
+    def __init__(self, title: str, total: int, shown: bool = True) -> None:
+        self._title, self._total, self._done = title, total, 0
+        self._line, self._shown = StatusLine(shown), shown
+        self._start = self._drawn = time.perf_counter()
+
+    def step(self, count: int = 1) -> None:
+        """Count what is done."""
+        self._done += count
+        now = time.perf_counter()
+        wait = SECONDS_PER_REDRAW if self._line.is_terminal else SECONDS_PER_LINE
+        if self._shown and now - self._drawn > wait:
+            self._drawn = now
+            show = self._line.draw if self._line.is_terminal else self._line.print
+            show(self._text(now - self._start))
+
+    def close(self) -> None:
+        """Remove the bar."""
+        self._line.close()
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _text(self, elapsed: float) -> str:
+        left = elapsed / max(1, self._done) * max(0, self._total - self._done)
+        share = min(1.0, self._done / max(1, self._total))
+        return f"{self._title} {bar(share)} {self._done:,}/{self._total:,}, {clock(left)} left"
 
 
 def bar(share: float) -> str:

@@ -6,12 +6,11 @@ from chop.models.base import (
     ModelInfo,
     Normalization,
     describe_model,
-    get_model,
-    get_model_info,
     register_model,
 )
 from chop.models.cifar_resnet import CifarResNet
 from chop.models.jet_substructure import JSCS, JSCTiny, JSCToy
+from chop.models.lookup import check_supported, get_model, get_model_info
 from chop.models.toy import Toy, ToyConvNet
 
 __all__ = [
@@ -25,6 +24,7 @@ __all__ = [
     "Normalization",
     "Toy",
     "ToyConvNet",
+    "check_supported",
     "describe_model",
     "get_model",
     "get_model_info",

@@ -6,17 +6,15 @@ import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from torch import Tensor, nn
 
-from chop.plugins import is_reference, load_maker
 from chop.registry import Registry, closest
+from chop.task_names import check_task
 
 ModelMaker = Callable[..., nn.Module]
 M = TypeVar("M", bound=ModelMaker)
-
-TASKS = {"cls": "cls", "classification": "cls"}  # accepted name -> canonical name
 
 
 class DataInfo(Protocol):
@@ -49,6 +47,9 @@ class ModelInfo:
     summary: str  # first line of the docstring
     sample_dims: int | None  # dimensions of one sample: 1 for a row of features, 3 for an image; None: not checked
     normalization: Normalization | None = None  # of images; None: by the statistics of the training split
+    tokenizer: Callable[[], Any] | None = None  # returns the tokenizer of a model that takes text
+    class_names: tuple[str, ...] = ()  # if the weights were trained for these classes
+    has_weights: bool = False  # whether the model is built with trained weights
 
     @property
     def options(self) -> dict[str, object]:
@@ -58,17 +59,29 @@ class ModelInfo:
 
     @property
     def data_options(self) -> dict[str, object]:
-        """Options of data sets that the model suggests: the normalisation of images."""
-        return {} if self.normalization is None else asdict(self.normalization)
+        """Options of data sets that the model suggests: the normalisation of images, and its classes."""
+        options: dict[str, object] = {} if self.normalization is None else asdict(self.normalization)
+        return options | ({"class_names": self.class_names} if self.class_names else {})
+
+    def arguments(self, features: Tensor) -> dict[str, Tensor]:
+        """Return the arguments of `forward` for rows; several inputs are slices along their second dimension."""
+        if len(self.inputs) == 1:
+            return {self.inputs[0]: features}
+        if features.dim() < 2 or features.shape[1] != len(self.inputs):
+            raise ValueError(
+                f"model '{self.name}' takes {', '.join(self.inputs)}, but the data set gives one tensor of shape "
+                f"{list(features.shape)} per batch"
+            )
+        return dict(zip(self.inputs, features.unbind(dim=1), strict=True))
 
     def build(self, dataset_info: DataInfo | None, options: Mapping[str, object] | None = None) -> nn.Module:
-        """Return an untrained model for the data set, with these `options`."""
+        """Return the model for a data set, with these `options`; untrained unless it has weights of its own."""
         given = dict(options or {})
         for name in given:
             if name not in self.options:
                 known = closest(name, self.options) if self.options else "it has none"
                 raise ValueError(f"model '{self.name}' has no option '{name}'; {known}")
-        if not _takes_info(self.name, self.make):
+        if not _takes_info(self.name, self.make) or (dataset_info is None and self._info_is_optional):
             return self._with_named_inputs(self.make(**given))
         if dataset_info is None:
             raise ValueError(f"model '{self.name}' needs dataset_info, for example data_module.dataset_info")
@@ -78,6 +91,11 @@ class ModelInfo:
                 f"but samples of the data set have the shape {tuple(dataset_info.feature_shape)}"
             )
         return self._with_named_inputs(self.make(dataset_info, **given))
+
+    @property
+    def _info_is_optional(self) -> bool:
+        info = inspect.signature(self.make).parameters.get("info")
+        return info is not None and info.default is not info.empty
 
     def _with_named_inputs(self, model: nn.Module) -> nn.Module:
         if not isinstance(model, nn.Module):
@@ -138,37 +156,6 @@ def register_model(
 ) -> Callable[[M], M]:
     """Register a model class, or a function that returns a model, under `name`."""
     return MODELS.register(name, lambda make: describe_model(name, make, inputs, tasks, sample_dims, normalization))
-
-
-def get_model_info(name: str) -> ModelInfo:
-    """Return the description of the model `name`, which may be `path/to/net.py:Net` or `module.path:Net`."""
-    if not is_reference(name) or name in MODELS:
-        return MODELS[name]
-    make = load_maker(name, lambda cls: issubclass(cls, nn.Module), "a torch.nn.Module class")
-    return describe_model(name, make)
-
-
-def get_model(
-    name: str,
-    task: str = "cls",
-    dataset_info: DataInfo | None = None,
-    pretrained: bool = False,
-    options: Mapping[str, object] | None = None,
-) -> nn.Module:
-    """Return the model `name` (or `path/to/net.py:Net`) with untrained weights."""
-    info = get_model_info(name)
-    if check_task(task) not in info.tasks:
-        raise ValueError(f"model '{name}' does not support the task '{task}'; its tasks: {', '.join(info.tasks)}")
-    if pretrained:
-        raise ValueError(f"there are no pretrained weights for model '{name}'; use pretrained=False")
-    return info.build(dataset_info, options)
-
-
-def check_task(task: str) -> str:
-    """Return the canonical name of a task."""
-    if task not in TASKS:
-        raise ValueError(f"unknown task '{task}'; allowed: {', '.join(TASKS)}")
-    return TASKS[task]
 
 
 def _takes_info(name: str, make: ModelMaker) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import platform
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,22 +14,25 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import fx, nn
+from torch import Tensor, fx, nn
 
 from chop import __version__
 from chop.config import ActionConfig
 from chop.dataset import MaseDataModule
 from chop.ir import MaseGraph
 from chop.ir.graph.interpreter import evaluation_mode
-from chop.models import ModelInfo, get_model, get_model_info
+from chop.models import ModelInfo, check_supported, get_model_info
 from chop.passes.graph import (
     add_common_metadata_analysis_pass,
     add_software_metadata_analysis_pass,
     init_metadata_analysis_pass,
 )
-from chop.runs.folder import TASK_NAMES, RunFolder
+from chop.runs.folder import RunFolder
 from chop.runs.input_generator import InputGenerator
 from chop.runs.weights import load_model
+from chop.task_names import TASKS
+from chop.tasks import Evaluation, Meter, get_task
+from chop.tasks.base import first_tensor
 
 logger = logging.getLogger(__name__)
 
@@ -47,10 +51,13 @@ class Experiment:
     @classmethod
     def load(cls, config: ActionConfig, data: MaseDataModule | None = None) -> Experiment:
         """Load the model and the data of `config`, or use `data`, and check that they fit together."""
-        model_info = get_model_info(config.model)
+        model_info = get_model_info(
+            config.model, config.task, pretrained=config.pretrained, trust_remote_code=config.trust_remote_code
+        )
+        check_supported(model_info, config.task, config.pretrained)
         data = data or open_data(config, model_info)
         torch.manual_seed(config.seed)
-        model = get_model(config.model, config.task, data.dataset_info, options=config.model_options)
+        model = model_info.build(data.dataset_info, config.model_options)
         if config.load_name is not None:
             model = load_model(load_name=str(config.load_name), load_type=config.load_type, model=model)
             _warn_about_graph(config.load_name)
@@ -59,6 +66,23 @@ class Experiment:
         experiment = cls(config, data, model, model_info)
         experiment._check_shapes()
         return experiment
+
+    @property
+    def arguments(self) -> Callable[[Tensor], dict[str, Tensor]]:
+        """Returns the arguments of the model's `forward` for rows."""
+        return self.model_info.arguments
+
+    def meter(self, device: torch.device, original: Evaluation | None = None) -> Meter:
+        """Return what measures the task; `original` is the result of the model that is compared with."""
+        return get_task(self.config.task).meter(self.data.dataset_info, device, original)
+
+    def warn_if_untrained(self) -> None:
+        """Warn if the model has random weights."""
+        name, load_name = self.config.model, self.config.load_name
+        if load_name is not None:
+            _warn_if_run_is_untrained(load_name)
+        elif not self.model_info.has_weights:
+            logger.warning("no checkpoint is loaded: '%s' has untrained weights; load one with --load", name)
 
     @property
     def num_classes(self) -> int:
@@ -106,7 +130,7 @@ class Experiment:
             "action": action,
             "model": config.model,
             "dataset": config.dataset,
-            "task": TASK_NAMES[config.task],
+            "task": TASKS[config.task],
             "project": config.project,
             "seed": config.seed,
             "data": {
@@ -123,26 +147,42 @@ class Experiment:
             },
         }
 
+    def _check_tokens(self) -> None:
+        """Raise an error if texts have tokens that the model does not know."""
+        embedding = getattr(self.model, "get_input_embeddings", lambda: None)()
+        if self.data.dataset_info.kind != "tokens" or embedding is None:
+            return
+        splits = self.data.splits
+        highest = max(
+            int(rows.features.max()) for rows in (splits.train, splits.val, splits.test) if len(rows.labels)
+        )
+        if highest >= embedding.num_embeddings:
+            raise ValueError(
+                f"model '{self.config.model}': the tokenizer has the token {highest}, but the model only has 0 to "
+                f"{embedding.num_embeddings - 1}: it is the tokenizer of another model"
+            )
+
     def _check_shapes(self) -> None:
         """Raise an error if a split is empty, or if the model does not turn two rows into one score per class."""
         for split, rows in (("training", self.data.splits.train), ("test", self.data.splits.test)):
             if len(rows.labels) == 0:
                 raise ValueError(f"the {split} split of data set '{self.config.dataset}' has no rows")
+        self._check_tokens()
         features = self.data.splits.train.features[:2]
         try:
             with evaluation_mode(self.model):
-                output = self.model(features)
+                output = self.model(**self.arguments(features))
         except (RuntimeError, TypeError, IndexError) as error:
             raise ValueError(
                 f"model '{self.config.model}' does not accept rows of shape {list(features.shape)} from "
                 f"'{self.config.dataset}': {error}"
             ) from error
-        expected = (len(features), self.num_classes)
-        if not isinstance(output, torch.Tensor) or output.shape != expected:
-            shape = list(output.shape) if isinstance(output, torch.Tensor) else type(output).__name__
+        expected = get_task(self.config.task).check_output(output, len(features), self.data.dataset_info)
+        if expected is not None:
+            shape = list(first_tensor(output).shape)
             raise ValueError(
-                f"model '{self.config.model}' returns {shape} for {len(features)} rows; classification on "
-                f"'{self.config.dataset}' needs {list(expected)}, one score per class"
+                f"model '{self.config.model}' returns {shape} for {len(features)} rows; "
+                f"{TASKS[self.config.task]} on '{self.config.dataset}' needs {expected}"
             )
 
 
@@ -156,18 +196,18 @@ def open_data(config: ActionConfig, model_info: ModelInfo) -> MaseDataModule:
         batch_size=config.batch_size,
         model_name=config.model,
         num_workers=config.num_workers,
+        tokenizer=None if model_info.tokenizer is None else model_info.tokenizer(),
         seed=config.seed,
         suggested=model_info.data_options,
+        task=config.task,
+        max_samples=config.max_samples,
         **options,
     )
 
 
-def warn_if_untrained(config: ActionConfig) -> None:
-    """Warn if the configuration loads no checkpoint, or a graph that was made without one."""
-    if config.load_name is None:
-        logger.warning("no checkpoint is loaded: '%s' has untrained weights; load one with --load", config.model)
-        return
-    for path in (config.load_name, *config.load_name.parents):
+def _warn_if_run_is_untrained(load_name: Path) -> None:
+    """Warn if a graph is loaded that was made without a checkpoint."""
+    for path in (load_name, *load_name.parents):
         folder = RunFolder(path)
         if folder.is_finished:
             with suppress(ValueError):  # its summary is corrupt

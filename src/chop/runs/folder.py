@@ -15,11 +15,11 @@ from typing import Any, Self
 from chop.config import COMMAND_LINE_ONLY, ActionConfig
 from chop.files import parse_json, read_json, remove_temporary_files, write_json, write_text
 from chop.passes.graph.transforms.quantize.summary import TABLE_FILE
+from chop.task_names import GGUF, HUGGING_FACE, TASKS, model_folder
 from chop.toml import to_table, write_toml
 
 logger = logging.getLogger(__name__)
 
-TASK_NAMES = {"cls": "classification"}
 NOT_KEPT = (*COMMAND_LINE_ONLY, "resume")  # options that repeating the run does not need
 
 
@@ -273,9 +273,9 @@ class RunFolder:
 
 def run_prefix(config: ActionConfig) -> str:
     """Return `{model}_{task}_{dataset}_`, with the plain name of a model or data set that is given as a file."""
-    model = re.sub(r"[^\w.-]+", "-", config.model.rpartition(":")[2])
+    model = re.sub(r"[^\w.-]+", "-", Path(config.model.rpartition(":")[2]).name.removesuffix(GGUF))
     dataset = re.sub(r"[^\w.-]+", "-", Path(config.dataset.rpartition(":")[2]).stem)
-    return f"{model}_{TASK_NAMES[config.task]}_{dataset}_"
+    return f"{model}_{TASKS[config.task]}_{dataset}_"
 
 
 def with_absolute_paths(config: ActionConfig) -> ActionConfig:
@@ -291,6 +291,8 @@ def with_absolute_paths(config: ActionConfig) -> ActionConfig:
 
 
 def _absolute_reference(name: str) -> str:
-    """Make the path in `path/to/net.py:Net` absolute; other names stay as they are."""
+    """Make the path in `path/to/net.py:Net` or `hf/FOLDER` absolute; other names stay as they are."""
+    if model_folder(name).is_dir():
+        return f"{HUGGING_FACE}{model_folder(name).absolute()}"
     path, colon, rest = name.partition(":")
     return f"{Path(path).absolute()}{colon}{rest}" if Path(path).is_file() else name

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 
 from chop.dataset import MaseDataModule
 from chop.models import ModelInfo
-from chop.models.base import check_task
+from chop.task_names import check_task
 
 Batch = tuple[Tensor, Tensor]
 
@@ -25,13 +25,9 @@ class InputGenerator:
         which_dataloader: str = "train",
     ) -> None:
         check_task(task)
-        if len(model_info.inputs) != 1:
-            raise ValueError(
-                f"data set '{data_module.name}' gives one tensor per batch, but model '{model_info.name}' "
-                f"takes {', '.join(model_info.inputs)}"
-            )
+        model_info.arguments(data_module.splits.train.features[:1])  # raises an error if they do not fit
         self.batch_size = data_module.batch_size
-        self._input = model_info.inputs[0]
+        self._arguments = model_info.arguments
         self._loader = _pick_loader(data_module, which_dataloader)
         if len(self._loader) == 0:
             raise ValueError(f"the {which_dataloader} split of data set '{data_module.name}' has no rows")
@@ -45,7 +41,7 @@ class InputGenerator:
         if batch is None:
             self._batches = iter(self._loader)
             batch = next(self._batches)
-        return {self._input: batch[0]}
+        return self._arguments(batch[0])
 
     def once(self) -> Iterator[dict[str, Tensor]]:
         """Yield all batches once."""
@@ -55,7 +51,7 @@ class InputGenerator:
     def labelled(self) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
         """Yield all batches once, each with the classes of its rows."""
         for features, labels in self._loader:
-            yield {self._input: features}, labels
+            yield self._arguments(features), labels
 
 
 def _pick_loader(data_module: MaseDataModule, which: str) -> DataLoader[Batch]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -38,11 +38,11 @@ class TestBatches:
     features: Tensor
     labels: Tensor
     """The classes of all rows, in the same order."""
-    argument: str
+    arguments: Callable[[Tensor], dict[str, Tensor]]
     batch_size: int
 
     def __iter__(self) -> Iterator[dict[str, Tensor]]:
-        return ({self.argument: rows} for rows in self.features.split(self.batch_size))
+        return map(self.arguments, self.features.split(self.batch_size))
 
     def labelled(self) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
         """Yield the batches, each with the classes of its rows."""
@@ -111,7 +111,7 @@ class Run:
         """Return the first `num_samples` rows of the test split, or all of them if there are fewer."""
         rows = self.experiment.data.splits.test
         features, labels = rows.features[:num_samples], rows.labels[:num_samples]
-        return TestBatches(features, labels, self.experiment.input_name, self.config.batch_size)
+        return TestBatches(features, labels, self.experiment.arguments, self.config.batch_size)
 
 
 def open_run(run: Path | str | None = LATEST, project_dir: Path | str = RunConfig.project_dir) -> Run:

@@ -51,7 +51,7 @@ def search(config: SearchConfig) -> RunFolder:
     with database_errors_explained(config.storage):
         location = StudyLocation.find(config)
         experiment = Experiment.load(config)
-        spec.warn()
+        spec.warn(experiment)
         with limit_threads_for(experiment, config.batch_size):
             with _suppress_pass_messages():
                 problem = spec.problem(experiment)

@@ -13,7 +13,6 @@ from chop.models import get_model_info
 from chop.options import read_options
 from chop.registry import closest
 from chop.runs import Experiment
-from chop.runs.experiment import warn_if_untrained
 from chop.searching.evaluation import COST_RUNNERS, BasicEvaluation, CostRunner
 from chop.searching.evaluation.basic_train import SEARCHABLE_OPTIONS, BasicTrain, check_training_choices
 from chop.searching.evaluation.costs import Costs
@@ -111,10 +110,10 @@ class SearchSpec:
         costs = Costs(metas, self.cost_runners, annotated_batch_size(metas))
         return PTQProblem(space, evaluator, costs, experiment.data.splits.train)
 
-    def warn(self) -> None:
+    def warn(self, experiment: Experiment) -> None:
         """Warn about options that are probably a mistake."""
         if not trains(self.config):
-            warn_if_untrained(self.config)
+            experiment.warn_if_untrained()
         if not (self.config.search.strategy.eval_mode or trains(self.config)):
             logger.warning("eval_mode = false has no effect: accuracy is measured in evaluation mode")
 

@@ -1,4 +1,4 @@
-"""Loss and accuracy of a classifier, summed over batches."""
+"""Loss and accuracy of a classifier, summed over batches; a language model classifies every token."""
 
 from __future__ import annotations
 
@@ -9,10 +9,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from chop.dataset.splits import IGNORED
 from chop.ir import MaseGraph
 from chop.ir.graph.interpreter import bind_inputs, tensors_in, undisturbed
 
 CPU = torch.device("cpu")
+
+
+def per_token(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the scored tokens of texts as rows: logits [tokens, classes] and labels [tokens].
+
+    Logits [texts, tokens, classes] with labels [texts, tokens] are those of a language model; others are returned
+    as they are.
+    """
+    if logits.dim() != 3 or labels.shape != logits.shape[:2]:
+        return logits, labels
+    scored = labels != IGNORED
+    return logits[scored], labels[scored]
 
 
 def fast_cross_entropy_sum(logits: Tensor, labels: Tensor) -> Tensor:
@@ -40,7 +53,7 @@ class Score:
 
     def add(self, logits: Tensor, labels: Tensor, loss_sum: Tensor | None = None) -> None:
         """Add a batch; `loss_sum` is the sum of its losses, if it is known already."""
-        logits = logits.detach()
+        logits, labels = per_token(logits.detach(), labels)
         if loss_sum is None:
             loss_sum = F.cross_entropy(logits, labels, reduction="sum")
         self._loss.add_(loss_sum.detach())
@@ -72,6 +85,7 @@ def add_output(score: Score, output: Any, labels: Tensor) -> None:
         raise ValueError("the model returns no tensor, so there are no logits to compare with the labels")
     if labels.is_floating_point():
         raise ValueError(f"labels must be integer class indices, got a tensor of {labels.dtype}")
+    logits, labels = per_token(logits, labels)
     if logits.ndim < 2 or labels.shape != logits.shape[:1] + logits.shape[2:]:
         raise ValueError(f"labels of shape {list(labels.shape)} do not fit an output of shape {list(logits.shape)}")
     try:

@@ -16,7 +16,6 @@ from chop.display.progress import StatusLine
 from chop.ir import MaseGraph
 from chop.ir.graph.meta import annotated_batch_size
 from chop.runs import Experiment, RunFolder
-from chop.runs.experiment import warn_if_untrained
 from chop.sweeping.results import Row, SweepResults, write_results
 from chop.sweeping.settings import Setting, read_roles, read_settings
 from chop.training.batches import evaluation_batches, to_device
@@ -34,7 +33,7 @@ def sweep(config: SweepConfig) -> RunFolder:
     settings = read_settings(config)
     read_roles(config)  # reports mistakes before anything is loaded
     bench = Bench.load(config)
-    warn_if_untrained(config)
+    bench.experiment.warn_if_untrained()
     baseline = bench.measure(None)
     with _quiet_passes():
         rows = list(_measure_all(config, bench, settings))
@@ -85,7 +84,8 @@ class Bench:
         rows = to_device(self.experiment.data.splits.test, device)
         with limit_threads_for(self.experiment, self.config.batch_size):
             batches = evaluation_batches(rows, self.config.batch_size)
-            found = evaluate(graph.model.to(device), batches, self.experiment.num_classes, device)
+            meter, arguments = self.experiment.meter(device), self.experiment.arguments
+            found = evaluate(graph.model.to(device), batches, meter, device, arguments=arguments)
         cost = estimate(graph.metas(), COST_CONVENTION).total
         bitops = cost.bitops / annotated_batch_size(graph.metas())
         return Row(setting, found.accuracy, found.loss, float(bitops), float(cost.weight_bits))

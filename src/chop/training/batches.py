@@ -54,7 +54,9 @@ def shuffled_batches(
 
 def evaluation_batches(rows: Rows, batch_size: int, *, rank: int = 0, world_size: int = 1) -> Iterator[Batch]:
     """Yield the rows in their order, in batches that are larger than `batch_size` if the rows are small."""
-    size = max(batch_size, EVALUATION_NUMEL // max(1, rows.features[0].numel())) if len(rows.labels) else 1
+    size = batch_size
+    if len(rows.labels) and rows.features.is_floating_point():  # the outputs for a token are large
+        size = max(batch_size, EVALUATION_NUMEL // max(1, rows.features[0].numel()))
     sizes = [len(labels) for labels in rows.labels.split(size)]
     yield from _split(rows, sizes, rank, world_size)
 

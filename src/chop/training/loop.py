@@ -15,8 +15,10 @@ from torch import Tensor, nn
 from chop.config import TrainConfig
 from chop.dataset import Rows
 from chop.statistics.scoring import Score
+from chop.tasks.base import first_tensor
 from chop.training.batches import Batch, num_batches, shuffled_batches
 from chop.training.checkpoint import seed_all
+from chop.training.evaluation import Arguments
 from chop.training.optimizer import make_optimizer, set_learning_rate
 from chop.training.seeds import derived_seed
 
@@ -79,10 +81,14 @@ class TrainingLoop:
         *,
         score: Score | None = None,
         processes: Processes = ONE_PROCESS,
+        arguments: Arguments | None = None,
     ) -> None:
-        """Start at the first step. `score`, if given, adds up loss and accuracy of the training batches."""
+        """Start at the first step. `score`, if given, adds up loss and accuracy of the training batches.
+
+        `arguments` returns the model's arguments for some rows; by default, they are the first one.
+        """
         self.config, self.model, self.optimizer, self.rows = config, model, optimizer, rows
-        self.score, self.processes = score, processes
+        self.score, self.processes, self.arguments = score, processes, arguments
         self.device = next(model.parameters()).device
         self.epoch = self.batch = self.step = 0
         self.num_batches = num_batches(len(rows.labels), config.batch_size)
@@ -124,7 +130,8 @@ class TrainingLoop:
         for i, batch in enumerate(group):
             features, labels = batch.features.to(self.device), batch.labels.to(self.device)
             with nullcontext() if i == last else processes.no_sync():
-                logits = self.model(features)
+                inputs = {} if self.arguments is None else self.arguments(features)
+                logits = first_tensor(self.model(**inputs)) if inputs else self.model(features)
                 loss = F.cross_entropy(logits, labels, reduction="sum")
                 # Processes average their gradients: this makes it the mean over all rows of the group.
                 processes.backward(loss * (processes.world_size / num_rows))

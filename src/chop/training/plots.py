@@ -12,7 +12,8 @@ from matplotlib.ticker import PercentFormatter
 
 from chop.dataset import DatasetInfo
 from chop.display.plots import BLUE, VERMILION, label_axes, save_figure, wrap_title
-from chop.training.evaluation import Evaluation, class_names
+from chop.tasks import Evaluation
+from chop.training.evaluation import class_names
 from chop.training.loop import EpochMetrics
 
 TRAINING_COLOUR, VALIDATION_COLOUR = BLUE, VERMILION

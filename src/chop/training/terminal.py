@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tabulate import tabulate
 from torch import Tensor
 
 from chop.dataset import DatasetInfo
-from chop.training.evaluation import Evaluation, class_names
+from chop.display.figures import figure
+from chop.tasks import Evaluation
+from chop.training.evaluation import class_names
 from chop.training.loop import EpochMetrics
 
 MAX_CLASSES_PRINTED = 20  # in a confusion matrix
@@ -18,25 +20,27 @@ def print_training(
     history: Sequence[EpochMetrics], best: EpochMetrics, test: Evaluation, info: DatasetInfo
 ) -> None:
     """Print the results of the best epoch."""
-    rows = [
-        ("training", best.train_accuracy, best.train_loss),
-        ("validation", best.val_accuracy, best.val_loss),
-        ("test", test.accuracy, test.loss),
-    ]
+    rows = {
+        "training": {"accuracy": best.train_accuracy, "loss": best.train_loss},
+        "validation": {"accuracy": best.val_accuracy, "loss": best.val_loss},
+        "test": test.metrics,
+    }
     print_scores(f"data: {info.title}\nbest epoch: {best.epoch} of {history[-1].epoch}", rows)
     print_confusion(test.confusion, info)
 
 
 def print_test(test: Evaluation, info: DatasetInfo) -> None:
     """Print the results of a test."""
-    print_scores(f"data: {info.title}", [("test", test.accuracy, test.loss)])
+    print_scores(f"data: {info.title}", {"test": test.metrics})
     print_confusion(test.confusion, info)
 
 
-def print_scores(title: str, rows: Sequence[tuple[str, float, float]]) -> None:
-    """Print a table of `(name, accuracy, loss)`."""
+def print_scores(title: str, rows: Mapping[str, Mapping[str, float]]) -> None:
+    """Print a table of metrics, with a row per name."""
+    metrics = [figure(name) for name in next(iter(rows.values()))]
+    cells = [[name, *(values[each.name] for each in metrics)] for name, values in rows.items()]
     print(f"\n{title}")
-    print(tabulate(rows, headers=("", "accuracy", "loss"), floatfmt=".4f"))
+    print(tabulate(cells, headers=("", *(each.title for each in metrics)), floatfmt=".4f"))
 
 
 def print_confusion(confusion: Tensor | None, info: DatasetInfo) -> None:

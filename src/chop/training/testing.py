@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from chop.config import TestConfig
+from chop.display.progress import Progress
 from chop.runs import Experiment, RunFolder
-from chop.runs.experiment import warn_if_untrained
 from chop.training.batches import evaluation_batches, to_device
 from chop.training.devices import make_fabric
 from chop.training.evaluation import evaluate
@@ -20,15 +20,23 @@ def run_test(config: TestConfig) -> RunFolder:
 
     experiment = Experiment.load(config)
     fabric = make_fabric(config, single=True)
-    warn_if_untrained(config)
+    experiment.warn_if_untrained()
     model = fabric.setup(experiment.model)
     rows = to_device(experiment.data.splits.test, fabric.device)
     start = time.perf_counter()
-    with limit_threads_for(experiment, config.batch_size):
-        result = evaluate(model, evaluation_batches(rows, config.batch_size), experiment.num_classes, fabric.device)
+    with limit_threads_for(experiment, config.batch_size), Progress("evaluating", len(rows.labels)) as progress:
+        result = evaluate(
+            model,
+            evaluation_batches(rows, config.batch_size),
+            experiment.meter(fabric.device),
+            fabric.device,
+            arguments=experiment.arguments,
+            progress=progress,
+        )
     seconds = time.perf_counter() - start
     folder = RunFolder.create_for(config)
-    folder.write_metrics([{"step": 0, "epoch": 0, "test_loss": result.loss, "test_accuracy": result.accuracy}])
+    metrics = {f"test_{name}": value for name, value in result.metrics.items()}
+    folder.write_metrics([{"step": 0, "epoch": 0, **metrics}])
     folder.write_summary(
         {
             **experiment.describe("test"),
@@ -39,6 +47,7 @@ def run_test(config: TestConfig) -> RunFolder:
         }
     )
     info = experiment.data.dataset_info
-    plot_confusion(result, info, f"{config.model}, data: {info.title}", folder.confusion_plot)
+    if result.confusion is not None:
+        plot_confusion(result, info, f"{config.model}, data: {info.title}", folder.confusion_plot)
     print_test(result, info)
     return folder

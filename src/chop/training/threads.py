@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
@@ -21,7 +21,8 @@ def limit_threads_for(experiment: Experiment, batch_size: int) -> Iterator[None]
 
     The choice depends only on the amount of work, never on measured time, so that runs are reproducible.
     """
-    work = multiplications_per_row(experiment.model, experiment.data.splits.train.features[:2])
+    rows = experiment.data.splits.train.features[:2]
+    work = multiplications_per_row(experiment.model, rows, experiment.arguments(rows))
     with limit_threads(work * batch_size):
         yield
 
@@ -38,8 +39,13 @@ def limit_threads(num_multiplications: float) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def multiplications_per_row(model: nn.Module, features: Tensor) -> float:
-    """Estimate the multiplications per row: for each output of a layer, the weights that contribute to it."""
+def multiplications_per_row(
+    model: nn.Module, features: Tensor, arguments: Mapping[str, Tensor] | None = None
+) -> float:
+    """Estimate the multiplications per row: for each output of a layer, the weights that contribute to it.
+
+    `arguments` are those of the model for the rows; by default, the rows are the first one.
+    """
     total = 0.0
 
     def count(layer: nn.Module, inputs: object, output: object) -> None:
@@ -51,7 +57,7 @@ def multiplications_per_row(model: nn.Module, features: Tensor) -> float:
     hooks = [layer.register_forward_hook(count) for layer in model.modules()]
     try:
         with evaluation_mode(model):
-            model(features)
+            model(**arguments) if arguments else model(features)
     finally:
         for hook in hooks:
             hook.remove()

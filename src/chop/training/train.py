@@ -14,8 +14,8 @@ from chop.display.launcher import launcher
 from chop.ir import MaseGraph
 from chop.passes.graph import save_mase_graph_interface_pass
 from chop.runs import Experiment, RunFolder
+from chop.tasks import Evaluation
 from chop.training.devices import is_main_process, make_fabric
-from chop.training.evaluation import Evaluation
 from chop.training.metrics_log import MetricsLog, check_reporter, open_log
 from chop.training.optimizer import make_optimizer
 from chop.training.progress import TrainingProgress
@@ -29,6 +29,8 @@ def train(config: TrainConfig) -> RunFolder:
     """Train the model of `config` and return the run folder."""
     if not is_main_process():
         logging.getLogger("chop").setLevel(logging.ERROR)  # only the first process logs
+    if config.task != "cls":
+        raise ValueError(f"ch train supports the task 'cls' only, not '{config.task}'; use ch test or ch transform")
     experiment = Experiment.load(config)
     with limit_threads_for(experiment, config.batch_size):
         return _train(config, experiment)
@@ -64,8 +66,17 @@ def _make_trainer(config: TrainConfig, experiment: Experiment) -> tuple[Trainer,
     fabric = make_fabric(config)
     fabric.launch()
     same = identity(config, experiment.data_hash)
-    splits, num_classes = experiment.data.splits, experiment.num_classes
-    return Trainer(config, fabric, experiment.model, optimizer, splits, num_classes, same), resumed
+    trainer = Trainer(
+        config,
+        fabric,
+        experiment.model,
+        optimizer,
+        experiment.data.splits,
+        experiment.meter,
+        same,
+        experiment.arguments,
+    )
+    return trainer, resumed
 
 
 def _open_folder(trainer: Trainer, resumed: ResumedRun | None) -> RunFolder:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 
+import torch
 from torch import Tensor, nn
 
 from chop.config import TrainConfig
 from chop.dataset import Rows, Splits
 from chop.runs import RunFolder
 from chop.statistics.scoring import Score
+from chop.tasks import Evaluation, Meter, Reduce
 from chop.training.batches import evaluation_batches, to_device
 from chop.training.checkpoint import (
     keep_as_best,
@@ -25,7 +27,7 @@ from chop.training.checkpoint import (
     set_random_state,
     write_checkpoint,
 )
-from chop.training.evaluation import Evaluation, Reduce, evaluate
+from chop.training.evaluation import Arguments, evaluate
 from chop.training.interrupt import Interrupt
 from chop.training.loop import EpochMetrics, Processes, TrainingLoop
 from chop.training.metrics_log import MetricsLog
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 logger = logging.getLogger(__name__)
+
+NewMeter = Callable[[torch.device], Meter]
 
 
 class Trainer:
@@ -48,18 +52,21 @@ class Trainer:
         model: nn.Module,
         optimizer: Optimizer,
         splits: Splits,
-        num_classes: int,
+        new_meter: NewMeter,
         identity: Mapping[str, Any],
+        arguments: Arguments | None = None,
     ) -> None:
         """Move the model and the data to the device; `identity` is what a run that resumes this one must share."""
         self.config, self.fabric, self.identity = config, fabric, identity
         self.module = model
         self.score = Score(fabric.device)
         self.val = to_device(splits.val, fabric.device)
-        self.num_classes = num_classes
+        self.new_meter, self.arguments = new_meter, arguments
         self.history: list[EpochMetrics] = []
         self.seconds = 0.0  # training time, including that of the runs that this one resumes
-        self.loop = _make_loop(config, fabric, model, optimizer, to_device(splits.train, fabric.device), self.score)
+        self.loop = _make_loop(
+            config, fabric, model, optimizer, to_device(splits.train, fabric.device), self.score, arguments
+        )
 
     @property
     def best(self) -> EpochMetrics:
@@ -119,7 +126,10 @@ class Trainer:
         batches = evaluation_batches(
             rows, self.config.batch_size, rank=processes.rank, world_size=processes.world_size
         )
-        return evaluate(self.loop.model, batches, self.num_classes, self.fabric.device, self._reduce)
+        device = self.fabric.device
+        return evaluate(
+            self.loop.model, batches, self.new_meter(device), device, arguments=self.arguments, reduce=self._reduce
+        )
 
     def load_best(self, folder: RunFolder) -> None:
         """Load the weights of the best epoch into the model, in all processes."""
@@ -171,16 +181,24 @@ class Trainer:
 
 
 def _make_loop(
-    config: TrainConfig, fabric: Fabric, model: nn.Module, optimizer: Optimizer, rows: Rows, score: Score
+    config: TrainConfig,
+    fabric: Fabric,
+    model: nn.Module,
+    optimizer: Optimizer,
+    rows: Rows,
+    score: Score,
+    arguments: Arguments | None,
 ) -> TrainingLoop:
     wrapped_model, wrapped_optimizer = fabric.setup(model, optimizer)
     if fabric.world_size == 1 and config.trainer_precision in ("32", "32-true"):
         # Fabric has moved the module, and its wrappers do nothing more; they take a tenth of a small step.
-        return TrainingLoop(config, model, optimizer, rows, score=score)
+        return TrainingLoop(config, model, optimizer, rows, score=score, arguments=arguments)
     processes = Processes(
         fabric.global_rank,
         fabric.world_size,
         fabric.backward,
         lambda: fabric.no_backward_sync(wrapped_model, enabled=fabric.world_size > 1),
     )
-    return TrainingLoop(config, wrapped_model, wrapped_optimizer, rows, score=score, processes=processes)
+    return TrainingLoop(
+        config, wrapped_model, wrapped_optimizer, rows, score=score, processes=processes, arguments=arguments
+    )

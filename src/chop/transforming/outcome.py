@@ -12,13 +12,15 @@ from torch import nn
 
 from chop.config import TransformConfig
 from chop.cost import estimate
+from chop.display.progress import Progress
 from chop.ir import MaseGraph
 from chop.ir.graph.meta import annotated_batch_size
 from chop.passes.graph import save_mase_graph_interface_pass, summarize_quantization_analysis_pass
 from chop.runs import Experiment, RunFolder
+from chop.tasks import Evaluation
 from chop.training.batches import evaluation_batches, to_device
 from chop.training.devices import pick_device
-from chop.training.evaluation import Evaluation, evaluate
+from chop.training.evaluation import evaluate
 from chop.training.threads import limit_threads_for
 from chop.transforming.pipeline import Comparison
 from chop.transforming.terminal import print_layers, print_outcome
@@ -90,11 +92,18 @@ def _evaluate(
     """Evaluate each model on the test split."""
     device = pick_device(config.accelerator)
     rows = to_device(experiment.data.splits.test, device)
-    results = {}
+    results: dict[str, Evaluation] = {}
     with limit_threads_for(experiment, config.batch_size):
         for name, model in models.items():
-            batches = evaluation_batches(rows, config.batch_size)
-            results[name] = evaluate(model.to(device), batches, experiment.num_classes, device)
+            with Progress(f"evaluating the model {name}", len(rows.labels)) as progress:
+                results[name] = evaluate(
+                    model.to(device),
+                    evaluation_batches(rows, config.batch_size),
+                    experiment.meter(device, results.get("before")),
+                    device,
+                    arguments=experiment.arguments,
+                    progress=progress,
+                )
             model.cpu()
     return results
 
@@ -107,7 +116,7 @@ def _write_results(
     folder: RunFolder,
     seconds: float,
 ) -> None:
-    test = {name: {"accuracy": each.accuracy, "loss": each.loss} for name, each in results.items()}
+    test = {name: dict(each.metrics) for name, each in results.items()}
     folder.write_summary(
         {
             **experiment.describe("transform"),

@@ -8,20 +8,19 @@ from tabulate import tabulate
 from torch import nn
 
 from chop.dataset import DatasetInfo
-from chop.training.evaluation import Evaluation
+from chop.tasks import Evaluation
 from chop.training.terminal import print_scores
 from chop.transforming.pipeline import Comparison
 
 
 def print_outcome(info: DatasetInfo, results: Mapping[str, Evaluation], comparisons: Sequence[Comparison]) -> None:
-    """Print what the passes measured, and loss and accuracy on the test split, before and after."""
+    """Print what the passes measured, and the metrics of the task on the test split, before and after."""
     if comparisons:
         rows = [(each.pass_name, each.measure, _number(each.before), _number(each.after)) for each in comparisons]
         headers, align = ("pass", "measure", "before", "after"), ("left", "left", "right", "right")
         print("\n" + tabulate(rows, headers, disable_numparse=True, colalign=align))
     if results:
-        scores = [(name, each.accuracy, each.loss) for name, each in results.items()]
-        print_scores(f"data: {info.title}, test split", scores)
+        print_scores(f"data: {info.title}, test split", {name: each.metrics for name, each in results.items()})
 
 
 def print_layers(model: nn.Module, paths: Sequence[str]) -> None:

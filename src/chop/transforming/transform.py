@@ -11,7 +11,6 @@ import torch
 from chop.config import TransformConfig
 from chop.passes.module import quantize_module_transform_pass
 from chop.runs import Experiment, RunFolder
-from chop.runs.experiment import warn_if_untrained
 from chop.transforming.outcome import Outcome, graph_outcome, write_outcome
 from chop.transforming.pipeline import check_names, run_passes
 
@@ -29,14 +28,14 @@ def transform(config: TransformConfig) -> RunFolder:
     check_names(config.passes)
     experiment = Experiment.load(config)
     outcome = _transform_modules(config, experiment) if by_module else _transform_graph(config, experiment)
-    _warn(config)
+    _warn(config, experiment)
     return write_outcome(config, experiment, outcome, start)
 
 
-def _warn(config: TransformConfig) -> None:
+def _warn(config: TransformConfig, experiment: Experiment) -> None:
     if not config.passes:
         logger.warning("there are no passes to run: add them to a TOML file, for example as [passes.quantize]")
-    warn_if_untrained(config)
+    experiment.warn_if_untrained()
 
 
 def _transform_graph(config: TransformConfig, experiment: Experiment) -> Outcome:

@@ -23,8 +23,8 @@ FRAME = pd.DataFrame({"a": [1.5, -2.0, 3.25], "b c": [1.0, 2.0, 3.0], "class": [
 
 def write(path: Path, frame: pd.DataFrame = FRAME) -> Path:
     """Write `frame` in the format given by the suffix."""
-    if path.suffix == ".csv":
-        frame.to_csv(path, index=False)
+    if path.suffix in (".csv", ".tsv"):
+        frame.to_csv(path, index=False, sep="\t" if path.suffix == ".tsv" else ",")
     elif path.suffix in (".parquet", ".pq"):
         frame.to_parquet(path)
     elif path.suffix in (".h5", ".hdf5"):
@@ -63,7 +63,7 @@ def test_the_format_is_recognised_without_its_suffix(tmp_path: Path, kind: str) 
     assert "a" in read_content(path)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in (".csv", ".arff")])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in (".csv", ".tsv", ".arff")])
 def test_a_truncated_file_is_reported(tmp_path: Path, kind: str) -> None:
     path = write(tmp_path / f"rows{kind}")
     whole = path.read_bytes()
@@ -192,7 +192,7 @@ def test_unsupported_files_are_reported(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is a folder, not a data file"):
         read_content(tmp_path)
     (tmp_path / "notes.txt").write_text("hello")
-    with pytest.raises(ValueError, match=r"has an unknown format; supported: .npz, .csv, .parquet"):
+    with pytest.raises(ValueError, match=r"has an unknown format; supported: .npz, .csv, .tsv, .parquet"):
         read_content(tmp_path / "notes.txt")
     with pytest.raises(ValueError, match="is not an HDF5 file: hdf5_table='rows'"):
         read_content(write(tmp_path / "rows.csv"), table="rows")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from chop.dataset.readers.arff import read_arff
-from chop.dataset.readers.csv import read_csv
+from chop.dataset.readers.csv import read_csv, read_tsv
 from chop.dataset.readers.hdf5 import read_hdf5
 from chop.dataset.readers.npz import Arrays, read_npz
 from chop.dataset.readers.parquet import read_parquet
@@ -21,6 +21,7 @@ Content: TypeAlias = "DataFrame | Arrays"
 _READERS: Mapping[str, Callable[[Path], Content]] = {
     ".npz": read_npz,
     ".csv": read_csv,
+    ".tsv": read_tsv,
     ".parquet": read_parquet,
     ".pq": read_parquet,
     ".arff": read_arff,

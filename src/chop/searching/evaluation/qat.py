@@ -26,9 +26,10 @@ from chop.searching.evaluation.transform_config import model_options, transform_
 from chop.searching.space import Configuration, Unit, read_space
 from chop.searching.space.dimension import equality_key
 from chop.searching.space.space import MODEL, TRAINING, read_option_choices
+from chop.tasks import Evaluation
 from chop.training.batches import evaluation_batches, to_device
 from chop.training.devices import pick_device
-from chop.training.evaluation import Evaluation, evaluate
+from chop.training.evaluation import evaluate
 from chop.training.loop import train_epochs
 
 
@@ -150,7 +151,9 @@ class QATProblem(Problem):
 
     def _evaluate(self, model: nn.Module) -> Evaluation:
         batches = evaluation_batches(self._rows, self._config.batch_size)
-        return evaluate(model.to(self._device), batches, self._experiment.num_classes, self._device)
+        meter = self._experiment.meter(self._device)
+        arguments = self._experiment.arguments
+        return evaluate(model.to(self._device), batches, meter, self._device, arguments=arguments)
 
 
 def _model_variants(values: Mapping[str, tuple[Any, ...]] | None) -> Iterator[Configuration]:

@@ -1,0 +1,61 @@
+"""Finding a model by what users write: a name, a class in a file, or a published model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import nn
+
+from chop.models.base import MODELS, DataInfo, ModelInfo, describe_model
+from chop.models.gguf_model import describe_gguf
+from chop.models.hugging_face import describe_hugging_face
+from chop.models.timm_model import TIMM, describe_timm
+from chop.plugins import is_reference, load_maker
+from chop.task_names import GGUF, HUGGING_FACE, check_task, model_folder
+
+
+def get_model_info(
+    name: str, task: str | None = None, *, pretrained: bool = False, trust_remote_code: bool = False
+) -> ModelInfo:
+    """Return the description of a model.
+
+    `name` is a registered name, a class as `path/to/net.py:Net` or `module.path:Net`, `hf/ID` for a model of the
+    Hugging Face hub, a folder of `save_pretrained`, a GGUF file, or `timm/NAME`. `pretrained` allows downloads,
+    and `trust_remote_code` the execution of Python files of a repository.
+    """
+    if name in MODELS:
+        return MODELS[name]
+    if name.endswith(GGUF):
+        return describe_gguf(name)
+    if name.startswith(TIMM):
+        return describe_timm(name, pretrained)
+    if name.startswith(HUGGING_FACE) or (model_folder(name) / "config.json").is_file():
+        task = None if task is None else check_task(task)
+        return describe_hugging_face(name, task, pretrained, trust_remote_code)
+    if not is_reference(name):
+        return MODELS[name]  # raises an error that suggests the nearest name
+    make = load_maker(name, lambda cls: issubclass(cls, nn.Module), "a torch.nn.Module class")
+    return describe_model(name, make)
+
+
+def get_model(
+    name: str,
+    task: str = "cls",
+    dataset_info: DataInfo | None = None,
+    pretrained: bool = False,
+    options: Mapping[str, object] | None = None,
+    trust_remote_code: bool = False,
+) -> nn.Module:
+    """Return the model `name`; see `get_model_info` for the names. Registered models have untrained weights."""
+    info = get_model_info(name, task, pretrained=pretrained, trust_remote_code=trust_remote_code)
+    check_supported(info, task, pretrained)
+    return info.build(dataset_info, options)
+
+
+def check_supported(info: ModelInfo, task: str, pretrained: bool) -> None:
+    """Raise an error if a model does not support a task, or has no pretrained weights."""
+    if check_task(task) not in info.tasks:
+        known = ", ".join(info.tasks)
+        raise ValueError(f"model '{info.name}' does not support the task '{task}'; its tasks: {known}")
+    if pretrained and not info.has_weights:
+        raise ValueError(f"there are no pretrained weights for model '{info.name}'; use pretrained=False")
