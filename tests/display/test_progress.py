@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chop.display.progress import StatusLine, bar, clock
+from chop.display.progress import ProgressBar, StatusLine, bar, clock
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (61, "1:01"), (3723, "1:02:03")])
@@ -23,3 +23,19 @@ def test_without_a_terminal_only_permanent_lines_are_printed(capsys: pytest.Capt
     line.print("half of it")
     line.close()
     assert capsys.readouterr().err == "half of it\n"
+
+
+def test_a_bar_shows_what_is_done_and_the_time_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times = iter([0.0, 10.0, 31.0, 62.0])
+    monkeypatch.setattr("chop.display.progress.time.perf_counter", lambda: next(times))
+    with ProgressBar("evaluating", 4) as progress:
+        progress.step()  # 10 s after the start: too early for a line
+        progress.step()
+        progress.step()
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "evaluating ━━━━━━━━━━╌╌╌╌╌╌╌╌╌╌ 2/4, 0:31 left",
+        "evaluating ━━━━━━━━━━━━━━━╌╌╌╌╌ 3/4, 0:21 left",
+    ]

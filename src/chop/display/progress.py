@@ -33,7 +33,7 @@ class StatusLine:
         self.draw("")
 
 
-class Progress:
+class ProgressBar:
     """A bar with the time left. If stderr is not a terminal, a line is printed every `SECONDS_PER_LINE`."""
 
     def __init__(self, title: str, total: int, shown: bool = True) -> None:
@@ -55,7 +55,7 @@ class Progress:
         """Remove the bar."""
         self._line.close()
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> ProgressBar:
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from chop.dataset import DatasetInfo
-from chop.display.progress import Progress
+from chop.display.progress import ProgressBar
 from chop.ir.graph.interpreter import evaluation_mode
 from chop.tasks import Evaluation, Meter, Reduce
 from chop.training.batches import Batch
@@ -25,7 +25,7 @@ def evaluate(
     *,
     arguments: Arguments | None = None,
     reduce: Reduce | None = None,
-    progress: Progress | None = None,
+    progress: ProgressBar | None = None,
 ) -> Evaluation:
     """Evaluate a model in evaluation mode; its mode is restored, also after an error.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from chop.config import TestConfig
-from chop.display.progress import Progress
+from chop.display.progress import ProgressBar
 from chop.runs import Experiment, RunFolder
 from chop.training.batches import evaluation_batches, to_device
 from chop.training.devices import make_fabric
@@ -24,7 +24,7 @@ def run_test(config: TestConfig) -> RunFolder:
     model = fabric.setup(experiment.model)
     rows = to_device(experiment.data.splits.test, fabric.device)
     start = time.perf_counter()
-    with limit_threads_for(experiment, config.batch_size), Progress("evaluating", len(rows.labels)) as progress:
+    with limit_threads_for(experiment, config.batch_size), ProgressBar("evaluating", len(rows.labels)) as progress:
         result = evaluate(
             model,
             evaluation_batches(rows, config.batch_size),

@@ -12,7 +12,7 @@ from torch import nn
 
 from chop.config import TransformConfig
 from chop.cost import estimate
-from chop.display.progress import Progress
+from chop.display.progress import ProgressBar
 from chop.ir import MaseGraph
 from chop.ir.graph.meta import annotated_batch_size
 from chop.passes.graph import save_mase_graph_interface_pass, summarize_quantization_analysis_pass
@@ -95,7 +95,7 @@ def _evaluate(
     results: dict[str, Evaluation] = {}
     with limit_threads_for(experiment, config.batch_size):
         for name, model in models.items():
-            with Progress(f"evaluating the model {name}", len(rows.labels)) as progress:
+            with ProgressBar(f"evaluating the model {name}", len(rows.labels)) as progress:
                 results[name] = evaluate(
                     model.to(device),
                     evaluation_batches(rows, config.batch_size),
