@@ -139,6 +139,11 @@ def _aten_batch_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return aten.batch_norm.default(x, weight, bias, *statistics, False, 0.1, 1e-5, False)  # type: ignore[no-any-return]
 
 
+def _convolution(x: Tensor, weight: Tensor) -> Tensor:
+    one = [1, 1]
+    return aten.convolution.default(x, weight, None, one, one, one, False, [0, 0], 1)  # type: ignore[no-any-return]
+
+
 def _rms_norm(x: Tensor, weight: Tensor) -> Tensor:
     return F.rms_norm(x, (8,), weight)
 
@@ -298,6 +303,12 @@ SAMPLES: dict[str, Callable[[], list[Sample]]] = {
     "mean": lambda: [function(torch.mean, FLAT), method("mean", FLAT, rest=(1,))],
     "sum": lambda: [function(torch.sum, FLAT), method("sum", FLAT, rest=(1,))],
     "cumsum": lambda: [function(torch.cumsum, FLAT, rest=(1,))],
+    "diff": lambda: [function(torch.diff, FLAT)],
+    "fold": lambda: [
+        layer(nn.Fold((4, 4), 2), _random(2, 12, 9)),
+        function(F.fold, _random(2, 12, 9), rest=((4, 4), 2)),
+    ],
+    "convolution": lambda: [function(_convolution, IMAGE, _random(4, 3, 3, 3))],
     "amax": lambda: [function(torch.amax, FLAT, rest=(1,))],
     "amin": lambda: [function(torch.amin, FLAT, rest=(1,))],
     "max": lambda: [function(torch.max, FLAT), function(torch.max, FLAT, FLAT + 1)],

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from chop.formats import FORMATS
 from chop.info import KINDS
+from chop.info.coverage import coverage_table
 from chop.info.formats import special_value_table
 from chop.info.page import escape
 from chop.passes import PASSES
@@ -45,6 +46,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "passes": lambda: _overview("passes"),
     "pass-arguments": lambda: _each("passes", list(PASSES)),
     "ops": lambda: _overview("ops"),
+    "op-coverage": lambda: coverage_table().markdown(),
     "models": lambda: _overview("models"),
     "datasets": lambda: _overview("datasets"),
     "components": component_table,

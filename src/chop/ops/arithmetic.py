@@ -37,7 +37,9 @@ def _register(names: str, role: Role | None, count: Callable[[Call], Count]) -> 
     """Register an op of one or two operands; `names` is its name followed by its other names."""
     name, *others = names.split()
     spellings = spelled(name, *others, others=_OPERATORS.get(name, ()))
-    register_op(Op(name, "builtin_func", operands=data(role, "input", "other"), **spellings, count=count))
+    aten = tuple(f"__{other.removeprefix('bitwise_')}__" for other in others if other.startswith("bitwise_"))
+    operands = data(role, "input", "other")
+    register_op(Op(name, "builtin_func", operands=operands, **spellings, aten=aten, count=count))
 
 
 for _names in ("add", "sub subtract", "rsub", "maximum fmax", "minimum fmin"):

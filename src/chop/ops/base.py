@@ -89,7 +89,7 @@ class Op:
     functions: tuple[Callable[..., Any], ...] = ()
     methods: tuple[str, ...] = ()
     aten: tuple[str, ...] = ()
-    """Further operators of ATen. Those with the name of one of its functions or methods are spellings anyway."""
+    """Further operators of ATen. Those with its name, or that of a function or method, are spellings anyway."""
     overload: str = ""
     """The overload of ATen that this row is for, such as `aten.linear.default`; empty: all other spellings."""
     attributes: Mapping[str, int | None] = field(default_factory=dict)

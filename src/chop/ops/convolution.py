@@ -63,3 +63,19 @@ for _dims, _layer, _transposed in (
             count=_transposed_count,
         )
     )
+
+# What torch decomposes all of them into.
+register_op(
+    Op(
+        "convolution",
+        "module_related_func",
+        operands=(
+            Operand("data_in_0", "data_in", 0, ("input",), reduce_dim=1),
+            Operand("weight", "weight", 1, ("weight",), reduce_dim=1, channel_dim=0),
+            Operand("bias", "bias", 2, ("bias",)),
+        ),
+        aten=("convolution",),
+        attributes={"transposed": None},
+        count=lambda call: (_transposed_count if call.attributes["transposed"] else _convolution_count)(call),
+    )
+)

@@ -128,6 +128,7 @@ register_op(
         operands=_LOOKUP,
         modules=(nn.EmbeddingBag,),
         functions=(F.embedding_bag,),
+        aten=("_embedding_bag",),
         count=_embedding_bag_count,
     )
 )

@@ -79,3 +79,31 @@ register_op(
         count=_distance_count,
     )
 )
+
+
+def _all_pairs_count(call: Call) -> Count:
+    """Count as `pairwise_distance` for each result."""
+    results, width = numel(call.results[0]), call.operands["data_in_0"][-1]
+    return Count(multiplies=results * (width + 1), adds=2 * results * width)
+
+
+register_op(
+    Op(
+        "cdist",
+        "module_related_func",
+        operands=data(None, "x1", "x2"),
+        **spelled("cdist"),
+        aten=("_cdist_forward",),
+        count=_all_pairs_count,
+    )
+)
+register_op(
+    Op(
+        "pdist",
+        "module_related_func",
+        operands=data(None),
+        functions=(F.pdist,),
+        aten=("_pdist_forward",),
+        count=_all_pairs_count,
+    )
+)

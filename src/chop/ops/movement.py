@@ -35,6 +35,8 @@ _NAMES = (
     *("scatter", "select_scatter", "slice_scatter", "take", "take_along_dim", "nonzero", "unfold"),
     *("zeros", "ones", "full", "empty", "arange", "linspace", "eye", "scalar_tensor", "one_hot"),
     *("zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty"),
+    *("rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "bernoulli"),
+    *("stride", "storage_offset", "empty_strided", "masked_scatter"),
     *("zero", "fill", "copy", "item", "is_floating_point", "bucketize", "searchsorted", "constant_pad_nd"),
     *("pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "max_unpool1d", "max_unpool2d", "max_unpool3d"),
 )
@@ -56,11 +58,13 @@ _MODULES: dict[str, type[nn.Module]] = {
     "max_unpool3d": nn.MaxUnpool3d,
 }
 _ATEN = {
-    "slice": ("slice",),
     "alias": ("lift_fresh_copy", "lift", "lift_fresh"),
     "to": ("_to_copy",),
     "size": ("sym_size",),
     "numel": ("sym_numel",),
+    "stride": ("sym_stride",),
+    "storage_offset": ("sym_storage_offset",),
+    "item": ("_local_scalar_dense",),
     "view": ("_unsafe_view",),
     "unfold": ("im2col",),
 }

@@ -75,6 +75,7 @@ register_op(
         "module_related_func",
         operands=_channels(3, 4),
         **spelled("batch_norm"),
+        aten=("native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training"),
         count=_batch_norm_count,
     )
 )
@@ -101,6 +102,7 @@ register_op(
         ),
         modules=(nn.LayerNorm,),
         **spelled("layer_norm"),
+        aten=("native_layer_norm",),
         count=_layer_norm_count,
         compute=_layer_norm,
     )
@@ -112,6 +114,7 @@ register_op(
         operands=_channels(2, 3),
         modules=(nn.GroupNorm,),
         **spelled("group_norm"),
+        aten=("native_group_norm",),
         count=_layer_norm_count,
     )
 )

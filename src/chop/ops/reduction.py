@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from chop.ops.base import Call, Count, Op, numel
+from chop.ops.base import Call, Count, Op, Operand, numel
 from chop.ops.spellings import add_all, data, spelled
 from chop.ops.table import register_op
 
@@ -14,7 +14,7 @@ def _mean_count(call: Call) -> Count:
 
 
 register_op(Op("mean", "builtin_func", operands=data("data_in"), **spelled("mean", "nanmean"), count=_mean_count))
-for _names in (("sum", "nansum"), ("amax",), ("amin",), ("cumsum",)):
+for _names in (("sum", "nansum"), ("amax",), ("amin",), ("cumsum",), ("diff",)):
     register_op(Op(_names[0], "builtin_func", operands=data("data_in"), **spelled(*_names), count=add_all))
 for _name in ("max", "min"):  # of all elements, along a dimension, or of two tensors
     _operands = data("data_in", "input", "other")
@@ -25,6 +25,16 @@ for _name in ("argmax", "argmin", "cummax", "cummin", "topk", "sort", "argsort",
     register_op(Op(_name, "builtin_func", operands=data(None), **spelled(_name), count=add_all))
 for _name in ("any", "all", "count_nonzero", "bincount"):
     register_op(Op(_name, "builtin_func", operands=data(None), **spelled(_name), count=add_all))
+
+
+def _scatter_count(call: Call) -> Count:
+    """Count an addition per element of the source."""
+    return Count(adds=numel(call.operands.get("data_in_1", ())))
+
+
+for _name, _position in (("scatter_add", 3), ("scatter_reduce", 3), ("index_add", 3)):
+    _operands = (*data(None), Operand("data_in_1", None, _position, ("src", "source")))
+    register_op(Op(_name, "builtin_func", operands=_operands, **spelled(_name), count=_scatter_count))
 
 
 def _moments_count(call: Call) -> Count:

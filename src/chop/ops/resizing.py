@@ -1,4 +1,4 @@
-"""Resizing and sampling of images: interpolation between neighbouring elements."""
+"""Resizing and sampling of images: interpolation between neighbouring elements, and sums of overlapping windows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from chop.ops.base import Call, Count, Op, numel
-from chop.ops.spellings import data, spelled
+from chop.ops.spellings import add_all, data, spelled
 from chop.ops.table import register_op
 
 _NEIGHBOURS = {
@@ -63,19 +63,33 @@ for _mode, _dims in (
     )
 
 
-def _grid_sample_count(call: Call) -> Count | None:
-    dims, mode = len(call.results[0]) - 2, call.attributes.get("mode", "bilinear")
+def _grid_sample_count(call: Call) -> Count:
+    dims = len(call.results[0]) - 2
     neighbours = {"bilinear": 2**dims, "nearest": 0, "bicubic": 16}
-    return _interpolation(neighbours[mode], call) if mode in neighbours else None
+    number = call.attributes.get("interpolation_mode")  # in ATen
+    mode = call.attributes.get("mode", "bilinear") if number is None else list(neighbours)[number]
+    return _interpolation(neighbours[mode], call)
 
 
+register_op(
+    Op(
+        "fold",
+        "module_related_func",
+        operands=data("data_in"),
+        modules=(nn.Fold,),
+        **spelled("fold"),
+        aten=("col2im",),
+        count=add_all,
+    )
+)
 register_op(
     Op(
         "grid_sample",
         "module_related_func",
         operands=data("data_in"),
         functions=(F.grid_sample,),
-        attributes={"mode": 2},
+        aten=("grid_sampler", "grid_sampler_2d", "grid_sampler_3d"),
+        attributes={"mode": 2, "interpolation_mode": None},
         count=_grid_sample_count,
     )
 )

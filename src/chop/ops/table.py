@@ -31,7 +31,7 @@ _by_overload: dict[OpOverload, Op] = {}
 def register_op(op: Op) -> Op:
     """Add a row to the table. Each spelling belongs to one op only."""
     OPS.add(op.name, op)
-    operators = {*(function.__name__ for function in op.functions), *op.methods, *op.aten}
+    operators = {op.name, *(function.__name__ for function in op.functions), *op.methods, *op.aten}
     _spell(_by_module, op.modules, op)
     _spell(_by_class_name, op.foreign_modules, op)
     _spell(_by_function, op.functions, op)

@@ -78,7 +78,7 @@ class NodeObserver(NodeInterpreter):
         meta = self.meta
         target = meta.node.target if meta.module is None else type(meta.module)
         order = [operand.name for operand in meta.op.operands] if meta.op is not None else []
-        names = sorted(self.operands, key=lambda name: order.index(name) if name in order else -1)
+        names = sorted(self.operands, key=lambda name: order.index(name) if name in order else len(order))
         return Explanation(
             name=meta.node.name,
             op=meta.mase_op,
