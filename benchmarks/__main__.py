@@ -10,6 +10,7 @@ from benchmarks.results import FOLDER, table, write_page
 
 NAMES = (
     "graph",
+    "capture",
     "formats",
     "qat",
     "data",

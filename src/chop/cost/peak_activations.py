@@ -18,7 +18,7 @@ _VIEWS = frozenset(
     (
         *("view", "reshape", "flatten", "unflatten", "permute", "transpose", "t", "squeeze", "unsqueeze", "expand"),
         *("expand_as", "view_as", "reshape_as", "narrow", "select", "chunk", "split", "unbind", "detach"),
-        *("identity", "getitem", "getattr", "dropout"),
+        *("identity", "getitem", "getattr", "dropout", "outputs"),
     )
 )
 _CASTS = frozenset(("to", "float", "type_as"))

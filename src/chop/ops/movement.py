@@ -81,6 +81,7 @@ for _name in _NAMES:
         )
     )
 
+register_op(Op("outputs", "implicit_func"))  # a class, such as a dataclass, that holds the outputs of a model
 _WHERE = data(None, "condition", "input", "other")
 register_op(Op("where", "implicit_func", operands=_WHERE, **spelled("where")))
 

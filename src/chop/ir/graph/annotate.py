@@ -77,7 +77,7 @@ class _Annotator(NodeInterpreter):
             meta.args |= self._parameters(meta.op, module)
         meta.settings = meta.op.settings(module, args, kwargs) if meta.op is not None else {}
         meta.given = ()
-        if _may_overwrite(meta, module):
+        if self.keep_values and _may_overwrite(meta, module):
             self._save_from_overwriting(args or tuple(kwargs.values()))
 
     def after(self, node: fx.Node, result: Any) -> None:

@@ -15,7 +15,7 @@ from chop.formats import Format
 from chop.formats.float import Float
 from chop.ir.graph.dict_view import DictView
 from chop.nn.quantized import QuantizedCall, QuantizedLayer
-from chop.ops import Call, Op, Operand, op_of_function, op_of_method, op_of_module
+from chop.ops import OPS, Call, Op, Operand, op_of_function, op_of_method, op_of_module
 
 GRAPH_KINDS = ("placeholder", "get_attr", "output")
 UNKNOWN = "unknown"
@@ -133,7 +133,7 @@ class NodeMeta:
             case "call_module":
                 return op_of_module(type(target))
             case "call_function":
-                return op_of_function(target)
+                return OPS["outputs"] if isinstance(target, type) else op_of_function(target)
             case "call_method":
                 return op_of_method(target)
             case _:

@@ -51,8 +51,14 @@ def bind_to_mode(graph: fx.Graph, in_evaluation: fx.Graph, in_training: fx.Graph
     for node, by_mode in found.items():
         if by_mode:
             node.meta[BY_MODE] = by_mode
-            node.meta[MODE_OF] = next(reversed(node.meta.get("nn_module_stack", {})), "")
+            node.meta[MODE_OF] = innermost_module(node)
     return True
+
+
+def innermost_module(node: fx.Node) -> str:
+    """Return the path of the module whose forward calls a node."""
+    stack = node.meta.get("nn_module_stack") or {}  # by call; the second call of `fc` is `fc@1`
+    return next((path for path, _ in reversed(stack.values())), "")
 
 
 def _differences(evaluated: fx.Node, trained: fx.Node, positions: Mapping[fx.Node, int]) -> ByMode | None:

@@ -15,12 +15,16 @@ from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
 from chop.ir.graph.capture.errors import ExportError, first_sentence, source_line
-from chop.ir.graph.capture.inline import inline
+from chop.ir.graph.capture.inline import inline, operator_name
 from chop.ir.graph.capture.mode_of_functions import bind_to_training, calls_that_may_follow_the_mode
 from chop.ir.graph.capture.raise_modules import STACK, raise_modules
 from chop.ir.graph.capture.signature import register_dataclasses, restore_inputs, restore_output
+from chop.ir.graph.training_mode import BY_MODE, MODE_OF
 
 logger = logging.getLogger(__name__)
+
+_KEPT = (STACK, "stack_trace", BY_MODE, MODE_OF)
+"""What stays of the `meta` of a node."""
 
 
 def export(model: nn.Module, inputs: Mapping[str, Any], leaf_modules: tuple[type[nn.Module], ...] = ()) -> fx.Graph:
@@ -35,8 +39,7 @@ def export(model: nn.Module, inputs: Mapping[str, Any], leaf_modules: tuple[type
         raise_modules(graph, model, leaf_modules)
         graph.eliminate_dead_code(lambda node: node.op == "call_module" or node.is_impure())
         bind_to_training(calls, model, inputs)
-    _tidy(graph)
-    return graph
+    return _tidy(graph)
 
 
 def _export(model: nn.Module, inputs: Mapping[str, Any]) -> ExportedProgram:
@@ -142,11 +145,17 @@ def _plain_stack(stack: Mapping[str, tuple[str, Any]] | None) -> dict[str, tuple
     return {key.removeprefix("L__self__"): value for key, value in (stack or {}).items()}
 
 
-def _tidy(graph: fx.Graph) -> None:
-    """Put attributes before their first reader, and drop what only torch.export needs."""
+def _tidy(graph: fx.Graph) -> fx.Graph:
+    """Return the graph with attributes before their first readers, and nodes numbered by what they call."""
     for node in list(graph.nodes):
         if node.op == "get_attr":
             min(node.users).prepend(node)
-        for key in ("val", "attribute", "tensor_meta", "torch_fn", "source_fn_stack", "from_node"):
-            node.meta.pop(key, None)
-    graph.lint()
+    tidy = fx.Graph()
+    made: dict[fx.Node, fx.Node] = {}
+    for node in graph.nodes:
+        args, kwargs = fx.map_arg((node.args, node.kwargs), made.__getitem__)
+        name = operator_name(node.target) if node.op == "call_function" else None
+        made[node] = tidy.create_node(node.op, node.target, args, kwargs, name)
+        made[node].meta = {key: node.meta[key] for key in _KEPT if key in node.meta}
+    tidy.lint()
+    return tidy

@@ -49,7 +49,7 @@ def inline(graph: fx.Graph, source: fx.GraphModule, inputs: list[Any]) -> Any:
 
 
 def _inlined(graph: fx.Graph, node: fx.Node, new: Any) -> Any:
-    name = _operator_name(node.target)
+    name = operator_name(node.target)
     if name in _WRAPPERS:
         *options, submodule = (new(argument) for argument in node.args[: _position_of_submodule(name) + 1])
         if name == "wrap_with_autocast" and options[2]:
@@ -64,7 +64,8 @@ def _inlined(graph: fx.Graph, node: fx.Node, new: Any) -> Any:
     return graph.node_copy(node, new)
 
 
-def _operator_name(target: Any) -> str:
+def operator_name(target: Any) -> str:
+    """Return the name of a function without overload: `linear` for `aten.linear.default`."""
     if isinstance(target, torch._ops.OpOverload):
         return target._schema.name.partition("::")[2]
     return str(getattr(target, "__name__", target))

@@ -19,8 +19,8 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 
-from chop.ir.graph.capture.raise_modules import STACK
-from chop.ir.graph.training_mode import BY_MODE, MODE_OF
+from chop.ir.graph.capture.inline import operator_name
+from chop.ir.graph.training_mode import BY_MODE, MODE_OF, innermost_module
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,11 @@ RecordedCall = tuple[str, tuple[Any, ...], dict[str, Any]]
 
 def calls_that_may_follow_the_mode(graph: fx.Graph) -> list[Call]:
     """Return the nodes that call functions such as dropout, in order, with the functions."""
-    return [(node, node.target) for node in graph.nodes if _operator_name(node.target) in _NAMES]
+    return [
+        (node, node.target)
+        for node in graph.nodes
+        if isinstance(node.target, OpOverload) and operator_name(node.target) in _NAMES
+    ]
 
 
 def bind_to_training(calls: list[Call], model: nn.Module, inputs: Mapping[str, Any]) -> None:
@@ -75,7 +79,7 @@ def _bind(node: fx.Node, function: OpOverload, in_training: Mapping[str, Any]) -
                 by_mode[name] = (value, other)
     if by_mode:
         node.meta[BY_MODE] = by_mode
-        node.meta[MODE_OF] = next((path for path, _ in reversed(node.meta[STACK].values())), "")
+        node.meta[MODE_OF] = innermost_module(node)
 
 
 def _by_name(function: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,10 +87,6 @@ def _by_name(function: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, A
     arguments = function._schema.arguments
     defaults = {argument.name: argument.default_value for argument in arguments if argument.has_default_value()}
     return defaults | dict(zip((a.name for a in arguments), args, strict=False)) | dict(kwargs)
-
-
-def _operator_name(target: Any) -> str:
-    return target._schema.name.removeprefix("aten::") if isinstance(target, OpOverload) else ""
 
 
 def _calls_in_training(model: nn.Module, inputs: Mapping[str, Any]) -> list[RecordedCall]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import keyword
 import logging
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -20,6 +21,25 @@ from chop.registry import closest
 logger = logging.getLogger(__name__)
 
 
+class InPlaceProxy(fx.Proxy):
+    """A proxy that records `x += y` as it is; torch.fx itself records `x + y`, which does not change `x`."""
+
+    def __iadd__(self, other: Any) -> Any:
+        return self._in_place(operator.iadd, other, "add")
+
+    def __isub__(self, other: Any) -> Any:
+        return self._in_place(operator.isub, other, "sub")
+
+    def __imul__(self, other: Any) -> Any:
+        return self._in_place(operator.imul, other, "mul")
+
+    def __itruediv__(self, other: Any) -> Any:
+        return self._in_place(operator.itruediv, other, "truediv")
+
+    def _in_place(self, function: Callable[..., Any], other: Any, name: str) -> Any:
+        return self.tracer.create_proxy("call_function", function, (self, other), {}, name)
+
+
 class Tracer(fx.Tracer):
     """A tracer with fixed arguments, which does not trace into layers of the op table or `leaf_modules`."""
 
@@ -29,6 +49,9 @@ class Tracer(fx.Tracer):
         self.leaf_modules = leaf_modules
         self.path: list[str] = []
         """The modules whose forward is being traced, outermost first."""
+
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        return InPlaceProxy(node, self)
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         is_leaf = isinstance(m, (QuantizedLayer, *self.leaf_modules)) or op_of_module(type(m)) is not None

@@ -42,6 +42,8 @@ def encode(value: Any) -> Any:
             return {"dtype": encode_dtype(value)}
         case torch.device():
             return {"device": str(value)}
+        case torch.layout():
+            return {"layout": str(value).removeprefix("torch.")}
         case torch.memory_format():
             return {"memory_format": str(value).removeprefix("torch.")}
         case Tensor():
@@ -73,6 +75,7 @@ _DECODERS: Mapping[Any, Callable[[dict[str, Any]], Any]] = {
     "node": lambda v: NodeRef(v["node"]),
     "dtype": lambda v: decode_dtype(v["dtype"]),
     "device": lambda v: decode_device(v["device"]),
+    "layout": lambda v: _constant(v["layout"], torch.layout),
     "memory_format": lambda v: _constant(v["memory_format"], torch.memory_format),
     "tensor": lambda v: torch.tensor(v["tensor"], dtype=decode_dtype(v["of"])),
     "function": lambda v: _function(v["function"]),

@@ -1,0 +1,117 @@
+"""What holds for every captured model: the same results, formats, gradients, cost, and every pass."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+
+from chop.ir import MaseGraph
+from chop.passes.graph import (
+    estimate_cost_analysis_pass,
+    load_mase_graph_interface_pass,
+    save_mase_graph_interface_pass,
+    verify_common_metadata_analysis_pass,
+)
+from real_models import MODELS, RealModel
+from real_models_table import (
+    CONFIGS,
+    captured,
+    documented,
+    failing_passes,
+    known_ops,
+    load_without_model,
+    quantized,
+    sqnr_db,
+    tensors,
+)
+
+Captured = tuple[str, RealModel, MaseGraph]
+
+NOT_COUNTED_YET = ("aten.addmm.default", "recurrent")
+FAST = ("BERT", "Llama", "ResNet", "plain ResNet-18", "LSTM")
+
+
+def marked(name: str) -> object:
+    return pytest.param(name, marks=() if name in FAST else pytest.mark.slow)
+
+
+@pytest.fixture(scope="module", params=[marked(name) for name in MODELS])
+def model(request: pytest.FixtureRequest) -> Captured:
+    return request.param, *captured(request.param)
+
+
+def test_outputs_keys_and_modules_are_those_of_the_model(model: Captured) -> None:
+    _, real, graph = model
+    for rows in (2, 3, 1):
+        batch = {name: torch.cat([value, value])[:rows] for name, value in real.batch.items()}
+        with torch.no_grad():
+            expected, found = real.model(**batch), graph.model(**batch)
+        assert type(found) is type(expected)
+        for a, b in zip(tensors(found), tensors(expected), strict=True):
+            assert torch.allclose(a, b, atol=1e-5)
+    assert graph.model.state_dict().keys() == real.model.state_dict().keys()
+    for node in graph.fx_graph.nodes:
+        if node.op == "call_module":
+            assert graph.model.get_submodule(str(node.target)) is real.model.get_submodule(str(node.target))
+    verify_common_metadata_analysis_pass(graph, None)
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_quantised_models_have_a_small_error_and_gradients(model: Captured, kind: str) -> None:
+    name, real, original = model
+    graph = quantized(original, kind)
+    shown = float(documented()[name][4 + list(CONFIGS).index(kind)].split()[0])
+    assert sqnr_db(real, graph) == pytest.approx(shown, abs=3)
+    assert shown > 20 or name == "MobileNetV2"
+    real.model.zero_grad()
+    tensors(real.model(**real.batch))[0].square().sum().backward()
+    reached = {key for key, parameter in real.model.named_parameters() if parameter.grad is not None}
+    real.model.zero_grad()
+    graph.model.train()
+    tensors(graph.model(**real.batch))[0].square().sum().backward()
+    gradients = {key: p.grad for key, p in graph.model.named_parameters() if p.grad is not None}
+    assert gradients.keys() == reached
+    assert all(gradient.isfinite().all() for gradient in gradients.values())
+
+
+def test_operations_are_those_counted_by_hand(model: Captured) -> None:
+    _, real, graph = model
+    unknown = {str(meta.node.target) for meta in graph.metas() if meta.mase_op == "unknown"}
+    if unknown.intersection(NOT_COUNTED_YET):
+        pytest.xfail(f"not in the op table: {unknown.intersection(NOT_COUNTED_YET)}")
+    _, info = estimate_cost_analysis_pass(graph, None)
+    assert info["total"]["macs"] == real.macs
+
+
+def test_saved_and_copied_models_compute_the_same(model: Captured, tmp_path: Path) -> None:
+    name, real, original = model
+    graph = quantized(original, "INT8")
+    save_mase_graph_interface_pass(graph, tmp_path)
+    loaded, _ = load_mase_graph_interface_pass(MaseGraph(real.model, example_inputs=real.batch), tmp_path)
+    with torch.no_grad():
+        expected = tensors(graph.model(**real.batch))
+        for other in (loaded, pickle.loads(pickle.dumps(graph))):
+            for a, b in zip(tensors(other.model(**real.batch)), expected, strict=True):
+                assert a.equal(b)
+    known, calls = known_ops(graph)
+    if known == calls or documented()[name][7] == "yes":
+        assert load_without_model(real, original, tmp_path) == ""
+
+
+def test_every_pass_works_as_documented(model: Captured, tmp_path: Path) -> None:
+    name, real, original = model
+    logging.getLogger("chop").setLevel(logging.ERROR)  # warnings about unknown ops
+    failures = failing_passes(real, original, tmp_path)
+    assert all(f"not {each}: " in documented()[name][8] for each in failures), failures
+
+
+def test_the_page_describes_how_each_model_is_captured(model: Captured) -> None:
+    name, _, graph = model
+    assert documented()[name][1] == graph.capture
+    known, calls = (int(number) for number in documented()[name][3].split(" of "))
+    assert (known_ops(graph)[0] >= known, known_ops(graph)[1]) == (True, calls)
+    assert documented().keys() == MODELS.keys()

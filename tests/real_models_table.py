@@ -1,0 +1,173 @@
+"""The table in docs/captured-models.md: `python tests/real_models_table.py` measures it again and writes it."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import tempfile
+from collections.abc import Callable, Iterable
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from chop.ir import MaseGraph
+from chop.ir.graph.named_outputs import NamedOutputs
+from chop.passes import PASSES
+from real_models import MODELS, RealModel
+
+PAGE = Path(__file__).parents[1] / "docs" / "captured-models.md"
+BEGIN, END = "<!-- captured models -->\n", "\n<!-- end of captured models -->"
+HEADER = ("model", "capture", "nodes", "known ops", "INT8", "MXFP8", "MACs", "without the model", "passes")
+PRODUCTS = ("linear", "conv1d", "conv2d", "matmul", "bmm", "scaled_dot_product_attention")
+INTEGER = {
+    f"{role}_{key}": value for role in ("data_in", "weight") for key, value in (("width", 8), ("scale", "float"))
+}
+CONFIGS = {"INT8": {"name": "integer", **INTEGER}, "MXFP8": {"name": "mxfp"}}
+NOT_FOR_ALL = (
+    "resolve_formats",
+)  # it completes formats for fixed-point hardware, and says what it does not support
+
+
+def captured(name: str) -> tuple[RealModel, MaseGraph]:
+    """Return a model in evaluation mode, and its annotated graph."""
+    torch.manual_seed(0)
+    real = MODELS[name]()
+    real.model.eval()
+    graph = PASSES["init_metadata"](MaseGraph(real.model, example_inputs=real.batch), None)[0]
+    graph = PASSES["add_common_metadata"](graph, {"dummy_in": real.batch})[0]
+    return real, PASSES["add_software_metadata"](graph, None)[0]
+
+
+def quantized(graph: MaseGraph, name: str) -> MaseGraph:
+    """Return a copy of a graph whose matrix products and convolutions are in a format of `CONFIGS`."""
+    ops = {meta.mase_op for meta in graph.metas()}.intersection(PRODUCTS)
+    entries = {op: {"config": CONFIGS[name]} for op in ops}
+    return PASSES["quantize"](copy.deepcopy(graph), {"by": "type", **entries})[0]
+
+
+def tensors(output: Any) -> list[Tensor]:
+    """Return the tensors in a model's output."""
+    output = dict(output) if isinstance(output, NamedOutputs) else output
+    return [leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, Tensor)]
+
+
+@torch.no_grad()
+def sqnr_db(real: RealModel, graph: MaseGraph) -> float:
+    """Return the signal-to-quantisation-noise ratio of the first output."""
+    expected, found = (tensors(each(**real.batch))[0] for each in (real.model, graph.model))
+    return float(10 * torch.log10(expected.square().sum() / (found - expected).square().sum()))
+
+
+def known_ops(graph: MaseGraph) -> tuple[int, int]:
+    """Return how many calls are in the op table, and how many there are."""
+    calls = [meta.op is not None for meta in graph.metas() if meta.node.op.startswith("call_")]
+    return sum(calls), len(calls)
+
+
+def pass_arguments(graph: MaseGraph, original: MaseGraph, batch: dict[str, Tensor], folder: Path) -> dict[str, Any]:
+    """Return the arguments of the passes that need any."""
+    node = next(meta.node.name for meta in graph.metas() if meta.mase_op == "linear")
+    formats = {"by": "type", "linear": {"config": CONFIGS["INT8"]}}
+    return {
+        "add_common_metadata": {"dummy_in": batch},
+        "calibrate": {"input_generator": [batch]},
+        "compare_graphs": {"original": original, "inputs": batch},
+        "explain": {"node": node},
+        "load_mase_graph": {"load_dir": str(folder)},
+        "load_node_meta_param": {"load_dir": str(folder)},
+        "profile_statistics": {"input_generator": [batch], "num_samples": 2},
+        "quantize": {"by": "type", "linear": {"config": CONFIGS["MXFP8"]}},
+        "report_html": {"path": str(folder / "report.html")},
+        "save_mase_graph": {"save_dir": str(folder)},
+        "save_node_meta_param": {"save_dir": str(folder)},
+        "sensitivity": {**formats, "input_generator": [batch], "nodes": [node], "both": False},
+        "summarize_quantization": {"original": original},
+        "verify_quantization": {"dummy_in": batch},
+    }
+
+
+def failing_passes(real: RealModel, original: MaseGraph, folder: Path) -> dict[str, str]:
+    """Run every pass on the quantised graph; return the messages of those that fail, by name."""
+    graph = quantized(original, "INT8")
+    given = pass_arguments(graph, original, real.batch, folder)
+    last = ("init_metadata", "fold_batch_norm")
+    failures: dict[str, str] = {}
+    for name in sorted(PASSES, key=lambda name: (name in last, name.startswith("load"), name)):
+        if name not in NOT_FOR_ALL:
+            message = _failure(lambda name=name: PASSES[name](graph, given.get(name)))  # type: ignore[misc]
+            failures |= {name: message} if message else {}
+    return failures
+
+
+def _failure(function: Callable[[], object]) -> str:
+    try:
+        with redirect_stdout(StringIO()):
+            function()
+    except Exception as error:  # noqa: BLE001 - any error is a result of the table
+        return f"{type(error).__name__}: {str(error).splitlines()[0]}"
+    return ""
+
+
+def load_without_model(real: RealModel, original: MaseGraph, folder: Path) -> str:
+    """Save and load a quantised graph; return why that fails without the model, or ''."""
+    graph = quantized(original, "INT8")
+    PASSES["save_mase_graph"](graph, {"save_dir": str(folder)})
+
+    def load() -> None:
+        loaded = PASSES["load_mase_graph"](None, {"load_dir": str(folder)})[0]
+        with torch.no_grad():
+            found, expected = tensors(loaded.model(**real.batch)), tensors(graph.model(**real.batch))
+        assert all(a.equal(b) for a, b in zip(found, expected, strict=True))
+
+    return _failure(load)
+
+
+def row(name: str) -> tuple[str, ...]:
+    """Return the row of a model."""
+    try:
+        real, graph = captured(name)
+    except ValueError as error:
+        return (name, f"no: {error}", *("",) * (len(HEADER) - 2))
+    known, calls = known_ops(graph)
+    _, cost = PASSES["estimate_cost"](graph, None)
+    with tempfile.TemporaryDirectory() as folder:
+        failures = failing_passes(real, graph, Path(folder))
+        unloaded = load_without_model(real, graph, Path(folder))
+    return (
+        name,
+        graph.capture,
+        str(len(graph.fx_graph.nodes)),
+        f"{known} of {calls}",
+        *(f"{sqnr_db(real, quantized(graph, kind)):.0f} dB" for kind in CONFIGS),
+        "as by hand" if cost["total"]["macs"] == real.macs else f"{cost['total']['macs']} of {real.macs}",
+        "no: " + unloaded.rpartition(": ")[2] if unloaded else "yes",
+        "all" if not failures else "; ".join(f"not {name}: {why}" for name, why in failures.items()),
+    )
+
+
+def table(rows: Iterable[tuple[str, ...]]) -> str:
+    """Return the rows as a Markdown table."""
+    lines = [HEADER, ("---",) * len(HEADER), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
+
+
+def documented() -> dict[str, tuple[str, ...]]:
+    """Return the rows of the page, by model."""
+    text = PAGE.read_text().partition(BEGIN)[2].partition(END)[0]
+    rows = [tuple(cell.strip() for cell in line.strip("| ").split(" | ")) for line in text.strip().splitlines()[2:]]
+    return {each[0]: each for each in rows}
+
+
+def main() -> None:
+    logging.getLogger("chop").setLevel(logging.ERROR)
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    PAGE.write_text(f"{before}{BEGIN}\n{table(row(name) for name in MODELS)}\n{END}{rest.partition(END)[2]}")
+
+
+if __name__ == "__main__":
+    main()
