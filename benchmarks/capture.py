@@ -21,7 +21,8 @@ _ROOT = Path(__file__).parents[1]
 BERT_BASE = "transformers.BertModel(transformers.BertConfig())"
 LLAMA_135M = (
     "transformers.LlamaForCausalLM(transformers.LlamaConfig(vocab_size=49152, hidden_size=576, "
-    "num_hidden_layers=30, num_attention_heads=9, num_key_value_heads=3, intermediate_size=1536, tie_word_embeddings=True))"
+    "num_hidden_layers=30, num_attention_heads=9, num_key_value_heads=3, intermediate_size=1536, "
+    "tie_word_embeddings=True))"
 )
 _SMALL = (
     "transformers.BertModel(transformers.BertConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, "
