@@ -170,9 +170,11 @@ def test_arguments_that_cannot_be_saved_name_their_node(tmp_path: Path) -> None:
     graph, x = MaseGraph(Odd()), torch.randn(1, 2, 4, 4)
     save_mase_graph_interface_pass(graph, tmp_path)
     assert load(tmp_path).model(x).equal(graph.model(x))
-    graph.fx_graph.find_nodes(op="call_method", target="contiguous")[0].update_kwarg("memory_format", torch.strided)
+    graph.fx_graph.find_nodes(op="call_method", target="contiguous")[0].update_kwarg(
+        "memory_format", torch.per_tensor_affine
+    )
     with pytest.raises(
-        ValueError, match=r"node 'contiguous' cannot be saved: its arguments contain a value of type layout"
+        ValueError, match=r"node 'contiguous' cannot be saved: its arguments contain a value of type qscheme"
     ):
         save_mase_graph_interface_pass(graph, tmp_path)
 
