@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import redirect_stdout
@@ -163,11 +164,13 @@ def documented() -> dict[str, tuple[str, ...]]:
     return {each[0]: each for each in rows}
 
 
-def main() -> None:
+def main(names: list[str]) -> None:
+    """Measure the named models, or all, and write the page."""
     logging.getLogger("chop").setLevel(logging.ERROR)
     before, _, rest = PAGE.read_text().partition(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n{table(row(name) for name in MODELS)}\n{END}{rest.partition(END)[2]}")
+    rows = documented() | {name: row(name) for name in names or MODELS}
+    PAGE.write_text(f"{before}{BEGIN}\n{table(rows[name] for name in MODELS)}\n{END}{rest.partition(END)[2]}")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -27,7 +28,7 @@ Case = dict[str, Any]
 WIDTH = 8  # features of every value
 ROWS = 3
 
-LAYERS = {
+LAYERS: dict[str, Callable[[], nn.Module]] = {
     "linear": lambda: nn.Linear(WIDTH, WIDTH),
     "batch_norm": lambda: nn.BatchNorm1d(WIDTH),
     "layer_norm": lambda: nn.LayerNorm(WIDTH),
@@ -41,7 +42,7 @@ LAYERS = {
     "sequential": lambda: nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(inplace=True)),
     "block": lambda: Block(),
 }
-FUNCTIONS = {
+FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "f_relu": F.relu,
     "f_relu_": lambda a: F.relu(a, inplace=True),
     "f_gelu": F.gelu,
@@ -58,12 +59,10 @@ FUNCTIONS = {
     "columns": lambda a: torch.stack([a[:, i] for i in range(WIDTH)], dim=1),
     "constant": lambda a: a + torch.linspace(-1, 1, WIDTH),
     "scores": lambda a: (a @ a.transpose(0, 1)).softmax(-1) @ a,
-    "attention": lambda a: F.scaled_dot_product_attention(*[a.view(1, -1, 2, 4).transpose(1, 2)] * 3).reshape(
-        -1, WIDTH
-    ),
+    "attention": lambda a: _attention(a.view(1, -1, 2, 4).transpose(1, 2)),
     "checked": lambda a: _checked(a),
 }
-PAIRS = {
+PAIRS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
@@ -89,6 +88,10 @@ def _old_view(a: Tensor) -> Tensor:
 def _add_(a: Tensor, b: Tensor) -> Tensor:
     a += b
     return a
+
+
+def _attention(a: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(a, a, a).reshape(-1, WIDTH)
 
 
 def _checked(a: Tensor) -> Tensor:
@@ -126,7 +129,8 @@ class Network(nn.Module):
             if kind == "layer":
                 values.append(self.layers[sources[0]](values[sources[1]]))
             else:
-                values.append((FUNCTIONS | PAIRS)[kind](*[values[source] for source in sources]))
+                function: Callable[..., Tensor] = FUNCTIONS[kind] if kind in FUNCTIONS else PAIRS[kind]
+                values.append(function(*[values[source] for source in sources]))
         if self.output == "tuple":
             return values[-1], (values[0], values[len(values) // 2])
         return {"last": values[-1], "first": values[0]} if self.output == "dict" else values[-1]

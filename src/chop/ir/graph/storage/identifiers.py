@@ -57,7 +57,9 @@ def check_starred_inputs(nodes: Iterable[NodeRecord]) -> None:
         if node.op == "placeholder" and node.target.startswith("*"):
             starred.add(node.name)
         op = op_of_function(node.target) if node.op == "call_function" else None
-        takes_tuples = node.target is operator.getitem or (op is not None and any(each.variadic for each in op.operands))
+        takes_tuples = node.target is operator.getitem or (
+            op is not None and any(each.variadic for each in op.operands)
+        )
         used = [each.name for each in pytree.tree_leaves((node.args, node.kwargs)) if isinstance(each, NodeRef)]
         if node.op.startswith("call_") and not takes_tuples and starred.intersection(used):
             raise ValueError(f"node '{node.name}' uses '*{starred.intersection(used).pop()}' as a tensor")
