@@ -28,6 +28,11 @@ class BlockLog(SharedBias):
         nearest = power * (1 + (largest > 1.5 * power).to(power.dtype)).clamp_(max=2.0)
         return self.at_top(nearest.clamp_(max=2.0**127), self._top_code)
 
+    def quotients(self, values: Tensor, scale: Tensor) -> Tensor:
+        # In float32, the smallest quotients are subnormal: what is just below half of the smallest power becomes half.
+        exact = values if self.rounding == "nearest_even" else values.double()
+        return exact.div(scale)
+
     @property
     def _top_code(self) -> int:
         return int(2 ** (self.width - 1)) - 1
