@@ -1,6 +1,7 @@
 """Fixtures of all tests. Every test can import `samples`, which is in this folder."""
 
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,8 @@ import torch
 from hypothesis import settings
 
 from chop.config import TrainConfig
+from chop.formats.kernels import run
+from chop.formats.kernels.compiler import is_available
 
 settings.register_profile("full", max_examples=120, deadline=None, derandomize=True)
 settings.register_profile("quick", max_examples=15, deadline=None, derandomize=True)
@@ -34,6 +37,17 @@ class Dropout(nn.Sequential):
 def _same_random_state() -> None:
     """Start every test from the same random state."""
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="module", params=["eager", "compiled"])
+def loops(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Run tests of formats twice: with the eager definitions, and with compiled loops for tensors of every size."""
+    if request.param == "compiled" and not is_available():
+        pytest.skip("compiled loops need the package numba")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run.settings, "enabled", request.param == "compiled")
+        patch.setattr(run.settings, "min_numel_to_load", 0)
+        yield
 
 
 @pytest.fixture(autouse=True)

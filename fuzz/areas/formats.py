@@ -7,12 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, Literal, Union, get_args, get_origin
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
 
 from chop.formats import FORMATS, Format, parameters
 from chop.formats.base import Scales
+from chop.formats.kernels.run import settings
 from chop.options import type_hints
 
 Case = dict[str, Any]
@@ -66,6 +68,7 @@ def check(case: Case, folder: Path) -> None:
     _check_gradient(number_format, x)
     _check_direction(number_format, x, y)
     if number_format.is_repeatable:
+        _check_loops(number_format, x)
         plain = number_format.quantize(x.contiguous().clone())
         assert _same(plain, y, number_format), "the memory layout makes a difference"
         _check_repeated(number_format, x, y)
@@ -173,6 +176,16 @@ def _check_gradient(number_format: Format, x: Tensor) -> None:
     number_format(leaf).sum().backward()
     assert leaf.grad is not None
     assert leaf.grad.equal(torch.ones_like(leaf)), "the gradient is not passed on"
+
+
+def _check_loops(number_format: Format, x: Tensor) -> None:
+    """Compiled loops give the same bits as the eager definitions."""
+    with patch.object(settings, "min_numel_to_load", 0):
+        compiled = number_format.quantize(x)
+    with patch.object(settings, "enabled", False):
+        eager = number_format.quantize(x)
+    assert _same(compiled, eager), "the compiled loop rounds differently"
+    assert (compiled.signbit() == eager.signbit())[~eager.isnan()].all(), "the compiled loop has other signs of 0"
 
 
 def _check_repeated(number_format: Format, x: Tensor, y: Tensor) -> None:

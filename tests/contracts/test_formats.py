@@ -13,6 +13,8 @@ from torch import Tensor
 from chop.formats import FORMATS, Format, parameters
 from chop.nn.quantized import QuantConfig
 
+pytestmark = pytest.mark.usefixtures("loops")
+
 ROUNDING = [name for name, each in FORMATS.items() if each.rounds]
 WITH_CODES = [name for name, each in FORMATS.items() if each.has_codes()]
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from chop.formats.block_fp import BlockFP
+
+pytestmark = pytest.mark.usefixtures("loops")
 
 
 def test_block_fp_shares_the_exponent_of_the_largest() -> None:

@@ -18,6 +18,8 @@ from chop.formats.mxint import MXInt
 from chop.formats.nvfp4 import NVFP4
 from chop.formats.ternary import Ternary
 
+pytestmark = pytest.mark.usefixtures("loops")
+
 
 def test_codes_are_those_of_the_values_before_they_are_rounded_to_the_dtype() -> None:
     # 14 bits, 4 of them exponent: the largest value is (2 - 2**-9) * 2**8 = 511.5, which bfloat16 rounds to 512.

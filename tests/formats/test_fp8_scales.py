@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from chop.formats.fp8 import FP8
 from chop.nn.quantized import quantize_layer
 
+pytestmark = pytest.mark.usefixtures("loops")
+
 
 def test_the_largest_magnitude_becomes_the_largest_number() -> None:
     # The scale is 4.48 / 448 = 0.01; 0.333 / 0.01 = 33.3, between 32 and 36.

@@ -7,6 +7,8 @@ import torch
 
 from chop.formats.integer import Integer
 
+pytestmark = pytest.mark.usefixtures("loops")
+
 
 @pytest.mark.parametrize(
     ("value", "expected"), [(0.30, 0.3125), (0.03125, 0.0), (0.09375, 0.125), (7.97, 7.9375), (-9.0, -8.0)]

@@ -15,6 +15,8 @@ from chop.formats.rounding import Rounding
 from chop.nn.quantized import QuantConfig, quantize_layer
 from chop.ops import OPS
 
+pytestmark = pytest.mark.usefixtures("loops")
+
 
 def test_a_float_scale_maps_the_largest_magnitude_to_the_largest_integer() -> None:
     # the step is 12.7 / 127 = 0.1

@@ -15,6 +15,8 @@ from chop.formats.block_fp import BlockFP
 from chop.formats.minifloat_ieee import MinifloatIEEE
 from formats.references import hard_numbers
 
+pytestmark = pytest.mark.usefixtures("loops")
+
 
 @pytest.mark.parametrize(
     ("exponent_width", "mantissa_width", "dtype"),

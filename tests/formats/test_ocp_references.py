@@ -24,6 +24,8 @@ from chop.formats.mxint import MXInt
 from chop.formats.nvfp4 import NVFP4
 from formats.references import hard_numbers
 
+pytestmark = pytest.mark.usefixtures("loops")
+
 ELEMENTS = {
     "e5m2": (ml_dtypes.float8_e5m2, 57344.0, 15, 2),
     "e4m3": (ml_dtypes.float8_e4m3fn, 448.0, 8, 3),

@@ -19,6 +19,7 @@ DISTRIBUTION = "chop-formats"
 EXTRAS: Mapping[str, str] = {
     "gguf": "gguf",
     "h5py": "data",
+    "numba": "fast",
     "optuna": "search",
     "psycopg": "postgresql",
     "pyarrow": "data",

@@ -10,6 +10,7 @@ from chop.formats.base import check_range, param, register_format
 from chop.formats.bits import exact_power_of_two_below
 from chop.formats.blocks import BlockSize
 from chop.formats.integer_grid import IntegerGrid
+from chop.formats.kernels.families import Scale, power_scale
 from chop.formats.scaled_blocks import ScaledBlocks
 
 
@@ -43,9 +44,16 @@ class BlockFP(ScaledBlocks):
 
     def scale(self, largest: Tensor) -> Tensor:
         """Return the value of the last bit in blocks with these maxima."""
+        return exact_power_of_two_below(largest).clamp_(*self._powers).mul_(2.0 ** (2 - self.width))
+
+    def loop_scale(self, x: Tensor) -> Scale:
+        return power_scale(*self._powers, unit=2.0 ** (2 - self.width))
+
+    @property
+    def _powers(self) -> tuple[float, float]:
+        """The smallest and the largest power of two below a maximum that the exponent allows."""
         low, high = -self._bias, 2**self.exponent_width - 1 - self._bias
-        power = exact_power_of_two_below(largest).clamp_(2.0 ** (low - 1), 2.0 ** min(high - 1, 127))
-        return power.mul_(2.0 ** (2 - self.width))
+        return 2.0 ** (low - 1), 2.0 ** min(high - 1, 127)
 
     @property
     def _bias(self) -> int:

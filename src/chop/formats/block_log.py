@@ -8,6 +8,7 @@ from torch import Tensor
 
 from chop.formats.base import check_range, param, register_format
 from chop.formats.bits import exact_power_of_two_below
+from chop.formats.kernels.families import Scale, power_scale
 from chop.formats.minifloat import Grid
 from chop.formats.shared_bias import SharedBias
 
@@ -26,10 +27,13 @@ class BlockLog(SharedBias):
     def scale(self, largest: Tensor) -> Tensor:
         power = exact_power_of_two_below(largest)
         nearest = power * (1 + (largest > 1.5 * power).to(power.dtype)).clamp_(max=2.0)
-        return self.at_top(nearest.clamp_(max=2.0**127), self._top_code)
+        return nearest.clamp_(*self.at_top(self._top_code))
+
+    def loop_scale(self, x: Tensor) -> Scale:
+        return power_scale(*self.at_top(self._top_code), above=1.5)
 
     def quotients(self, values: Tensor, scale: Tensor) -> Tensor:
-        # In float32, the smallest quotients are subnormal: what is just below half of the smallest power becomes half.
+        # The smallest quotients are subnormal in float32: just below half of the smallest power becomes half of it.
         exact = values if self.rounding == "nearest_even" else values.double()
         return exact.div(scale)
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from chop.formats.base import check_range, param, register_format
 from chop.formats.bits import exact_power_of_two_below
+from chop.formats.kernels.families import Scale, power_scale
 from chop.formats.minifloat import Grid
 from chop.formats.shared_bias import SharedBias
 
@@ -28,7 +29,14 @@ class BlockMinifloat(SharedBias):
         self.check_shared()
 
     def scale(self, largest: Tensor) -> Tensor:
-        return self.at_top(exact_power_of_two_below(largest), 2**self.exponent_width - 1)
+        return exact_power_of_two_below(largest).clamp_(*self._powers)
+
+    def loop_scale(self, x: Tensor) -> Scale:
+        return power_scale(*self._powers)
+
+    @property
+    def _powers(self) -> tuple[float, float]:
+        return self.at_top(2**self.exponent_width - 1)
 
     @property
     def grid(self) -> Grid:

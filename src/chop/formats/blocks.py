@@ -68,13 +68,18 @@ def _sizes(shape: Sequence[int], block_size: BlockSize, block_dim: int | None) -
     """Return the size of a block in each divided dimension, at most the size of the dimension."""
     ndim = len(shape)
     if isinstance(block_size, int):
-        dim = -1 if block_dim is None else block_dim
-        # A vector has one dimension only, whatever the dimension of the operand is.
-        wanted = {dim % ndim if -ndim <= dim < ndim else ndim - 1: block_size}
+        wanted = {divided_dim(ndim, block_dim): block_size}
     else:
         tile = block_size[-ndim:]
         wanted = dict(enumerate(tile, start=ndim - len(tile)))
     return {dim: min(size, shape[dim]) for dim, size in wanted.items()}
+
+
+def divided_dim(ndim: int, block_dim: int | None) -> int:
+    """Return the dimension along which blocks run: the last one if it is not given."""
+    dim = -1 if block_dim is None else block_dim
+    # A vector has one dimension only, whatever the dimension of the operand is.
+    return dim % ndim if -ndim <= dim < ndim else ndim - 1
 
 
 def num_blocks(shape: Sequence[int], block_size: BlockSize, block_dim: int | None) -> int:

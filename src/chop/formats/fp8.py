@@ -12,7 +12,15 @@ from torch import Tensor
 from chop.formats.base import Encoded, Scales, param, register_format
 from chop.formats.bits import finite_magnitude, is_wide, working
 from chop.formats.elements import ELEMENTS
-from chop.formats.granularity import SMALLEST_SCALE, largest_of_each, num_scales, scale_covering
+from chop.formats.granularity import (
+    SMALLEST_SCALE,
+    largest_of_each,
+    num_scales,
+    round_by_loop,
+    scale_covering,
+    scale_limits,
+)
+from chop.formats.kernels.families import real_scale, round_with_scale
 from chop.formats.minifloat import Grid, OnGrid
 from chop.formats.rounding import round_quotients, without_overflow
 
@@ -72,8 +80,26 @@ class FP8(OnGrid):
     def quantize(self, x: Tensor, scale: Tensor | None = None) -> Tensor:
         if self.scale == "none" or x.numel() == 0:
             return super().quantize(x)
+        fast = self._quantize_by_loop(x, scale)
+        if fast is not None:
+            return fast
         elements, used = self._scaled(x, scale)
         return elements.mul_(used).to(x.dtype)
+
+    def _quantize_by_loop(self, x: Tensor, scale: Tensor | None) -> Tensor | None:
+        if self.rounding not in ("nearest_even", "nearest_away"):
+            return None
+        element, top = self.grid.loop_element(self.rounding), self.grid.largest
+        if scale is not None:
+            return round_with_scale(x, scale, element)
+        return round_by_loop(
+            x,
+            self.granularity,
+            self.channel_dim,
+            real_scale(top, *scale_limits(top)),
+            lambda largest: scale_covering(largest, top),
+            element,
+        )
 
     def integers(self, x: Tensor, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
         if self.scale == "none" or x.numel() == 0:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Literal
 
 import torch
 from torch import Tensor
+
+from chop.formats.kernels.families import Element, Scale, largest_magnitude, round_blocks, round_with_scale
 
 Granularity = Literal["tensor", "channel", "row", "group"]
 SMALLEST_SCALE = 2.0**-100
@@ -26,7 +28,37 @@ def num_scales(shape: Sequence[int], granularity: Granularity, channel_dim: int 
 
 def scale_covering(largest: Tensor, top: float) -> Tensor:
     """Return the scale that maps `largest` to the element `top`; its product with `top` does not overflow."""
-    return largest.div(top).clamp_(SMALLEST_SCALE, _largest_scale(top, largest.dtype))
+    return largest.div(top).clamp_(*scale_limits(top, largest.dtype))
+
+
+def scale_limits(top: float, dtype: torch.dtype = torch.float32) -> tuple[float, float]:
+    """Return the smallest and the largest result of `scale_covering`."""
+    return SMALLEST_SCALE, _largest_scale(top, dtype)
+
+
+def round_by_loop(
+    x: Tensor,
+    granularity: Granularity,
+    channel_dim: int | None,
+    scale: Scale,
+    scale_for: Callable[[Tensor], Tensor],
+    element: Element | None,
+) -> Tensor | None:
+    """Return `x` rounded by a compiled loop, with a scale per tensor, channel or row; None if no loop can.
+
+    `scale` is how the loop computes the scale from the largest magnitude; `scale_for` does the same in torch.
+    """
+    if element is None or x.dim() == 0:
+        return None
+    if granularity == "row":
+        return round_blocks(x, x.shape[-1], x.dim() - 1, scale, element)
+    if granularity == "channel" and channel_dim is not None and x.dim() > 1:
+        if channel_dim % x.dim() != 0 or not x.is_contiguous():
+            return None
+        rows = round_blocks(x.view(len(x), -1), x[0].numel(), 1, scale, element)
+        return None if rows is None else rows.view(x.shape)
+    largest = largest_magnitude(x)
+    return None if largest is None else round_with_scale(x, scale_for(torch.tensor(largest)), element)
 
 
 @cache

@@ -19,8 +19,24 @@ from chop.formats.bits import (
     refuse_nan,
     working,
 )
-from chop.formats.blocks import Blocks, num_blocks, shared_bits
-from chop.formats.granularity import SMALLEST_SCALE, Granularity, largest_of_each, num_scales, scale_covering
+from chop.formats.blocks import Blocks, divided_dim, num_blocks, shared_bits
+from chop.formats.granularity import (
+    SMALLEST_SCALE,
+    Granularity,
+    largest_of_each,
+    num_scales,
+    round_by_loop,
+    scale_covering,
+    scale_limits,
+)
+from chop.formats.kernels.families import (
+    integer_element,
+    power_above,
+    real_scale,
+    round_blocks,
+    round_fixed_point,
+    round_with_scale,
+)
 from chop.formats.learned_step import learned_step, positive
 from chop.formats.rounding import Rounded, Rounding, round_, round_quotients, without_overflow
 
@@ -122,15 +138,39 @@ class Integer(Rounded, Format):
 
     def quantize(self, x: Tensor, scale: Tensor | None = None) -> Tensor:
         if scale is None and self.is_fixed_point:
+            fast = round_fixed_point(x, self.rounding, self._factor, self._low, self._high)
+            if fast is not None:
+                return fast
             y = self._fixed_point_integers(x).mul_(1 / self._factor)
             return y if y.dtype is x.dtype else y.to(x.dtype)
         if x.numel() == 0:
             return x.clone()
+        fast = self._quantize_by_loop(x, scale)
+        if fast is not None:
+            return fast
         if scale is None and self.granularity == "group":
             blocks, integers, step = self._groups(x)
             return blocks.join(integers.mul_(step), like=x)
         integers, step = self._scaled_integers(x, scale)
         return integers.mul_(step).to(x.dtype)
+
+    def _quantize_by_loop(self, x: Tensor, scale: Tensor | None) -> Tensor | None:
+        """Return `x` rounded with a step from data, or a given one, by a compiled loop."""
+        is_power = self.scale == "power_of_two"
+        if not is_power and self.rounding not in ("nearest_even", "nearest_away"):
+            return None  # numbers divided by a step need `round_quotients`
+        if scale is not None:
+            element = integer_element(self.rounding, self._low, self._high)
+            return round_with_scale(x, positive(scale), element) if scale.numel() == 1 else None
+        if not self.is_signed or self.width == 1 or x.dim() == 0:
+            return None
+        top = max(self._high, 1.0)
+        step = power_above(top, *scale_limits(top), self._largest_power(x.dtype)) if is_power else None
+        step = real_scale(top, *scale_limits(top)) if step is None else step
+        element = integer_element(self.rounding, self._lowest_covered, self._high)
+        if self.granularity == "group":
+            return round_blocks(x, self.group_size, divided_dim(x.dim(), self.block_dim), step, element)
+        return round_by_loop(x, self.granularity, self.channel_dim, step, self._step, element)
 
     def __call__(self, x: Tensor, scale: Tensor | None = None) -> Tensor:
         if scale is None:
@@ -245,8 +285,11 @@ class Integer(Rounded, Format):
             return fits
         power = exact_power_of_two_below(fits)
         step = power * (1 + (fits > power).to(power.dtype))
-        top_exponent = math.frexp(largest_of(step.dtype))[1] - max(self.width - self.is_signed, 1)
-        return step.clamp_(max=2.0**top_exponent)  # so that no product with an integer overflows
+        return step.clamp_(max=self._largest_power(step.dtype))
+
+    def _largest_power(self, dtype: torch.dtype) -> float:
+        """Return the largest power of two whose products with all integers of the format are finite."""
+        return math.ldexp(1.0, math.frexp(largest_of(dtype))[1] - max(self.width - self.is_signed, 1))
 
     @property
     def _fraction(self) -> int:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from chop.formats.bits import refuse_nan
+from chop.formats.kernels.families import Element, integer_element
 from chop.formats.rounding import Rounding, round_
 
 
@@ -20,6 +21,10 @@ class IntegerGrid:
     def round_(self, x: Tensor, rounding: Rounding = "nearest_even") -> Tensor:
         """Round to the nearest values, saturating, in place if possible; use the return value."""
         return round_(x, rounding).clamp_(-self.limit, self.limit)
+
+    def loop_element(self, rounding: Rounding) -> Element | None:
+        """Return how a compiled loop rounds to these integers."""
+        return integer_element(rounding, -self.limit, self.limit)
 
     def integers(self, values: Tensor) -> tuple[Tensor, Tensor]:
         """Return numbers on the grid as integers, and the unit of each."""

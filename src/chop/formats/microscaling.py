@@ -10,6 +10,7 @@ from torch import Tensor
 
 from chop.formats.base import param
 from chop.formats.bits import exact_power_of_two_below, power_of_two_below
+from chop.formats.kernels.families import Scale, power_scale
 from chop.formats.scaled_blocks import ScaledBlocks
 
 ScaleRule = Literal["floor", "ceil", "even", "rceil"]
@@ -55,10 +56,31 @@ def block_scale(largest: Tensor, rule: ScaleRule, element_largest: float, mantis
 
 def _exceeds(largest: Tensor, power: Tensor, rule: ScaleRule, element_largest: float, mantissa: int) -> Tensor:
     """Return where the scale is twice that of `floor`; `power` is the largest power of two below `largest`."""
+    bound = power * _bound(rule, element_largest, mantissa)
+    return largest >= bound if rule == "even" else largest > bound
+
+
+def _bound(rule: ScaleRule, element_largest: float, mantissa: int) -> float:
+    """Return the bound above which (with `even`, from which) a maximum in [1, 2) has twice the scale of `floor`."""
     match rule:
+        case "floor":
+            return math.inf
         case "ceil":
-            return largest > power
-        case "even":  # half-way between the last value of the binade and the next power of two it rounds up
-            return largest >= power * (2 - 2.0 ** -(mantissa + 1))
-        case _:  # rceil: above the largest element value, scaled to the same binade
-            return largest > power * math.ldexp(element_largest, 1 - math.frexp(element_largest)[1])
+            return 1.0
+        case "even":  # half-way between the last value of the binade and the next power of two
+            return 2 - 2.0 ** -(mantissa + 1)
+        case "rceil":  # the largest element value, scaled to the same binade
+            return math.ldexp(element_largest, 1 - math.frexp(element_largest)[1])
+
+
+def loop_block_scale(rule: ScaleRule, element_largest: float, mantissa: int, unit: float = 1.0) -> Scale:
+    """Return how a compiled loop computes `block_scale`, times `unit`."""
+    emax = math.frexp(element_largest)[1] - 1
+    return power_scale(
+        2.0**-127,
+        2.0 ** (127 - emax),
+        factor=2.0**-emax,
+        unit=unit,
+        above=_bound(rule, element_largest, mantissa),
+        inclusive=rule == "even",
+    )

@@ -21,6 +21,7 @@ from chop.formats.bits import (
     signs,
     working,
 )
+from chop.formats.kernels.families import Element, grid_element, round_on_grid
 from chop.formats.rounding import Rounded, Rounding, round_, rounds_up
 
 
@@ -50,12 +51,16 @@ class Grid:
         if self.mantissa == 0:
             return self._to_even_powers(y) if rounding == "nearest_even" else self._to_powers(y, rounding)
         power = power_of_two_below(y).clamp_(min=2.0**self.min_exponent)
-        if rounding == "nearest_even" and self._magic_fits(y.dtype):
+        if rounding == "nearest_even" and self.is_rounded_by_sum(y.dtype):
             # Adding a number whose last bit is worth one step rounds y, with ties to even.
             magic = power.mul_(1.5 * 2.0 ** (mantissa_width(y.dtype) - self.mantissa))
             return y.add_(magic).sub_(magic)
         step = power.mul_(2.0**-self.mantissa)
         return round_(y.div_(step), rounding).mul_(step)
+
+    def loop_element(self, rounding: Rounding) -> Element | None:
+        """Return how a compiled loop rounds to this grid."""
+        return grid_element(rounding, self)
 
     def integers(self, values: Tensor) -> tuple[Tensor, Tensor]:
         """Return the significands of numbers on the grid, and for each the power of two that is its unit."""
@@ -102,7 +107,7 @@ class Grid:
         step = 2.0 ** (max(math.frexp(top)[1] - 1, self.min_exponent) - self.mantissa)
         return math.floor(top / step) * step
 
-    def _magic_fits(self, dtype: torch.dtype) -> bool:
+    def is_rounded_by_sum(self, dtype: torch.dtype = torch.float32) -> bool:
         """Whether the magic number of the largest binade is finite and has room for its sum with y."""
         width = mantissa_width(dtype)
         return self.mantissa <= width - 2 and math.log2(self.largest) + width - self.mantissa + 1 < _TOP[dtype]
@@ -143,7 +148,8 @@ class OnGrid(Rounded, Format):
         return True
 
     def quantize(self, x: Tensor) -> Tensor:
-        return self.rounded(x).to(x.dtype)
+        fast = round_on_grid(x, self.grid.loop_element(self.rounding))
+        return self.rounded(x).to(x.dtype) if fast is None else fast
 
     def rounded(self, x: Tensor) -> Tensor:
         """Return the nearest values that do not overflow the dtype of `x`, in float32 or float64."""

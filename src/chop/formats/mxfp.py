@@ -8,7 +8,8 @@ from torch import Tensor
 
 from chop.formats.base import param, register_format
 from chop.formats.elements import ELEMENTS, ElementName, element_width
-from chop.formats.microscaling import Microscaled, block_scale
+from chop.formats.kernels.families import Scale
+from chop.formats.microscaling import Microscaled, block_scale, loop_block_scale
 from chop.formats.minifloat import Grid
 
 
@@ -34,3 +35,6 @@ class MXFP(Microscaled):
 
     def scale(self, largest: Tensor) -> Tensor:
         return block_scale(largest, self.scale_rule, self.grid.largest, self.grid.mantissa)
+
+    def loop_scale(self, x: Tensor) -> Scale:
+        return loop_block_scale(self.scale_rule, self.grid.largest, self.grid.mantissa)

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from chop.formats.base import Encoded, Scales, check_range, param, register_format
 from chop.formats.integer_grid import IntegerGrid
-from chop.formats.microscaling import Microscaled, block_scale
+from chop.formats.kernels.families import Scale
+from chop.formats.microscaling import Microscaled, block_scale, loop_block_scale
 
 
 @register_format("mxint")
@@ -29,6 +30,9 @@ class MXInt(Microscaled):
     def scale(self, largest: Tensor) -> Tensor:
         """Return the steps of blocks with these maxima: their E8M0 scales times 2**(2 - width)."""
         return block_scale(largest, self.scale_rule, self.grid.limit * self._unit, self.width - 2).mul_(self._unit)
+
+    def loop_scale(self, x: Tensor) -> Scale:
+        return loop_block_scale(self.scale_rule, self.grid.limit * self._unit, self.width - 2, self._unit)
 
     def encode(self, x: Tensor) -> Encoded:
         codes, (step,) = super().encode(x)

@@ -12,6 +12,7 @@ from chop.formats.bits import working
 from chop.formats.blocks import Blocks, BlockSize
 from chop.formats.elements import ELEMENTS
 from chop.formats.granularity import scale_covering
+from chop.formats.kernels.families import Scale, largest_magnitude, tensor_scale
 from chop.formats.minifloat import Grid
 from chop.formats.rounding import round_quotients
 from chop.formats.scaled_blocks import ScaledBlocks
@@ -57,6 +58,12 @@ class NVFP4(ScaledBlocks):
     def scale(self, largest: Tensor) -> Tensor:
         tensor_scale = _tensor_scale(largest)
         return _block_scale(largest, tensor_scale, _ELEMENT.largest) * tensor_scale
+
+    def loop_scale(self, x: Tensor) -> Scale | None:
+        largest = largest_magnitude(x) if self.rounding in ("nearest_even", "nearest_away") else None
+        if largest is None:
+            return None
+        return tensor_scale(_ELEMENT.largest, _tensor_scale(torch.tensor(largest)).item())
 
     def possible_scales(self, largest: Tensor) -> tuple[Tensor, ...]:
         # The maximum of a block is not always 6 times its scale: small scales are rounded by up to a half.

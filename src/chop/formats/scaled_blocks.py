@@ -12,7 +12,8 @@ from torch import Tensor
 
 from chop.formats.base import Encoded, Format, Scales
 from chop.formats.bits import is_wide, working
-from chop.formats.blocks import Blocks, InBlocks, num_blocks, shared_bits
+from chop.formats.blocks import Blocks, InBlocks, divided_dim, num_blocks, shared_bits
+from chop.formats.kernels.families import Element, Scale, round_blocks
 from chop.formats.rounding import Rounded, Rounding, without_overflow
 
 
@@ -20,6 +21,8 @@ class Elements(Protocol):
     """What blocks need to know of their elements: `Grid` or `IntegerGrid`."""
 
     def round_(self, x: Tensor, rounding: Rounding = "nearest_even") -> Tensor: ...
+
+    def loop_element(self, rounding: Rounding) -> Element | None: ...
 
     def integers(self, values: Tensor) -> tuple[Tensor, Tensor]: ...
 
@@ -64,8 +67,23 @@ class ScaledBlocks(InBlocks, Rounded, Format):
     def quantize(self, x: Tensor) -> Tensor:
         if x.numel() == 0:
             return x.clone()
+        fast = self._quantize_by_loop(x)
+        if fast is not None:
+            return fast
         blocks, elements, scale = self._parts(x)
         return blocks.join(elements.mul_(scale), like=x)
+
+    def loop_scale(self, x: Tensor) -> Scale | None:
+        """Return how a compiled loop computes the scales of the blocks of `x`; None if no loop can."""
+        return None
+
+    def _quantize_by_loop(self, x: Tensor) -> Tensor | None:
+        element = self.grid.loop_element(self.rounding)
+        if element is None or isinstance(self.block_size, tuple) or x.dim() == 0:
+            return None
+        scale = self.loop_scale(x)
+        dim = divided_dim(x.dim(), self.block_dim)
+        return None if scale is None else round_blocks(x, self.block_size, dim, scale, element)
 
     def integers(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return the significands, and for each the scale that is its unit."""

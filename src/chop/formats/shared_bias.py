@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from chop.formats.base import check_range, param
 from chop.formats.blocks import BlockSize
 from chop.formats.scaled_blocks import ScaledBlocks
@@ -29,8 +27,8 @@ class SharedBias(ScaledBlocks):
     def scale_width(self) -> int:
         return self.exponent_bias_width
 
-    def at_top(self, power: Tensor, top_code: int) -> Tensor:
-        """Return 2**(top_code - bias) with the bias that makes it `power`, as far as its width allows."""
+    def at_top(self, top_code: int) -> tuple[float, float]:
+        """Return the smallest and the largest 2**(top_code - bias) that the width of the bias allows."""
         half = 2 ** (self.exponent_bias_width - 1)
         low, high = top_code - (half - 1), top_code + half
-        return power.clamp(2.0 ** max(low, -149), 2.0 ** min(high, 127))
+        return 2.0 ** max(low, -149), 2.0 ** min(high, 127)

@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 
-from chop.dataset.download.cache import is_offline
+from chop.cache import is_offline
 from chop.dataset.download.connection import explain, open_url
 from chop.dataset.download.integrity import digest, record, verify_recorded
 from chop.dataset.download.lock import locked

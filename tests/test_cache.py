@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chop.dataset.download import cache
+from chop import cache
 
 
 def test_the_cache_folder_can_be_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

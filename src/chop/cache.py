@@ -1,4 +1,4 @@
-"""The folder of downloaded files, and whether downloads are allowed."""
+"""The cache folder, for downloaded files and compiled code, and whether downloads are allowed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def cache_folder(name: str) -> Path:
-    """Return the folder of the data set `name`: in CHOP_CACHE, or else in the platform's cache directory."""
+    """Return the folder `name` of the cache: in CHOP_CACHE, or else in the platform's cache directory."""
     chosen = os.environ.get("CHOP_CACHE")
     root = Path(chosen).expanduser() if chosen else platform_cache(sys.platform, os.environ)
     return root / name

@@ -1,0 +1,150 @@
+"""The families of loops: which loop rounds a tensor, and with which parameters."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from chop.formats.kernels.compiler import Loop
+from chop.formats.kernels.run import find_loop, in_threads, map_elements, pack
+
+Element = tuple[str, tuple[float, float, float]]
+"""A function of `loops/elements.py` and its parameters."""
+Scale = tuple[str, tuple[float, float, float, float, float, float]]
+"""A function of `loops/blocks.py` and its parameters."""
+_FLAT_BLOCK = 4096
+
+
+class GridLike(Protocol):
+    """What the loops need to know of a grid of small floats."""
+
+    @property
+    def mantissa(self) -> int: ...
+
+    @property
+    def min_exponent(self) -> int: ...
+
+    @property
+    def largest(self) -> float: ...
+
+    def is_rounded_by_sum(self) -> bool: ...
+
+
+def grid_element(rounding: str, grid: GridLike) -> Element | None:
+    """Return the function that rounds to a grid."""
+    smallest = 2.0**grid.min_exponent
+    if rounding == "stochastic":
+        return None
+    if grid.mantissa == 0:
+        odd = float(grid.min_exponent % 2 == 0)
+        return ("power/nearest_even", (grid.largest, smallest, odd)) if rounding == "nearest_even" else None
+    if rounding == "nearest_even" and grid.is_rounded_by_sum():
+        return "grid_by_sum/nearest_even", (grid.largest, smallest, 1.5 * 2.0 ** (23 - grid.mantissa))
+    return f"grid/{rounding}", (grid.largest, smallest, 2.0**-grid.mantissa)
+
+
+def integer_element(rounding: str, low: float, high: float) -> Element | None:
+    """Return the function that rounds to integers."""
+    return None if rounding == "stochastic" else (f"integer/{rounding}", (low, high, 0.0))
+
+
+def power_scale(
+    low: float,
+    high: float,
+    factor: float = 1.0,
+    unit: float = 1.0,
+    above: float = math.inf,
+    inclusive: bool = False,
+) -> Scale:
+    """Return the function for scales that are powers of two; see `loops/blocks.py`."""
+    return "power", (factor, above, float(inclusive), low, high, unit)
+
+
+def real_scale(top: float, low: float, high: float) -> Scale:
+    """Return the function for scales that map the maximum to `top`, from `low` to `high`."""
+    return "real", (top, 0.0, 0.0, low, high, 1.0)
+
+
+def power_above(top: float, low: float, high: float, limit: float) -> Scale:
+    """Return the function for the smallest powers of two, up to `limit`, that map the maximum to at most `top`."""
+    return "power_above", (top, 0.0, 0.0, low, high, limit)
+
+
+def tensor_scale(top: float, scale: float) -> Scale:
+    """Return the function for E4M3 scales times the scale of the tensor."""
+    return "tensor", (top, scale, 0.0, 0.0, 0.0, 1.0)
+
+
+def round_fixed_point(x: Tensor, rounding: str, factor: float, low: float, high: float) -> Tensor | None:
+    """Return x * factor, rounded to integers from `low` to `high`, divided by factor."""
+    loop = None if rounding == "stochastic" else find_loop(x, "fixed_point", rounding)
+    return None if loop is None else map_elements(loop, x, factor, low, high, 1 / factor)
+
+
+def round_on_grid(x: Tensor, element: Element | None) -> Tensor | None:
+    """Return each number of `x` rounded to an element."""
+    loop = None if element is None else find_loop(x, "on_grid", element[0])
+    return None if loop is None or element is None else map_elements(loop, x, *element[1])
+
+
+def round_blocks(x: Tensor, size: int, dim: int, scale: Scale, element: Element | None) -> Tensor | None:
+    """Return `x` rounded in blocks of `size` along the dimension `dim`."""
+    if element is None or x.dim() == 0:
+        return None
+    n = x.shape[dim]
+    loop = find_loop(x, "ragged_rows" if n % min(size, n or 1) else "rows", scale[0], element[0])
+    if loop is None:
+        return None
+    y, inner = torch.empty_like(x), 1
+    if not (x.movedim(dim, -1).is_contiguous() and y.movedim(dim, -1).is_contiguous()):
+        if dim == x.dim() - 1:
+            x = y = x.clone(memory_format=torch.contiguous_format)
+        elif x.is_contiguous():
+            inner, loop = math.prod(x.shape[dim + 1 :]), find_loop(x, "columns", scale[0], element[0])
+        else:
+            return None
+    return None if loop is None else _by_rows(loop, x, y, (n, inner, min(size, n)), (*scale[1], *element[1]))
+
+
+def _by_rows(
+    loop: Loop, x: Tensor, y: Tensor, sizes: tuple[int, int, int], parameters: tuple[float, ...]
+) -> Tensor:
+    """Run a loop over rows of sizes[0] * sizes[1] elements."""
+    source, target, packed = x.data_ptr(), y.data_ptr(), pack(parameters)
+    length = sizes[0] * sizes[1]
+
+    def run(begin: int, end: int) -> None:
+        offset = 4 * length * begin
+        loop(source + offset, target + offset, end - begin, *sizes, packed)
+
+    in_threads(run, x.numel() // length, x.numel())
+    return y
+
+
+def round_with_scale(x: Tensor, scale: Tensor, element: Element | None) -> Tensor | None:
+    """Return x / scale rounded to elements, times scale, which is one number."""
+    loop = None if element is None else find_loop(x, "ragged_rows", "real", element[0])
+    if loop is None or element is None:
+        return None
+    given = real_scale(1.0, scale.item(), scale.item())
+    return map_elements(loop, x, *given[1], *element[1], size=_FLAT_BLOCK)
+
+
+def largest_magnitude(x: Tensor) -> float | None:
+    """Return the largest magnitude in `x`; NaN counts as 0, an infinity as the largest float32."""
+    loop = find_loop(x, "maximum", "magnitude")
+    if loop is None or not (x.is_contiguous() or x.is_contiguous(memory_format=torch.channels_last)):
+        return None
+    source, found = x.data_ptr(), []
+
+    def run(begin: int, end: int) -> None:
+        largest = ctypes.c_float()
+        loop(source + 4 * begin, ctypes.addressof(largest), 1, end - begin, 1, 1, None)
+        found.append(largest.value)
+
+    in_threads(run, x.numel(), x.numel())
+    return max(found)

@@ -1,0 +1,118 @@
+"""Rounding one float32 number, as the eager definitions in `chop.formats` do, bit for bit."""
+
+import numpy as np
+from numba import njit
+
+EXPONENT = np.int32(0x7F800000)
+MAGNITUDE = np.int32(0x7FFFFFFF)
+
+
+@njit
+def bits(x):
+    return np.float32(x).view(np.int32)
+
+
+@njit
+def number(pattern):
+    return np.int32(pattern).view(np.float32)
+
+
+@njit
+def clamp(x, low, high):
+    """NaN stays NaN."""
+    x = low if x < low else x
+    return high if x > high else x
+
+
+@njit
+def nearest_even(x):
+    return np.rint(x)
+
+
+@njit
+def nearest_away(x):
+    whole = np.trunc(x)
+    share = x - whole  # exact
+    sign = np.float32(1.0) if share > np.float32(0.0) else np.float32(0.0)
+    sign = np.float32(-1.0) if share < np.float32(0.0) else sign
+    is_up = np.float32(1.0) if abs(share) >= np.float32(0.5) else np.float32(0.0)
+    return whole + sign * is_up  # a product, for the sign of 0
+
+
+@njit
+def floor(x):
+    return np.floor(x)
+
+
+@njit
+def towards_zero(x):
+    return np.trunc(x)
+
+
+ROUNDINGS = {
+    "nearest_even": nearest_even,
+    "nearest_away": nearest_away,
+    "floor": floor,
+    "towards_zero": towards_zero,
+}
+
+
+def integer_element(rounding):
+    """Return a function that rounds to integers from a to b."""
+    rounded = ROUNDINGS[rounding]
+
+    @njit
+    def element(x, a, b, c):
+        return clamp(rounded(x), a, b)
+
+    return element
+
+
+@njit
+def grid_by_sum(x, largest, smallest, factor):
+    """Round to a grid: adding a number whose last bit is worth one step rounds x, with ties to even."""
+    x = clamp(x, -largest, largest)
+    power = number(bits(x) & EXPONENT)
+    power = smallest if power < smallest else power
+    magic = power * factor
+    return (x + magic) - magic
+
+
+def grid_element(rounding):
+    """Return a function that rounds to a grid by dividing by the step, a power of two."""
+    rounded = ROUNDINGS[rounding]
+
+    @njit
+    def element(x, largest, smallest, share):
+        x = clamp(x, -largest, largest)
+        power = number(bits(x) & EXPONENT)
+        power = smallest if power < smallest else power
+        step = power * share
+        return rounded(x / step) * step
+
+    return element
+
+
+@njit
+def power_element(x, largest, smallest, odd):
+    """Round to 0 and powers of two, ties to the even code, which is an odd exponent if `odd` is 1."""
+    x = clamp(x, -largest, largest)
+    pattern = bits(x) & MAGNITUDE
+    is_nan = pattern > EXPONENT
+    last = (pattern >> np.int32(23)) & np.int32(1)
+    tie = last if odd > np.float32(0.0) else np.int32(1) - last
+    power = number((pattern + tie + np.int32(0x3FFFFF)) & EXPONENT)
+    power = smallest if power < smallest else power
+    # up to half of the smallest power it is 0
+    power = np.float32(0.0) if number(pattern) <= smallest * np.float32(0.5) else power
+    power = x if is_nan else power
+    sign = bits(x + np.float32(0.0)) & np.int32(-0x80000000)
+    return power if is_nan else number(bits(power) | sign)
+
+
+ELEMENTS = {
+    **{f"integer/{rounding}": integer_element(rounding) for rounding in ROUNDINGS},
+    "grid_by_sum/nearest_even": grid_by_sum,
+    **{f"grid/{rounding}": grid_element(rounding) for rounding in ROUNDINGS},
+    "power/nearest_even": power_element,
+}

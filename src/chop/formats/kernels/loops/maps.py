@@ -1,0 +1,31 @@
+"""Loops over elements: fixed point, grids of small floats, and numbers with one given scale."""
+
+from numba import carray
+
+from chop.formats.kernels.loops.elements import ELEMENTS, ROUNDINGS, clamp
+
+
+def fixed_point(rounding):
+    """Return a loop that multiplies, rounds to integers from low to high, and multiplies again."""
+    rounded = ROUNDINGS[rounding]
+
+    def loop(source, target, outer, n, inner, size, parameters):
+        x, y, p = carray(source, n), carray(target, n), carray(parameters, 4)
+        factor, low, high, unit = p[0], p[1], p[2], p[3]
+        for i in range(n):
+            y[i] = clamp(rounded(x[i] * factor), low, high) * unit
+
+    return loop
+
+
+def on_grid(element):
+    """Return a loop that rounds each number to a grid."""
+    rounded = ELEMENTS[element]
+
+    def loop(source, target, outer, n, inner, size, parameters):
+        x, y, p = carray(source, n), carray(target, n), carray(parameters, 3)
+        a, b, c = p[0], p[1], p[2]
+        for i in range(n):
+            y[i] = rounded(x[i], a, b, c)
+
+    return loop

@@ -1,0 +1,181 @@
+"""Compiled loops: the same bits as the eager definitions, and where the eager definitions run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from chop.formats import FORMATS, Format
+from chop.formats.fp8 import FP8
+from chop.formats.integer import Integer
+from chop.formats.kernels import run
+from chop.formats.kernels.compiler import is_available
+from chop.formats.log import Log
+from chop.formats.mxfp import MXFP
+from chop.formats.mxint import MXInt
+from formats.references import hard_numbers
+
+pytestmark = pytest.mark.skipif(not is_available(), reason="needs the package numba")
+
+SCALED = [
+    Integer(8, scale="float"),
+    Integer(4, scale="float", granularity="channel", channel_dim=0),
+    Integer(8, scale="float", granularity="row"),
+    Integer(4, scale="float", granularity="group", group_size=24),
+    Integer(8, granularity="row"),
+    FP8(scale="float", granularity="row"),
+    FP8("e5m2", scale="float"),
+]
+WITH_LOOPS = [FORMATS[name]() for name in FORMATS if name not in ("binary", "float", "ternary")] + SCALED
+
+
+@pytest.fixture(autouse=True)
+def loops_for_every_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run.settings, "min_numel_to_load", 0)
+
+
+def eager(number_format: Format, x: Tensor) -> Tensor:
+    with patch.object(run.settings, "enabled", False):
+        return number_format.quantize(x)
+
+
+def same_bits(left: Tensor, right: Tensor) -> bool:
+    """Whether all bits agree, except those of NaN."""
+    nan = left.isnan() & right.isnan()
+    return bool(((left.view(torch.int32) == right.view(torch.int32)) | nan).all())
+
+
+@pytest.fixture
+def used() -> Iterator[list[object]]:
+    """The loops that are found."""
+    found: list[object] = []
+    original = run.find_loop
+
+    def find_loop(x: Tensor, *name: str) -> object:
+        found.append(original(x, *name))
+        return found[-1]
+
+    with patch("chop.formats.kernels.families.find_loop", find_loop):
+        yield found
+
+
+@pytest.mark.parametrize("number_format", WITH_LOOPS, ids=str)
+@pytest.mark.parametrize("rounding", ["nearest_even", "nearest_away", "floor", "towards_zero"])
+def test_every_bit_is_that_of_the_eager_definition(number_format: Any, rounding: str) -> None:
+    number_format = replace(number_format, rounding=rounding)
+    numbers = hard_numbers()
+    numbers = torch.cat([numbers, torch.tensor([torch.nan, torch.inf, -torch.inf])])
+    x = numbers[: len(numbers) // 40 * 40].reshape(-1, 40)
+    ordinary = torch.randn(64, 96).mul_(torch.randn(64, 1).mul(3).exp())
+    for each in (x, ordinary, ordinary[:, :33].contiguous(), ordinary[:, ::2], ordinary.t(), ordinary[0]):
+        assert same_bits(number_format.quantize(each).contiguous(), eager(number_format, each).contiguous())
+
+
+@pytest.mark.parametrize("number_format", WITH_LOOPS, ids=str)
+def test_default_parameters_use_a_loop(number_format: Format, used: list[object]) -> None:
+    number_format.quantize(torch.randn(4, 96))
+    assert used
+    assert used[-1] is not None
+
+
+@pytest.mark.parametrize("number_format", [MXInt(block_dim=1), MXFP(block_dim=1)], ids=str)
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_blocks_along_the_channels_of_images(
+    number_format: Format, layout: torch.memory_format, used: list[object]
+) -> None:
+    x = torch.randn(2, 40, 5, 7).to(memory_format=layout)
+    y = number_format.quantize(x)
+    assert used[-1] is not None
+    assert y.equal(eager(number_format, x))
+
+
+def test_a_given_scale() -> None:
+    x, scale = torch.randn(30, 50) * 20, torch.tensor(0.037)
+    for number_format in (Integer(4, scale="float"), Integer(8, scale="learned"), FP8(scale="float")):
+        with patch.object(run.settings, "enabled", False):
+            expected = number_format.quantize(x, scale)
+        assert number_format.quantize(x, scale).equal(expected)
+
+
+def test_several_threads_give_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run.settings, "min_numel_per_thread", 100)
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        for number_format in WITH_LOOPS:
+            for x in (torch.randn(7, 96), torch.randn(1000), torch.randn(2, 40, 5, 7)):
+                assert number_format.quantize(x).equal(eager(number_format, x))
+        child = os.fork()  # threads do not survive it
+        if child == 0:
+            x = torch.randn(1000)
+            os._exit(0 if Log().quantize(x).equal(eager(Log(), x)) else 1)
+        assert os.waitpid(child, 0)[1] == 0
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_the_gradient_is_passed_on() -> None:
+    x = torch.randn(4, 96, requires_grad=True)
+    y = Integer()(x)
+    assert y.equal(eager(Integer(), x.detach()))
+    y.square().sum().backward()
+    assert x.grad is not None
+    assert x.grad.equal(2 * y.detach())
+
+
+def fixed_point(x: Tensor) -> Tensor:
+    return Integer().quantize(x)
+
+
+def compiled(x: Tensor) -> Tensor:
+    function: Callable[[Tensor], Tensor] = torch.compile(fixed_point, backend="eager", fullgraph=True)
+    return function(x)
+
+
+def traced(x: Tensor) -> Tensor:
+    y: Tensor = torch.jit.trace(fixed_point, torch.zeros(6, 40))(x)
+    return y
+
+
+def in_double_backward(x: Tensor) -> Tensor:
+    y = Integer()(x.requires_grad_())
+    (first,) = torch.autograd.grad(y.pow(3).sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), x)
+    assert second.equal(6 * y)
+    return y.detach()
+
+
+EAGER_CALLS: dict[str, Callable[[Tensor], Tensor]] = {
+    "a tensor with a gradient": lambda x: fixed_point(x.requires_grad_()).detach(),
+    "vmap": lambda x: torch.vmap(fixed_point)(x),
+    "make_fx": lambda x: make_fx(fixed_point)(torch.zeros(6, 40))(x),
+    "torch.compile": compiled,
+    "torch.jit.trace": traced,
+    "double backward": in_double_backward,
+}
+
+
+@pytest.mark.parametrize("name", EAGER_CALLS)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+def test_transformations_of_torch_see_the_eager_definition(name: str) -> None:
+    x = torch.randn(6, 40)
+    assert EAGER_CALLS[name](x.clone()).equal(eager(Integer(), x))
+
+
+def test_tensors_without_memory() -> None:
+    assert FP8().quantize(torch.empty(6, 40, device="meta")).shape == (6, 40)
+    with FakeTensorMode() as mode:
+        fake = mode.from_tensor(torch.randn(6, 40))
+        assert FP8().quantize(fake).shape == (6, 40)
+    parameter = nn.Parameter(torch.randn(6, 40))
+    with torch.no_grad():
+        assert FP8().quantize(parameter).equal(eager(FP8(), parameter))
