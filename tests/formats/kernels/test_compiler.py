@@ -1,4 +1,4 @@
-"""Compiled loops on disk: damaged files, folders that cannot be written, several processes, start-up time."""
+"""Compiled loops on disk: corrupt files, folders that cannot be written, several processes, start-up time."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_processes_that_start_together_share_what_they_compile(tmp_path: Path) -
     assert finish(start(tmp_path, CHOP_KERNELS="0"))[1:] == ["False", "False"]
 
 
-def test_a_damaged_file_is_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_corrupt_file_is_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHOP_CACHE", str(tmp_path))
     load = compiler.load_loop.__wrapped__
     assert load("maximum", "magnitude") is not None

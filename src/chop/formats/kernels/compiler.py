@@ -149,7 +149,7 @@ def _target_machine() -> Any:
 
 
 def _read(path: Path) -> bytes | None:
-    """Return the machine code in a file; None if there is none, or if it is damaged."""
+    """Return the machine code in a file; None if there is none, or if it is corrupt."""
     try:
         content = path.read_bytes()
     except OSError:

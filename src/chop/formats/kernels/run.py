@@ -18,7 +18,7 @@ from chop.formats.kernels.compiler import Loop, is_available, load_loop
 
 
 @dataclass
-class Settings:
+class LoopSettings:
     """When loops are used."""
 
     enabled: bool = True
@@ -27,7 +27,7 @@ class Settings:
     min_numel_per_thread: int = 2**17
 
 
-settings = Settings()
+settings = LoopSettings()
 _loops: dict[tuple[str, ...], Loop | None] = {}
 
 

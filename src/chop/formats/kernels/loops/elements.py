@@ -9,28 +9,32 @@ MAGNITUDE = np.int32(0x7FFFFFFF)
 
 @njit
 def bits(x):
+    """Return the bits of a float32 as an integer."""
     return np.float32(x).view(np.int32)
 
 
 @njit
 def number(pattern):
+    """Return the float32 with these bits."""
     return np.int32(pattern).view(np.float32)
 
 
 @njit
 def clamp(x, low, high):
-    """NaN stays NaN."""
+    """Return x, at least low and at most high; NaN stays NaN."""
     x = low if x < low else x
     return high if x > high else x
 
 
 @njit
 def nearest_even(x):
+    """Round to the nearest integer, ties to even."""
     return np.rint(x)
 
 
 @njit
 def nearest_away(x):
+    """Round to the nearest integer, ties away from zero."""
     whole = np.trunc(x)
     share = x - whole  # exact
     sign = np.float32(1.0) if share > np.float32(0.0) else np.float32(0.0)
@@ -41,11 +45,13 @@ def nearest_away(x):
 
 @njit
 def floor(x):
+    """Round down to an integer."""
     return np.floor(x)
 
 
 @njit
 def towards_zero(x):
+    """Round towards zero to an integer."""
     return np.trunc(x)
 
 
