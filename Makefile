@@ -1,7 +1,7 @@
 # Every target first installs what it needs with scripts/setup.sh, as `ch` does.
 python := .venv/bin/python
 
-.PHONY: help setup lint test check bench bench-formats fuzz docs format clean
+.PHONY: help setup lint test test-hardware check bench bench-formats bench-hardware fuzz docs format clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -19,6 +19,9 @@ lint: setup
 test: lint ## all checks and all tests, as in CI
 	$(python) -m pytest -n 2
 
+test-hardware: setup ## the tests of hardware, with the long simulations that CI leaves out
+	CHOP_TEST_HARDWARE=1 $(python) -m pytest tests/hardware
+
 check: lint ## all checks and the quick tests, before each commit
 	$(python) -m pytest -n 2 -m "not slow" --hypothesis-profile=quick
 
@@ -31,6 +34,9 @@ bench-formats: setup ## the benchmark of number formats only
 
 fuzz: setup ## random cases in every area for five minutes; failing cases become tests in fuzz_failures/
 	$(python) -m fuzz --seconds 300
+
+bench-hardware: setup ## area and speed of circuits, compared with alkaid
+	$(python) -m benchmarks hardware
 
 docs: setup ## update the generated tables in docs/
 	$(python) -m chop.docs

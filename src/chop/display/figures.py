@@ -220,6 +220,16 @@ for _each in (
         better="higher",
         kind="points",
     ),
+    KeyFigure(
+        "lut",
+        "look-up tables",
+        "estimated look-up tables of the circuit",
+        better="lower",
+        kind="count",
+        short_title="LUTs",
+    ),
+    KeyFigure("dsp", "DSP blocks", "estimated DSP blocks of the circuit", better="lower", kind="count"),
+    KeyFigure("latency", "latency", "clock cycles from an input to its result", unit="cycles", better="lower"),
     KeyFigure("seconds", "time", "duration of the run", unit="s", kind="seconds"),
 ):
     declare_figure(_each)

@@ -137,6 +137,13 @@ class RunFolder:
         """The types of all nodes before and after, as CSV."""
         return self.transform / TABLE_FILE
 
+    # Hardware
+
+    @property
+    def hardware(self) -> Path:
+        """The circuit of the run's model, its test bench, scripts and reports."""
+        return self.path / "hardware"
+
     # Searching
 
     @property

@@ -163,9 +163,16 @@ def _setup(config: SearchConfig) -> dict[str, object]:
 
 
 def _read_cost_runners(table: StrategyTable) -> tuple[CostRunner, ...]:
+    """Return the cost runners that every search has, and those that it asks for.
+
+    A study can be resumed only with the same ones.
+    """
     return tuple(
         read_options(runner, table.hw_runner.get(name), f"search.strategy.hw_runner.{name}")
         for name, runner in COST_RUNNERS.items()
+        if runner.is_default
+        or name in table.hw_runner
+        or any(each.name in table.metrics for each in runner.metrics)
     )
 
 

@@ -30,6 +30,8 @@ class CostRunner(ABC):
 
     metrics: ClassVar[tuple[KeyFigure, ...]]
     """The metrics that `summarize` returns; each says which direction is better. Tables show the first one."""
+    is_default: ClassVar[bool] = True
+    """Whether every search computes it; False: only if its options are given or it is optimised."""
     additive: ClassVar[Mapping[str, str]] = {}
     """For each metric that is not a weighted sum over nodes, one that is, and that improves together with it."""
 

@@ -137,7 +137,10 @@ def _show_front(results: Results, folder: RunFolder) -> None:
 
 def _columns(results: Results) -> list[KeyFigure]:
     """Return the metrics to show: the first one of each runner, and the objectives of the search."""
-    always = [BasicEvaluation.metrics[0], *(runner.metrics[0] for runner in COST_RUNNERS.values())]
+    always = [
+        BasicEvaluation.metrics[0],
+        *(runner.metrics[0] for runner in COST_RUNNERS.values() if runner.is_default),
+    ]
     objectives = [known_metrics()[each.name] for each in results.objectives.items]
     return list(dict.fromkeys([*always, *objectives]))
 

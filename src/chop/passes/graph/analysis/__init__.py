@@ -6,6 +6,12 @@ from chop.passes.graph.analysis.count_bitops import count_bitops_analysis_pass
 from chop.passes.graph.analysis.count_flops import count_flops_analysis_pass
 from chop.passes.graph.analysis.estimate_cost import estimate_cost_analysis_pass
 from chop.passes.graph.analysis.explain import explain_analysis_pass
+from chop.passes.graph.analysis.hardware import (
+    add_hardware_metadata_analysis_pass,
+    cosimulate_analysis_pass,
+    estimate_hardware_analysis_pass,
+    report_synthesis_analysis_pass,
+)
 from chop.passes.graph.analysis.metadata import (
     add_common_metadata_analysis_pass,
     add_software_metadata_analysis_pass,
@@ -25,12 +31,15 @@ from chop.passes.graph.analysis.verify_quantization import verify_quantization_a
 
 __all__ = [
     "add_common_metadata_analysis_pass",
+    "add_hardware_metadata_analysis_pass",
     "add_software_metadata_analysis_pass",
     "calculate_avg_bits_mg_analysis_pass",
     "compare_graphs_analysis_pass",
+    "cosimulate_analysis_pass",
     "count_bitops_analysis_pass",
     "count_flops_analysis_pass",
     "estimate_cost_analysis_pass",
+    "estimate_hardware_analysis_pass",
     "explain_analysis_pass",
     "init_metadata_analysis_pass",
     "profile_statistics_analysis_pass",
@@ -39,6 +48,7 @@ __all__ = [
     "report_node_meta_param_analysis_pass",
     "report_node_shape_analysis_pass",
     "report_node_type_analysis_pass",
+    "report_synthesis_analysis_pass",
     "sensitivity_analysis_pass",
     "verify_common_metadata_analysis_pass",
     "verify_quantization_analysis_pass",

@@ -1,6 +1,8 @@
 """Passes that change the graph."""
 
 from chop.passes.graph.transforms.calibrate import calibrate_transform_pass
+from chop.passes.graph.transforms.emit_testbench import emit_testbench_transform_pass
+from chop.passes.graph.transforms.emit_verilog import emit_verilog_transform_pass
 from chop.passes.graph.transforms.fold_batch_norm import fold_batch_norm_transform_pass
 from chop.passes.graph.transforms.quantize import (
     quantize_transform_pass,
@@ -10,6 +12,8 @@ from chop.passes.graph.transforms.resolve_formats import resolve_formats_transfo
 
 __all__ = [
     "calibrate_transform_pass",
+    "emit_testbench_transform_pass",
+    "emit_verilog_transform_pass",
     "fold_batch_norm_transform_pass",
     "quantize_transform_pass",
     "resolve_formats_transform_pass",

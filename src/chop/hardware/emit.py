@@ -1,0 +1,67 @@
+"""Writes the files of a design."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from chop.files import write_json, write_text
+from chop.hardware.describe import describe_signal, describe_units
+from chop.hardware.rtl.axi_stream import axi_stream_module
+from chop.hardware.rtl.design import Design
+from chop.hardware.simulate.testbench import testbench_files
+from chop.hardware.synthesis.vendor import vendor_files
+
+RTL, TESTBENCH, SCRIPTS, REPORTS = "rtl", "tb", "scripts", "reports"
+MANIFEST = "manifest.json"
+
+
+def write_rtl(design: Design, folder: Path, axi_stream: bool = False) -> list[Path]:
+    """Write the circuit, scripts for vendor tools and the manifest; return the files of the circuit."""
+    files = dict(design.files)
+    if axi_stream:
+        name = f"{design.options.name}_axis.sv"
+        files[name] = axi_stream_module(design.options.name, design.input, design.output)
+    paths = _write(folder / RTL, files)
+    _write(folder / SCRIPTS, vendor_files(design))
+    (folder / REPORTS).mkdir(exist_ok=True)
+    write_json(folder / MANIFEST, manifest(design, files))
+    return paths
+
+
+def write_testbench(design: Design, folder: Path) -> list[Path]:
+    """Write the test bench and return its files."""
+    return _write(folder / TESTBENCH, testbench_files(design))
+
+
+def manifest(design: Design, files: dict[str, str]) -> dict[str, Any]:
+    """Return what a design is, as plain data: the same for the same program and options."""
+    return {
+        "top": design.options.name,
+        "input": describe_signal(design.input),
+        "output": describe_signal(design.output),
+        "latency": design.latency,
+        "interval": design.interval,
+        "estimate": vars(design.estimate),
+        "units": describe_units(design),
+        "files": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in sorted(files.items())},
+    }
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Return the manifest of a written design."""
+    content: dict[str, Any] = json.loads((folder / MANIFEST).read_text())
+    return content
+
+
+def _write(folder: Path, files: dict[str, str]) -> list[Path]:
+    """Write text files into a folder, and delete those of an earlier design."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in folder.iterdir():
+        if path.is_file() and path.name not in files:
+            path.unlink()
+    for name, text in files.items():
+        write_text(folder / name, text)
+    return [folder / name for name in sorted(files)]

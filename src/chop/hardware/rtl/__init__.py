@@ -1,0 +1,1 @@
+"""SystemVerilog of an integer program."""

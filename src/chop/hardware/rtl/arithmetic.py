@@ -1,0 +1,203 @@
+"""Additions, rounding and saturation as SystemVerilog."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from chop.hardware.adders import AdderGraph, Addition
+from chop.hardware.program.rounding import ExactRounding, shift_right
+from chop.hardware.rtl.area import adder_luts, constant_luts
+from chop.hardware.rtl.circuit import Circuit, Wire, constant, extended, low_bits, shifted_right
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """A requantisation of one element: shift, round, saturate; after ReLU, `low` is at least 0."""
+
+    shift: int
+    mode: ExactRounding
+    low: int
+    high: int
+
+    @property
+    def offset(self) -> int:
+        """What can be added to the sum before, so that the rounding itself needs no adder."""
+        half_up = self.mode == "nearest_even" or (self.mode == "nearest_away" and self.low >= 0)
+        return 1 << (self.shift - 1) if half_up and self.shift > 0 else 0
+
+
+def add_graph(circuit: Circuit, graph: AdderGraph, inputs: Sequence[Wire | None]) -> list[Wire | None]:
+    """Add the adders of a graph and return all its values; None is a value that is always 0."""
+    values = list(inputs)
+    for each in graph.additions:
+        values.append(_addition(circuit, each, values[each.left], values[each.right]))
+    return values
+
+
+def _addition(circuit: Circuit, addition: Addition, left: Wire | None, right: Wire | None) -> Wire | None:
+    if left is None and right is None:
+        return None
+    if right is None:
+        assert left is not None, "checked above"
+        return shifted_left(circuit, left, addition.left_shift)
+    if left is None:
+        moved = shifted_left(circuit, right, addition.right_shift)
+        return negated_plus(circuit, moved, 0) if addition.subtract else moved
+    (a, b), stage, depth = circuit.place([left, right])
+    low = addition.apply(a.low, b.high if addition.subtract else b.low)
+    high = addition.apply(a.high, b.low if addition.subtract else b.high)
+    width = _width(low, high)
+    sign = "-" if addition.subtract else "+"
+    if 0 < addition.right_shift < width:
+        shift = addition.right_shift
+        upper = f"{shifted_right(a, shift, width - shift)} {sign} {extended(b, width - shift)}"
+        expression = f"{{{upper}, {low_bits(a, shift)}}}"
+    elif 0 < addition.left_shift < width and not addition.subtract:
+        shift = addition.left_shift
+        upper = f"{extended(a, width - shift)} + {shifted_right(b, shift, width - shift)}"
+        expression = f"{{{upper}, {low_bits(b, shift)}}}"
+    else:
+        expression = f"{_shifted(a, addition.left_shift, width)} {sign} {_shifted(b, addition.right_shift, width)}"
+    luts = adder_luts((a, addition.left_shift), (b, addition.right_shift), width, addition.subtract)
+    return circuit.assign(expression, low, high, stage, depth, luts)
+
+
+def shifted_left(circuit: Circuit, wire: Wire, shift: int) -> Wire:
+    """Return a wire times a power of two."""
+    if shift == 0:
+        return wire
+    low, high = wire.low << shift, wire.high << shift
+    width = _width(low, high)
+    return circuit.assign(_shifted(wire, shift, width), low, high, wire.stage, wire.depth)
+
+
+def negated_plus(circuit: Circuit, wire: Wire, summand: int) -> Wire:
+    """Return `summand - wire`."""
+    (wire,), stage, depth = circuit.place([wire])
+    low, high = summand - wire.high, summand - wire.low
+    width = _width(low, high)
+    _ignore_if_cut(circuit, wire, width)
+    expression = f"{constant(summand, width)} - {extended(wire, width)}"
+    return circuit.assign(expression, low, high, stage, depth, constant_luts(wire, ~summand, width))
+
+
+def plus(circuit: Circuit, wire: Wire, summand: int) -> Wire:
+    """Return `wire + summand`."""
+    if summand == 0:
+        return wire
+    (wire,), stage, depth = circuit.place([wire])
+    low, high = wire.low + summand, wire.high + summand
+    width = _width(low, high)
+    zeros = (summand & -summand).bit_length() - 1  # low bits that the summand does not change
+    luts = constant_luts(wire, summand, width)
+    _ignore_if_cut(circuit, wire, width)
+    if 0 < zeros < min(width, wire.width):
+        upper = f"{shifted_right(wire, zeros, width - zeros)} + {constant(summand >> zeros, width - zeros)}"
+        return circuit.assign(f"{{{upper}, {low_bits(wire, zeros)}}}", low, high, stage, depth, luts)
+    return circuit.assign(f"{extended(wire, width)} + {constant(summand, width)}", low, high, stage, depth, luts)
+
+
+def _ignore_if_cut(circuit: Circuit, wire: Wire, width: int) -> None:
+    """Note that a sum does not need all bits of an operand: it is computed modulo 2**width."""
+    if wire.width > width:
+        circuit.ignored.append(wire.name)
+
+
+def requantized(circuit: Circuit, wire: Wire, rounding: Rounding, offset_is_added: bool) -> Wire:
+    """Return a wire shifted, rounded and saturated; `offset_is_added` says that it includes `rounding.offset`."""
+    if rounding.shift > 0:
+        if rounding.offset and not offset_is_added:
+            wire = plus(circuit, wire, rounding.offset)
+        wire = _rounded(circuit, wire, rounding)
+    else:
+        wire = shifted_left(circuit, wire, -rounding.shift)
+    return saturated(circuit, wire, rounding.low, rounding.high)
+
+
+def _rounded(circuit: Circuit, wire: Wire, rounding: Rounding) -> Wire:
+    """Return `wire / 2**shift`; a wire with an offset includes it."""
+    shift, mode = rounding.shift, rounding.mode
+    if not rounding.offset and mode != "floor" and rounding.low < 0:
+        below = (1 << shift) - 1 if mode == "towards_zero" else (1 << (shift - 1)) - 1
+        above = 0 if mode == "towards_zero" else 1 << (shift - 1)
+        (wire,), stage, depth = circuit.place([wire], 2)
+        low, high = min(wire.low + below, wire.low), max(wire.high + above, below)
+        width = _width(low, high)
+        sign = f"{wire.name}[{wire.width - 1}]"
+        added = f"({sign} ? {constant(below, width)} : {constant(above, width)})"
+        wire = circuit.assign(f"{extended(wire, width)} + {added}", low, high, stage, depth, width)
+        return circuit.assign(
+            shifted_right(wire, shift, _width(low >> shift, high >> shift)),
+            low >> shift,
+            high >> shift,
+            stage,
+            depth,
+        )
+    low, high = (_round(bound - rounding.offset, rounding) for bound in (wire.low, wire.high))
+    width = _width(low, high)
+    circuit.ignored.append(wire.name)
+    if mode != "nearest_even":
+        return circuit.assign(shifted_right(wire, shift, width), low, high, wire.stage, wire.depth)
+    rest = f"|{low_bits(wire, shift)}" if shift <= wire.width else f"|{wire.name}"
+    lowest = f"({wire.name}[{min(shift, wire.width - 1)}] & ({rest}))"
+    if width == 1:
+        return circuit.assign(lowest, low, high, wire.stage, wire.depth, 1)
+    upper = shifted_right(wire, shift + 1, width - 1)
+    luts = -(-max(0, shift - 3) // 5)  # with few bits, it is part of the saturation
+    return circuit.assign(f"{{{upper}, {lowest}}}", low, high, wire.stage, wire.depth, luts)
+
+
+def saturated(circuit: Circuit, wire: Wire, low: int, high: int) -> Wire:
+    """Return a wire limited to `low` to `high`."""
+    below, above = wire.low < low, wire.high > high
+    if not below and not above:
+        return wire
+    (wire,), stage, depth = circuit.place([wire])
+    out = replace(wire, low=max(low, min(wire.low, high)), high=min(high, max(wire.high, low)))
+    width, top = out.width, wire.width - 1
+    circuit.ignored.append(wire.name)
+    sign = f"{wire.name}[{top}]"
+    kept = low_bits(wire, width)
+    bits = high.bit_length()
+    is_power = high == (1 << bits) - 1 and bits < wire.width
+    if above and is_power and low == 0 and bits:
+        over = (
+            f"|{wire.name}[{top - 1 if below else top}:{bits}]" if (top - 1 if below else top) >= bits else "1'b0"
+        )
+        chosen = f"({over}) ? {constant(high, width)} : $signed({kept})"
+        expression = f"{sign} ? {constant(0, width)} : ({chosen})" if below else chosen
+    elif above and below and is_power and low == -high - 1:
+        high_part = f"{wire.name}[{top}:{bits}]"
+        fits = f"(&{high_part}) | ~(|{high_part})"
+        limit = f"{{{sign}, {{{bits}{{~{sign}}}}}}}" if bits else sign
+        expression = f"({fits}) ? {kept} : {limit}"
+    elif below and not above and low == 0:
+        expression = f"{sign} ? {constant(0, width)} : $signed({kept})"
+    else:
+        expression = f"$signed({kept})"
+        if above:
+            expression = f"({wire.name} > {constant(high, wire.width)}) ? {constant(high, width)} : {expression}"
+        if below:
+            expression = f"({wire.name} < {constant(low, wire.width)}) ? {constant(low, width)} : ({expression})"
+    luts = width + (above and wire.width - width > 2)
+    return circuit.assign(expression, out.low, out.high, stage, depth, luts)
+
+
+def _shifted(wire: Wire, shift: int, width: int) -> str:
+    """Return `wire << shift` with its sign extended to `width` bits."""
+    if shift == 0:
+        return extended(wire, width)
+    joined = f"{{{wire.name}, {shift}'d0}}"
+    return f"$signed({joined})" if wire.width + shift == width else f"{width}'($signed({joined}))"
+
+
+def _width(low: int, high: int) -> int:
+    return Wire("", low, high, 0, 0).width
+
+
+def _round(value: int, rounding: Rounding) -> int:
+    mode = "floor" if rounding.mode != "nearest_even" and not rounding.offset else rounding.mode
+    return int(shift_right(np.array(value), rounding.shift, mode))

@@ -1,0 +1,1 @@
+"""Simulation of a design: the test bench, the simulators, and the comparison with the integer program."""

@@ -1,0 +1,172 @@
+"""Simulate a design on vectors and compare every result with the integer program."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from chop.files import write_text
+from chop.hardware.program.instructions import Rows
+from chop.hardware.rtl.design import Design
+from chop.hardware.simulate.simulators import Simulator
+from chop.hardware.simulate.testbench import (
+    MAX_VECTORS,
+    PROBES_FILE,
+    RESULTS_FILE,
+    VECTORS_FILE,
+    from_hex,
+    to_hex,
+)
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """How the test bench sends and takes words."""
+
+    bubbles: int = 0
+    """Percentage of cycles without an input."""
+    stalls: int = 0
+    """Percentage of cycles in which no result is taken."""
+    reset: int = -1
+    """The cycle of a reset; -1: none."""
+    seed: int = 1
+
+    def __str__(self) -> str:
+        if self == STEADY:
+            return "one vector per cycle"
+        reset = "" if self.reset < 0 else f", reset in cycle {self.reset}"
+        return f"{self.bubbles} % bubbles, {self.stalls} % stalls{reset}"
+
+
+STEADY = Traffic()
+"""One input per cycle, if the design takes it: latency and interval are measured with it."""
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """The first wrong result, and where the simulation first differs from the integer program."""
+
+    vector: int
+    output: int
+    expected: int
+    found: int
+    node: str
+    """The first node whose integers differ for this vector."""
+
+    def __str__(self) -> str:
+        return (
+            f"vector {self.vector}, output {self.output}: simulated {self.found}, expected {self.expected}; "
+            f"the first node that differs is '{self.node}'"
+        )
+
+
+@dataclass(frozen=True)
+class SimulationResult:
+    """The outcome of one simulation."""
+
+    simulator: str
+    num_vectors: int
+    num_equal: int
+    latency: int | None
+    """Measured cycles from input to result; None if traffic was irregular."""
+    interval: int | None
+    seconds: float
+    mismatch: Mismatch | None = None
+
+    def __str__(self) -> str:
+        return f"{self.num_equal} of {self.num_vectors} vectors equal in {self.simulator}"
+
+
+class Simulation:
+    """A design with its test bench, built by a simulator in a folder."""
+
+    def __init__(
+        self, design: Design, files: Sequence[Path], name: str, simulator: Simulator, folder: Path
+    ) -> None:
+        self.design, self.name, self.simulator = design, name, simulator
+        self.build_folder, self.run_folder = folder.absolute() / "build", folder.absolute() / "run"
+        for each in (self.build_folder, self.run_folder):
+            each.mkdir(parents=True, exist_ok=True)
+        for path in files:
+            if path.suffix == ".mem":
+                write_text(self.run_folder / path.name, path.read_text())
+        simulator.build([path.absolute() for path in files if path.suffix == ".sv"], self.build_folder)
+
+    def compare(self, vectors: Rows, traffic: Traffic = STEADY) -> SimulationResult:
+        """Simulate integers [rows, inputs] and compare the results with those of the program."""
+        if not 0 < len(vectors) <= MAX_VECTORS:
+            raise ValueError(f"a simulation takes 1 to {MAX_VECTORS} vectors, got {len(vectors)}")
+        expected = self.design.program.run(vectors)
+        start = time.perf_counter()
+        words, entered, left = self._simulate(vectors, traffic)
+        seconds = time.perf_counter() - start
+        found = self._decode(words, expected)
+        equal = (found == expected[: len(found)]).all(axis=1)
+        num_equal = int(equal.sum())
+        mismatch = None if num_equal == len(vectors) else self._find(vectors, expected, found)
+        latency, interval = _timing(entered, left) if traffic == STEADY else (None, None)
+        return SimulationResult(self.name, len(vectors), num_equal, latency, interval, seconds, mismatch)
+
+    def _simulate(self, vectors: Rows, traffic: Traffic) -> tuple[list[str], list[int], list[int]]:
+        write_text(self.run_folder / VECTORS_FILE, to_hex(vectors, self.design.input))
+        arguments = {"count": len(vectors), **vars(traffic)}
+        self.simulator.run(self.build_folder, self.run_folder, arguments)
+        lines = [line.split() for line in (self.run_folder / RESULTS_FILE).read_text().splitlines()]
+        complete = [line for line in lines if len(line) == 3]
+        return (
+            [line[0] for line in complete],
+            [int(line[1]) for line in complete],
+            [int(line[2]) for line in complete],
+        )
+
+    def _decode(self, words: list[str], expected: Rows) -> Rows:
+        """Return the integers of the results; unknown bits become a value that differs from every result."""
+        rows = []
+        for number, word in enumerate(words):
+            try:
+                rows.append(from_hex([word], self.design.output)[0])
+            except ValueError:
+                rows.append(expected[number] + (1 << 40))
+        return np.array(rows, dtype=np.int64).reshape(-1, expected.shape[1])
+
+    def _find(self, vectors: Rows, expected: Rows, found: Rows) -> Mismatch:
+        """Return the first wrong result, and simulate its vector alone to see where it goes wrong."""
+        different = np.argwhere(found != expected[: len(found)])
+        vector, output = (int(n) for n in different[0]) if len(different) else (len(found), 0)
+        value = int(found[vector, output]) if len(different) else 0
+        node = self.first_difference(vectors[vector : vector + 1])
+        return Mismatch(vector, output, int(expected[vector, output]), value, node)
+
+    def first_difference(self, vector: Rows) -> str:
+        """Return the first node whose integers in the simulation differ from those of the program."""
+        write_text(self.run_folder / VECTORS_FILE, to_hex(vector, self.design.input))
+        self.simulator.run(self.build_folder, self.run_folder, {"count": 1, "probe": True})
+        trace = self.design.program.trace(vector)
+        for line in (self.run_folder / PROBES_FILE).read_text().splitlines():
+            name, _, word = line.partition(" ")
+            instruction = self.design.program[name]
+            try:
+                simulated = from_hex([word], instruction.out)
+            except ValueError:
+                return instruction.node
+            if not np.array_equal(simulated, trace[name].reshape(1, -1)):
+                return instruction.node
+        return "the handshake: every node is right for this vector alone"
+
+
+def _timing(entered: list[int], left: list[int]) -> tuple[int | None, int | None]:
+    """Return the latency of the first vector, and the cycles between results at the end."""
+    if not left:
+        return None, None
+    interval = left[-1] - left[-2] if len(left) > 1 else None
+    return left[0] - entered[0], interval
+
+
+def traffic_patterns(num_vectors: int, design: Design) -> tuple[Traffic, ...]:
+    """Return how vectors are sent: steadily; with bubbles and stalls; and with a reset in the middle as well."""
+    middle = num_vectors * design.interval // 2 + design.latency
+    return STEADY, Traffic(30, 30), Traffic(20, 40, middle, seed=2)

@@ -1,0 +1,176 @@
+"""The test bench: sends vectors with bubbles, takes results with stalls, resets once in the middle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from chop.hardware.program import Signal
+from chop.hardware.program.instructions import Rows
+from chop.hardware.rtl.design import Design
+from chop.hardware.rtl.module import HEADER, port_width
+
+VECTORS_FILE, RESULTS_FILE, PROBES_FILE = "vectors.hex", "results.txt", "probes.txt"
+TOP = "testbench"
+MAX_VECTORS = 1 << 16
+
+
+def testbench_files(design: Design) -> dict[str, str]:
+    """Return the files of the test bench by name, without vectors."""
+    return {f"{TOP}.sv": HEADER + _text(design)}
+
+
+def to_hex(rows: Rows, signal: Signal) -> str:
+    """Return integers [rows, elements] as one hexadecimal word per line, element 0 in the lowest bits."""
+    width, digits = signal.width, -(-port_width(signal) // 4)
+    mask = (1 << width) - 1
+    lines = []
+    for row in rows.tolist():
+        word = 0
+        for value in reversed(row):
+            word = (word << width) | (value & mask)
+        lines.append(f"{word:0{digits}x}")
+    return "\n".join(lines) + "\n"
+
+
+def from_hex(words: list[str], signal: Signal) -> Rows:
+    """Return the integers [rows, elements] of hexadecimal words; raises ValueError for unknown bits (x)."""
+    width, n = signal.width, signal.numel
+    rows = np.zeros((len(words), n), dtype=np.int64)
+    mask, top = (1 << width) - 1, (1 << width) >> 1
+    for i, text in enumerate(words):
+        word = int(text, 16)
+        for k in range(n):
+            value = (word >> (k * width)) & mask
+            rows[i, k] = value - (1 << width) if signal.signed and value & top else value
+    return rows
+
+
+def probes(design: Design) -> Mapping[str, str]:
+    """Return the wire inside the top module that holds the result of each unit, by instruction."""
+    found: dict[str, str] = {}
+    for number, segment in enumerate(design.segments):
+        for planned in segment.units:
+            wire = f"s{number + 1}_data" if segment.is_folded else f"d_{planned.unit.name}"
+            found[planned.unit.result] = wire
+    return found
+
+
+def _text(design: Design) -> str:
+    name = design.options.name
+    in_bits, out_bits = port_width(design.input), port_width(design.output)
+    shown = "\n".join(f'        $fdisplay(file, "{key} %h", dut.{wire});' for key, wire in probes(design).items())
+    settle = design.latency + design.interval + 8
+    return f"""// Plus arguments: +count=N vectors, +bubbles=P and +stalls=P in percent, +reset=CYCLE, +seed=S,
+// +probe to show the result of every unit for the first vector
+`timescale 1ns / 1ns
+module {TOP};
+    logic clk = 1'b0;
+    logic rst = 1'b1;
+    always #2 clk = ~clk;
+
+    logic [{in_bits - 1}:0] vectors [0:{MAX_VECTORS - 1}];
+    integer entered [0:{MAX_VECTORS - 1}];
+    integer count, bubbles, stalls, reset_at, seed, sent, received, cycle, idle, file;
+
+    logic in_valid = 1'b0;
+    wire in_ready;
+    logic [{in_bits - 1}:0] in_data = '0;
+    wire out_valid;
+    logic out_ready = 1'b0;
+    wire [{out_bits - 1}:0] out_data;
+    {name} dut (
+        .clk(clk), .rst(rst), .in_valid(in_valid), .in_ready(in_ready), .in_data(in_data),
+        .out_valid(out_valid), .out_ready(out_ready), .out_data(out_data)
+    );
+
+    // A 32-bit xorshift, so that every simulator draws the same numbers.
+    logic [31:0] state;
+    task automatic draw(output integer percent);
+        state = state ^ (state << 13);
+        state = state ^ (state >> 17);
+        state = state ^ (state << 5);
+        percent = int'(state % 32'd100);
+    endtask
+
+    // Inputs change at the falling edge and are stable at the rising edge, at which transfers happen.
+    integer drawn;
+    logic taken = 1'b0;
+    task automatic run_all;
+        while (received < count) begin
+            @(negedge clk);
+            cycle = cycle + 1;
+            rst = cycle == reset_at;
+            if (taken || rst) in_valid = 1'b0;
+            if (rst) begin
+                out_ready = 1'b0;
+                sent = received;
+            end else begin
+                if (!in_valid && sent < count) begin
+                    draw(drawn);
+                    in_valid = drawn >= bubbles;
+                    in_data = vectors[sent];
+                end
+                draw(drawn);
+                out_ready = drawn >= stalls;
+            end
+            #1;
+            taken = !rst && in_valid && in_ready;
+            if (taken) begin
+                entered[sent] = cycle;
+                sent = sent + 1;
+                idle = 0;
+            end
+            if (!rst && out_valid && out_ready) begin
+                $fdisplay(file, "%h %0d %0d", out_data, entered[received], cycle);
+                received = received + 1;
+                idle = 0;
+            end
+            idle = idle + 1;
+            if (idle > {4 * settle + 1000}) begin
+                $fdisplay(file, "stuck");
+                $fclose(file);
+                $finish;
+                received = count;
+            end
+        end
+    endtask
+
+    task automatic probe;
+        in_data = vectors[0];
+        in_valid = 1'b1;
+        out_ready = 1'b1;
+        repeat ({settle}) @(negedge clk);
+        in_valid = 1'b0;
+        repeat ({settle}) @(negedge clk);
+        file = $fopen("{PROBES_FILE}", "w");
+{shown}
+        $fclose(file);
+    endtask
+
+    initial begin
+        if (!$value$plusargs("count=%d", count)) count = 1;
+        if (!$value$plusargs("bubbles=%d", bubbles)) bubbles = 0;
+        if (!$value$plusargs("stalls=%d", stalls)) stalls = 0;
+        if (!$value$plusargs("reset=%d", reset_at)) reset_at = -1;
+        if (!$value$plusargs("seed=%d", seed)) seed = 1;
+        state = 32'(seed) ^ 32'h9e3779b9;
+        sent = 0;
+        received = 0;
+        cycle = 0;
+        idle = 0;
+        $readmemh("{VECTORS_FILE}", vectors, 0, count - 1);
+        repeat (3) @(negedge clk);
+        rst = 1'b0;
+        repeat (2) @(negedge clk);
+        if ($test$plusargs("probe")) probe();
+        else begin
+            file = $fopen("{RESULTS_FILE}", "w");
+            run_all();
+            $fclose(file);
+        end
+        $finish;
+    end
+endmodule
+"""

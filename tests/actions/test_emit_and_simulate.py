@@ -1,0 +1,71 @@
+"""`ch emit` and `ch simulate`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from chop import cli
+from chop.actions.train import train
+from chop.actions.transform import transform
+from chop.config import TrainConfig, TransformConfig
+from chop.hardware.simulate.simulators import SIMULATORS
+from samples import LAB_PASS_ARGS
+
+
+@pytest.fixture
+def quantized(train_config: TrainConfig) -> Path:
+    """A run with a quantised model."""
+    folder = train(train_config)
+    config = TransformConfig(
+        model=train_config.model,
+        dataset=train_config.dataset,
+        load_name=folder,
+        project_dir=folder.parent,
+        passes={"quantize": LAB_PASS_ARGS},
+    )
+    return transform(config).parents[1]
+
+
+def run(action: str, folder: Path, *words: str) -> int:
+    return cli.main([action, str(folder), "--samples", "40", *words])
+
+
+def test_emit_writes_a_circuit_and_prints_its_parts(quantized: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("emit", quantized, "--name", "small") == 0
+    out = capsys.readouterr().out
+    assert "strategy" in out
+    assert out.splitlines()[-1] == f"saved in {quantized / 'hardware' / 'manifest.json'}"
+    manifest = json.loads((quantized / "hardware" / "manifest.json").read_text())
+    total = next(line.split() for line in out.splitlines() if line.startswith("total"))
+    assert total[-2:] == [str(manifest["latency"]), str(manifest["interval"])]
+    assert (quantized / "hardware" / "rtl" / "small.sv").is_file()
+    assert (quantized / "hardware" / "tb" / "testbench.sv").is_file()
+
+
+def test_emulation_compares_all_vectors_and_writes_nothing(
+    quantized: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("simulate", quantized, "--emulate") == 0
+    assert "40 of 40 vectors equal in PyTorch and the integer program" in capsys.readouterr().out
+    assert not (quantized / "hardware").exists()
+
+
+@pytest.mark.skipif(not SIMULATORS["icarus"].is_available(), reason="Icarus Verilog is not installed")
+def test_simulation_with_bubbles_stalls_and_a_reset(quantized: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("simulate", quantized, "--simulator", "icarus", "--strategy", "folded") == 0
+    out = capsys.readouterr().out
+    assert out.count("40 of 40 vectors equal in icarus") == 3
+
+
+def test_a_model_in_float_is_refused_in_one_line(
+    train_config: TrainConfig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = train(train_config)
+    assert run("emit", folder) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("ch: error: node 'seq_blocks_0' (linear) is in float")
+    assert "[passes.quantize.linear.config]" in error
+    assert not (folder / "hardware").exists()

@@ -1,0 +1,195 @@
+"""The files of a design: deterministic, with a manifest, scripts for vendor tools, and measurable by Yosys."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+from hardware_samples import quantized, with_random_norms
+from test_simulation import jet_program, needs_icarus, simulation, vectors_for
+from torch import nn
+
+from chop.hardware.emit import manifest, read_manifest, write_rtl
+from chop.hardware.rtl.design import DesignOptions, make_design
+from chop.hardware.rtl.pipeline import PipelineOptions
+from chop.hardware.synthesis.vendor import vendor_files
+from chop.hardware.synthesis.yosys import is_available, measure_area, read_area
+from chop.passes.graph import (
+    add_hardware_metadata_analysis_pass,
+    cosimulate_analysis_pass,
+    emit_testbench_transform_pass,
+    emit_verilog_transform_pass,
+    estimate_hardware_analysis_pass,
+)
+from samples import LAB_CONFIG, Tiny
+
+needs_yosys = pytest.mark.skipif(not is_available(), reason="Yosys is not installed")
+CELLS = Path("/usr/share/yosys/xilinx/cells_sim.v")
+
+
+def test_the_same_program_gives_the_same_bytes(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        torch.manual_seed(0)
+        write_rtl(make_design(jet_program("jsc-toy"), DesignOptions()), tmp_path / folder)
+    for path in (tmp_path / "a").rglob("*"):
+        if path.is_file():
+            assert path.read_bytes() == (tmp_path / "b" / path.relative_to(tmp_path / "a")).read_bytes()
+
+
+def test_the_manifest_describes_ports_units_and_files(tmp_path: Path) -> None:
+    design = make_design(jet_program("jsc-tiny"), DesignOptions(name="jets"))
+    write_rtl(design, tmp_path)
+    found = read_manifest(tmp_path)
+    assert found == manifest(design, dict(design.files))
+    assert found["top"] == "jets"
+    assert found["input"] == {"shape": [16], "lanes": 16, "width": 8, "frac": 4, "signed": True}
+    assert found["output"] == {"shape": [5], "lanes": 5, "width": 7, "frac": 4, "signed": False}
+    assert [unit["nodes"] for unit in found["units"]] == [
+        ["seq_blocks_0", "seq_blocks_1"],
+        ["seq_blocks_2", "seq_blocks_3"],
+    ]
+    assert set(found["files"]) == {path.name for path in (tmp_path / "rtl").iterdir()}
+
+
+def test_files_of_an_earlier_design_are_removed(tmp_path: Path) -> None:
+    write_rtl(make_design(jet_program("jsc-tiny"), DesignOptions(name="first")), tmp_path)
+    write_rtl(make_design(jet_program("jsc-tiny"), DesignOptions(name="second")), tmp_path)
+    assert not list((tmp_path / "rtl").glob("first*"))
+
+
+def test_scripts_for_vendor_tools_name_every_file_and_the_clock() -> None:
+    options = DesignOptions(strategy={"default": "folded"}, pipeline=PipelineOptions(clock_mhz=250))
+    design = make_design(jet_program("jsc-tiny"), options)
+    files = vendor_files(design)
+    assert files["network.xdc"] == "create_clock -name clk -period 4.000 [get_ports clk]\n"
+    for script, word in (("vivado.tcl", "read_mem"), ("quartus.tcl", "MISC_FILE")):
+        assert all(f"../rtl/{name}" in files[script] for name in design.files)
+        assert word in files[script]
+    assert "synth_design -top network" in files["vivado.tcl"]
+    assert "TOP_LEVEL_ENTITY network" in files["quartus.tcl"]
+
+
+def test_areas_are_read_from_the_statistics_of_old_and_new_versions_of_yosys() -> None:
+    old = (
+        "     CARRY4      163\n     FDRE        405\n     LUT2        422\n     LUT6          8\n     DSP48E1  3\n"
+    )
+    new = "      163   CARRY4\n      405   FDRE\n      422   LUT2\n        8   LUT6\n        3   DSP48E1\n"
+    for text in (old, new):
+        area = read_area(text)
+        assert (area.lut, area.ff, area.dsp) == (430, 405, 3)
+
+
+@needs_yosys
+@pytest.mark.slow
+def test_area_rises_with_the_width_and_unrolled_nodes_use_no_dsp(tmp_path: Path) -> None:
+    areas, estimates = [], []
+    for width in (4, 6, 8):
+        torch.manual_seed(0)
+        widths = {f"{role}_width": width for role in ("data_in", "weight", "bias")}
+        fractions = {f"{role}_frac_width": width // 2 for role in ("data_in", "weight", "bias")}
+        config = {"by": "type", "default": {"config": {**LAB_CONFIG, **widths, **fractions}}}
+        design = make_design(jet_program("jsc-tiny", config), DesignOptions())
+        folder = tmp_path / str(width)
+        areas.append(measure_area(write_rtl(design, folder), "network", folder / "reports"))
+        estimates.append(design.estimate.lut)
+    assert areas[0].lut < areas[1].lut < areas[2].lut
+    assert [area.dsp for area in areas] == [0, 0, 0]
+    assert all(abs(guess / area.lut - 1) < 0.25 for guess, area in zip(estimates, areas, strict=True))
+
+
+@needs_yosys
+@needs_icarus
+@pytest.mark.slow
+@pytest.mark.skipif(not CELLS.is_file(), reason="the simulation models of Yosys's Xilinx cells are not installed")
+def test_the_netlist_of_yosys_computes_the_same(tmp_path: Path) -> None:
+    design = make_design(jet_program("jsc-tiny"), DesignOptions())
+    files = write_rtl(design, tmp_path)
+    measure_area(files, "network", tmp_path / "reports")
+    netlist = tmp_path / "reports" / "network_xc7_netlist.v"
+    built = simulation(design, tmp_path)
+    bench = tmp_path / "tb" / "testbench.sv"
+    # The wires inside the circuit have other names in the netlist.
+    text = "\n".join(line for line in bench.read_text().splitlines() if "dut.d_" not in line)
+    bench.write_text(text)
+    models = tmp_path / "cells.v"
+    shutil.copyfile(CELLS, models)
+    output = built.build_folder / "testbench.vvp"
+    command = ["iverilog", "-g2012", "-s", "testbench", "-o", output, bench, netlist, models]
+    subprocess.run([str(each) for each in command], check=True, capture_output=True)
+    result = built.compare(vectors_for(design.program, 50))
+    assert result.num_equal == 50
+
+
+def test_metadata_of_each_node_describes_its_circuit() -> None:
+    graph = quantized(with_random_norms(Tiny()), torch.randn(20, 16))
+    add_hardware_metadata_analysis_pass(graph, None)
+    found = {meta.node.name: meta.parameters["hardware"] for meta in graph.metas()}
+    linear = found["seq_blocks_2"]
+    assert linear["kind"] == "linear"
+    assert linear["strategy"] == "unrolled"
+    assert linear["ports"]["data_in_0"]["width"] == 7  # after ReLU, without a sign
+    assert linear["ports"]["data_out_0"] == {"shape": [5], "lanes": 5, "width": 7, "frac": 4, "signed": False}
+    assert linear["accumulator"]["width"] > 8
+    assert linear["requantization"] == [{"shift": [4], "rounding": "nearest_even", "width": 8}]
+    assert linear["verilog_param"]["DATA_IN_0_PRECISION_0"] == 7
+    assert linear["verilog_param"]["DATA_OUT_0_TENSOR_SIZE_DIM_0"] == 5
+    assert dict(found["seq_blocks_3"]) == dict(linear)
+    assert dict(found["x"]) == {}
+
+
+def test_passes_write_the_circuit_and_agree_on_its_timing(tmp_path: Path) -> None:
+    x = torch.randn(20, 16)
+    graph = quantized(with_random_norms(Tiny()), x)
+    _, written = emit_verilog_transform_pass(graph, {"save_dir": str(tmp_path), "axi_stream": True})
+    emit_testbench_transform_pass(graph, {"save_dir": str(tmp_path)})
+    _, estimated = estimate_hardware_analysis_pass(graph, None)
+    assert (written["latency"], written["interval"]) == (
+        estimated["total"]["latency"],
+        estimated["total"]["interval"],
+    )
+    assert {path.name for path in tmp_path.iterdir()} == {"rtl", "tb", "scripts", "reports", "manifest.json"}
+    assert (tmp_path / "rtl" / "network_axis.sv").is_file()
+    _, info = cosimulate_analysis_pass(graph, {"input_generator": [{"x": x}, {"x": x}], "num_vectors": 30})
+    assert (info["num_vectors"], info["num_equal"]) == (30, 30)
+
+
+@needs_icarus
+def test_the_pass_simulates(tmp_path: Path) -> None:
+    x = torch.randn(20, 16)
+    graph = quantized(with_random_norms(Tiny()), x)
+    args = {"input_generator": [{"x": x}], "simulator": "icarus", "save_dir": tmp_path}
+    _, info = cosimulate_analysis_pass(graph, args)
+    assert info["interval"] == 1
+    assert info["latency"] == estimate_hardware_analysis_pass(graph, None)[1]["total"]["latency"]
+
+
+def test_wrong_options_of_a_design_are_refused() -> None:
+    graph = quantized(with_random_norms(Tiny()), torch.randn(20, 16))
+    for args, message in (
+        ({"strategy": {"seq_blocks_9": "folded"}}, "there is no node 'seq_blocks_9'; nodes: seq_blocks_0"),
+        ({"strategy": {"seq_blocks_0": "folded"}}, "node 'seq_blocks_0': only linear layers can be folded"),
+        ({"stages": 2, "latency_cutoff": 3}, "give either 'stages' or 'latency_cutoff', not both"),
+        ({"name": "my-net"}, "'name' must be letters, digits and underscores, got 'my-net'"),
+        ({"p_in": 0}, "'p_in' and 'p_out' must be at least 1, got 0 and 4"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            estimate_hardware_analysis_pass(graph, args)
+
+
+def test_a_branch_across_a_folded_node_is_refused() -> None:
+    class Residual(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = self.first(x)
+            return y + self.second(y)  # type: ignore[no-any-return]
+
+    graph = quantized(Residual(), torch.randn(5, 4))
+    with pytest.raises(ValueError, match="node 'add' reads a result across a folded node"):
+        estimate_hardware_analysis_pass(graph, {"strategy": {"second": "folded"}})
+    assert estimate_hardware_analysis_pass(graph, None)[1]["total"]["interval"] == 1
