@@ -36,10 +36,16 @@ def test_a_graph_of_two_thousand_nodes_is_usable(kind: str, page: Page, tmp_path
     graph = annotated((blocks if kind == "modules" else Flat()).eval(), input=torch.randn(2, 8))
     assert len(graph.fx_graph.nodes) == 2002
     rows = [{"input": torch.randn(2, 8)}]
-    report_html_analysis_pass(graph, {"path": tmp_path / "large.html", "input_generator": rows})
+    _, info = report_html_analysis_pass(graph, {"path": tmp_path / "large.html", "input_generator": rows})
+    assert info["bytes"] < 1_000_000, "the document of a large model is compressed"
     opened(page, tmp_path / "large.html")
     boxes = page.locator("#canvas .box")
-    assert boxes.count() <= 70
+    assert boxes.count() <= 70, "modules are closed at first"
+    page.check("#all-nodes")
+    assert page.locator("#table tbody tr").count() == 200, "a long table makes the page slow"
+    assert page.locator("#filter-count").inner_text() == "2002 of 2002"
+    page.click("#all-rows")
+    assert page.locator("#table tbody tr").count() == 2002
     choose(page, "relu_444")
     assert page.locator("#canvas [data-node=relu_444]").get_attribute("aria-pressed") == "true"
     assert page.locator("#panel h2").inner_text() == "relu_444"

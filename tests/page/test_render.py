@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 import math
@@ -16,7 +17,7 @@ import pytest
 import torch
 from torch import nn
 
-from chop.page.render import LIBRARIES, embedded, render
+from chop.page.render import LIBRARIES, _finite, embedded, render
 from chop.passes.graph import report_html_analysis_pass
 from samples import annotated
 
@@ -144,3 +145,23 @@ def test_both_dark_themes_are_the_same() -> None:
 
 def test_an_empty_document_makes_a_page() -> None:
     assert render({"title": "x"}).startswith("<!DOCTYPE html>")
+
+
+def test_a_large_document_is_compressed(tmp_path: Path) -> None:
+    document = write_page(tmp_path)
+    document["nodes"] = [
+        {**node, "settings": {"a": "<b>" * 10}} for node in document["nodes"] for _ in range(10_000)
+    ]
+    text = render(document)
+    assert len(text) < 400_000 < 10_000_000 < len(embedded(document))
+    start = 'id="document" data-encoding="gzip">'
+    packed = text.split(start)[1].split("</script>")[0]
+    assert json.loads(gzip.decompress(base64.b64decode(packed))) == json.loads(embedded(document))
+
+
+def test_lists_of_finite_numbers_are_not_copied() -> None:
+    """Copying the histograms of 5,000 nodes took a fifth of the time of a report."""
+    counts = list(range(100))
+    assert _finite({"counts": counts, "sqnr": math.inf}) == {"counts": counts, "sqnr": "\0inf"}
+    assert _finite(counts) is counts
+    assert _finite([1.0, math.inf, math.nan]) == [1.0, "\0inf", "\0nan"]

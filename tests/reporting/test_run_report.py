@@ -47,7 +47,11 @@ def quantized(trained: Path, train_config: TrainConfig) -> Path:
 
 
 def document_of(page: Path) -> dict[str, Any]:
-    text = page.read_text().split('<script type="application/json" id="document">')[1].split("</script>")[0]
+    text = (
+        page.read_text()
+        .split('<script type="application/json" id="document" data-encoding="none">')[1]
+        .split("</script>")[0]
+    )
     found: dict[str, Any] = json.loads(text)
     return found
 

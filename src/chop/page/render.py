@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import html
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from string import Template
 from typing import Any
@@ -49,9 +50,14 @@ SCRIPTS = (
 )
 
 
+MAX_PLAIN_CHARACTERS = 1_000_000
+"""A longer document is compressed, to about a tenth; a shorter one stays readable in the file."""
+
+
 def render(document: Mapping[str, Any]) -> str:
     """Return the page that shows `document`. It loads no other files and runs no script but its own."""
-    style, script = _style(), _script()
+    style, script, data = _style(), _script(), embedded(document)
+    is_large = len(data) > MAX_PLAIN_CHARACTERS
     policy = (
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
@@ -60,7 +66,8 @@ def render(document: Mapping[str, Any]) -> str:
         policy=policy,
         title=html.escape(document["title"]),
         style=style,
-        document=embedded(document),
+        encoding="gzip" if is_large else "none",
+        document=_compressed(data) if is_large else data,
         script=script,
     )
 
@@ -77,12 +84,23 @@ def embedded(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
+def _compressed(text: str) -> str:
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+
+
 def _finite(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return f"\0{value}"
     if isinstance(value, Mapping):
         return {str(key): _finite(item) for key, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
+    if not isinstance(value, list | tuple) or _is_finite_numbers(value):
+        return value
+    return [_finite(item) for item in value]
+
+
+def _is_finite_numbers(values: Sequence[Any]) -> bool:
+    """Return whether a list holds only finite numbers, such as the counts of a histogram."""
+    return bool(values) and isinstance(values[0], int | float) and math.isfinite(sum(values))
 
 
 def _style() -> str:
@@ -92,7 +110,7 @@ def _style() -> str:
 def _script() -> str:
     libraries = [f"/*\n{_asset(licence)}*/\n{_code(name)}" for name, licence in LIBRARIES.items()]
     ours = "\n".join(_code(f"{name}.js") for name in SCRIPTS)
-    return "\n".join([*libraries, f'(() => {{\n"use strict";\n{ours}\n}})();'])
+    return "\n".join([*libraries, f'(async () => {{\n"use strict";\n{ours}\n}})();'])
 
 
 def _code(name: str) -> str:

@@ -4,11 +4,13 @@
 const BOX = { height: 46, narrow: 110, wide: 270 };
 const FRAME = { x: 14, top: 30, bottom: 14 };
 
+const FONT = getComputedStyle(document.body).fontFamily;
 const pen = document.createElement("canvas").getContext("2d");
 
 // The width of text in the font of the page; `style` is as in graph.css.
 function textWidth(text, style) {
-  pen.font = `${style} ${getComputedStyle(document.body).fontFamily}`;
+  const font = `${style} ${FONT}`;
+  if (pen.font !== font) pen.font = font;
   return pen.measureText(text).width;
 }
 

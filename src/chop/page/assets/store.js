@@ -1,8 +1,28 @@
 // The document that the page shows, and the selected node.
 
-const report = JSON.parse(byId("document").textContent, (key, value) =>
-  value === "\u0000inf" ? Infinity : value === "\u0000-inf" ? -Infinity : value === "\u0000nan" ? NaN : value,
-);
+const NOT_FINITE = { "\u0000inf": Infinity, "\u0000-inf": -Infinity, "\u0000nan": NaN };
+
+const report = withInfinities(JSON.parse(await readDocument()));
+
+// The text of the document; that of a large model is compressed.
+async function readDocument() {
+  const element = byId("document");
+  if (element.dataset.encoding !== "gzip") return element.textContent;
+  const bytes = Uint8Array.from(atob(element.textContent), (character) => character.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+}
+
+// JSON has no infinity and NaN, so they are stored as strings.
+function withInfinities(value) {
+  if (typeof value === "string") return value in NOT_FINITE ? NOT_FINITE[value] : value;
+  if (value === null || typeof value !== "object") return value;
+  for (const key in value) {
+    const item = value[key];
+    if (typeof item === "object" || typeof item === "string") value[key] = withInfinities(item);
+  }
+  return value;
+}
+
 const nodes = report.nodes;
 const users = nodes.map(() => []);
 nodes.forEach((node, index) => node.inputs.forEach((input) => users[input].push(index)));

@@ -1,6 +1,8 @@
 // Table of all layers, with sorting and filtering. It is also the accessible form of the graph.
 
-const table = { sort: null, descending: false, all: false };
+const MAX_ROWS_AT_FIRST = 200;
+
+const table = { sort: null, descending: false, all: false, limit: MAX_ROWS_AT_FIRST };
 
 function makeTable() {
   table.columns = columns();
@@ -10,7 +12,7 @@ function makeTable() {
     placeholder: "Filter layers",
     autocomplete: "off",
     spellcheck: "false",
-    oninput: filterRows,
+    oninput: showRows,
   });
   table.count = el("output", { id: "filter-count", for: "filter" });
   const everything = el("input", {
@@ -18,20 +20,15 @@ function makeTable() {
     id: "all-nodes",
     onchange: () => {
       table.all = everything.checked;
-      filterRows();
+      showRows();
     },
   });
   const head = el("tr", {}, table.columns.map(headerCell));
-  table.rows = nodes.map((node, index) => row(node, index));
-  table.body = el(
-    "tbody",
-    {},
-    table.rows.map((each) => each.element),
-  );
+  table.rows = nodes.map(row);
+  table.body = el("tbody", {});
+  table.more = el("button", { type: "button", id: "all-rows", onclick: showAllRows });
   const caption = el("caption", { class: "unseen" }, "Nodes of the graph; the header buttons sort the rows");
-  on("select", ({ index }) =>
-    table.rows.forEach((each) => each.element.classList.toggle("selected", each.index === index)),
-  );
+  on("select", markSelectedRow);
   const made = section(
     "layers",
     "Layers",
@@ -53,8 +50,9 @@ function makeTable() {
       { class: "scroll", tabindex: 0, role: "region", "aria-label": "Table of layers" },
       el("table", { id: "table" }, caption, el("thead", {}, head), table.body),
     ),
+    table.more,
   );
-  filterRows();
+  showRows();
   return made;
 }
 
@@ -127,7 +125,19 @@ function isText(column) {
 }
 
 function row(node, index) {
-  const values = table.columns.map((column) => column.of(node, index));
+  const text = [node.name, node.path, node.op, node.target, node.weight_format, node.data_format]
+    .join(" ")
+    .toLowerCase();
+  return {
+    index,
+    text,
+    values: table.columns.map((column) => column.of(node, index)),
+    isLayer: node.quantizable || Boolean(node.cost && node.cost.macs),
+    element: null, // made when it is shown
+  };
+}
+
+function rowElement({ index, values }) {
   const cells = table.columns.map((column, i) => {
     if (column.kind !== "name")
       return el(
@@ -141,16 +151,7 @@ function row(node, index) {
       el("button", { type: "button", class: "link", onclick: () => select(index, "table") }, values[i]),
     );
   });
-  const text = [node.name, node.path, node.op, node.target, node.weight_format, node.data_format]
-    .join(" ")
-    .toLowerCase();
-  return {
-    index,
-    values,
-    text,
-    isLayer: node.quantizable || Boolean(node.cost && node.cost.macs),
-    element: el("tr", { "data-node": node.name }, cells),
-  };
+  return el("tr", { "data-node": nodes[index].name }, cells);
 }
 
 function sortBy(column) {
@@ -164,7 +165,7 @@ function sortBy(column) {
       "aria-sort",
       each === column ? (table.descending ? "descending" : "ascending") : "none",
     );
-  table.body.append(...table.rows.map((each) => each.element));
+  showRows();
   announce(`sorted by ${column.title}, ${table.descending ? "descending" : "ascending"}`);
 }
 
@@ -175,13 +176,27 @@ function compare(a, b, sign) {
   return sign * (typeof a === "string" ? a.localeCompare(b) : a < b ? -1 : Number(a > b));
 }
 
-function filterRows() {
+// Show the rows that match the filter; of very many only the first, because a long table makes the page slow.
+function showRows() {
   const words = table.filter.value.toLowerCase().split(/\s+/).filter(Boolean);
-  let kept = 0;
-  for (const each of table.rows) {
-    const seen = (table.all || each.isLayer) && words.every((word) => each.text.includes(word));
-    each.element.hidden = !seen;
-    kept += seen;
-  }
-  table.count.textContent = `${kept} of ${table.rows.length}`;
+  const kept = table.rows.filter(
+    (each) => (table.all || each.isLayer) && words.every((word) => each.text.includes(word)),
+  );
+  table.shown = kept.slice(0, table.limit);
+  for (const each of table.shown) each.element ||= rowElement(each);
+  table.body.replaceChildren(...table.shown.map((each) => each.element));
+  markSelectedRow({ index: selected });
+  table.count.textContent = `${kept.length} of ${table.rows.length}`;
+  table.more.hidden = kept.length <= table.limit;
+  table.more.textContent = `Show all ${kept.length} rows`;
+}
+
+function showAllRows() {
+  table.limit = Infinity;
+  showRows();
+  announce(`${table.shown.length} rows are shown`);
+}
+
+function markSelectedRow({ index }) {
+  for (const each of table.shown) each.element.classList.toggle("selected", each.index === index);
 }
