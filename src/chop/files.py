@@ -53,7 +53,7 @@ def write_json(path: Path, value: object, indent: int = 2) -> None:
 def remove_temporary_files(folder: Path) -> None:
     """Delete what a process that was killed in the middle of an atomic write left in `folder`."""
     for file in folder.glob(".*"):
-        if file.is_file():
+        if file.is_file() and file.name.split(".")[1].isdigit():
             file.unlink(missing_ok=True)
 
 

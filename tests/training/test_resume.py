@@ -235,3 +235,29 @@ def test_a_run_killed_during_a_save_is_resumed(
     done = run_python(command, tmp_path)
     assert done.returncode == 0, done.stderr
     check_same(folder, complete)
+
+
+def test_a_run_killed_before_its_first_checkpoint_begins_anew(
+    config: TrainConfig, complete: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def crash(*_: object) -> None:
+        raise Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "write_bytes", crash)
+        with pytest.raises(Crash):
+            train(config)
+    stopped = only_run(config)
+    run = train(replace(config, resume=True, config=stopped / "run.toml"))
+    assert f"nothing to resume in {config.project_dir}: starting a new training" in caplog.text
+    check_same(run, complete)
+
+
+def test_resuming_removes_the_temporary_files_of_a_killed_run(config: TrainConfig) -> None:
+    run = train(config)
+    temporary = [run / ".123.summary.json", run / CHECKPOINTS / ".123.last.ckpt"]
+    for path in (*temporary, run / ".notes"):
+        path.write_text("x")
+    train(replace(config, resume=True))
+    assert not any(path.exists() for path in temporary)
+    assert (run / ".notes").exists(), "a file of the user"

@@ -255,7 +255,7 @@ class RunFolder:
 
     def remove_temporary_files(self) -> None:
         """Delete the temporary files that a killed process left."""
-        for folder in (self.path, self.search):
+        for folder in (self.path, self.search, self.checkpoints, self.transform):
             remove_temporary_files(folder)
 
     # Reading

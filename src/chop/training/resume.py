@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -9,10 +10,12 @@ from typing import Any
 from chop.config import TrainConfig
 from chop.display.launcher import launcher
 from chop.runs import RunFolder
-from chop.runs.folder import run_prefix, with_absolute_paths
+from chop.runs.folder import with_absolute_paths
 from chop.runs.listing import find_run_to_resume
 from chop.toml import to_table
 from chop.training.checkpoint import read_checkpoint
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -30,14 +33,15 @@ def identity(config: TrainConfig, data_hash: str) -> dict[str, Any]:
     return {**{name: table[name] for name in same}, "data": data_hash}
 
 
-def find_stopped_run(config: TrainConfig, data_hash: str) -> ResumedRun:
-    """Return the run whose run.toml is the configuration file, else the latest one of this model and data set."""
+def find_stopped_run(config: TrainConfig, data_hash: str) -> ResumedRun | None:
+    """Return the run whose run.toml is the configuration file, else the latest one of this model and data set.
+
+    None if there is none, for example because it was killed before its first checkpoint: the training begins anew.
+    """
     folder = find_run_to_resume(config, lambda folder: folder.last_checkpoint)
     if folder is None:
-        raise ValueError(
-            f"there is nothing to resume: {config.project_dir} has no {run_prefix(config)}* with a "
-            f"{RunFolder(config.project_dir).last_checkpoint.name}"
-        )
+        logger.warning("nothing to resume in %s: starting a new training", config.project_dir)
+        return None
     checkpoint = read_checkpoint(folder.last_checkpoint)
     saved = checkpoint["identity"]
     for name, value in identity(config, data_hash).items():

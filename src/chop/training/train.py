@@ -89,6 +89,7 @@ def _open_folder(trainer: Trainer, resumed: ResumedRun | None) -> RunFolder:
         return folder
     trainer.restore(resumed.checkpoint)
     if fabric.is_global_zero:
+        resumed.folder.remove_temporary_files()
         resumed.folder.write_config(trainer.config)
         trainer.keep_best(resumed.folder)  # the run may have been killed just before it did so
     return resumed.folder

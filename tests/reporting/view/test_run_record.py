@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from chop.reporting.view import overview
+from chop.reporting.view.html import Html, element
+from chop.reporting.view.routes import respond
 from chop.reporting.view.run_figures import ACCURACY, ALL_FIGURES
 from chop.reporting.view.run_record import RunRecord, find_record, list_records, run_names
 from reporting.view.conftest import train_summary, transform_summary
@@ -159,3 +163,51 @@ def test_a_summary_behind_a_link_leading_outside_is_not_read(add_run: AddRun, tm
     (tmp_path / "other.json").write_text(json.dumps(train_summary(0.5)))
     (folder / "summary.json").symlink_to(tmp_path / "other.json")
     assert record_of(folder).summary == {}
+
+
+def test_an_unchanged_run_is_not_read_again(add_run: AddRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = add_run("first", train_summary(0.5))
+    first = record_of(folder)
+    resolved: list[Path] = []
+    original = Path.resolve
+
+    def counting(self: Path, strict: bool = False) -> Path:
+        resolved.append(self)
+        return original(self, strict)
+
+    monkeypatch.setattr(Path, "resolve", counting)
+    assert record_of(folder) is first
+    assert not resolved, "even its paths are not looked up again"
+    (folder / "report.html").write_text("<html>")
+    assert (first.has_report, record_of(folder).has_report) == (False, True)
+    (folder / "summary.json").write_text(json.dumps(train_summary(0.75)))
+    assert ACCURACY.read(record_of(folder), "after") == 0.75
+
+
+def test_a_folder_replaced_by_a_link_is_not_served(add_run: AddRun, tmp_path: Path) -> None:
+    folder = add_run("first", train_summary(0.5))
+    assert find_record(folder.parent, "first") is not None
+    outside = tmp_path / "outside"
+    folder.rename(outside)
+    folder.symlink_to(outside)
+    assert find_record(folder.parent, "first") is None
+
+
+def test_the_overview_builds_the_rows_of_unchanged_runs_once(
+    add_run: AddRun, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        add_run(f"run{number}", train_summary(0.5))
+    first = respond(project, "/")
+    built: list[object] = []
+
+    def counting(*arguments: Any) -> Html:
+        built.append(arguments)
+        return element(*arguments)
+
+    monkeypatch.setattr(overview, "element", counting)
+    assert respond(project, "/").content == first.content
+    num_unchanged = len(built)
+    add_run("run9", train_summary(0.25))
+    respond(project, "/")
+    assert num_unchanged + 8 < len(built) - num_unchanged < num_unchanged + 20, "one more row"

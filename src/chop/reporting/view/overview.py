@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from chop.display import numbers
 from chop.display.launcher import launcher
 from chop.reporting.view.html import NOTHING, Html, element, file_address, join, link, page, run_address, scrolling
 from chop.reporting.view.run_figures import COLUMNS, RunFigure
-from chop.reporting.view.run_record import RunRecord
+from chop.reporting.view.run_record import MAX_RECORDS_KEPT, RunRecord
 
 TEXT_COLUMNS = ("run", "action", "model", "data", "started")
 """The first columns; columns of numbers follow."""
@@ -52,7 +53,8 @@ def _toolbar() -> Html:
 
 
 def _table(records: Sequence[RunRecord]) -> Html:
-    figures = [figure for figure in COLUMNS if any(figure.read(record, "after") is not None for record in records)]
+    known = set().union(*(_known_figures(record) for record in records))
+    figures = tuple(figure for figure in COLUMNS if figure.figure.name in known)
     caption = element("caption", {"class": "unseen"}, "Runs; the header buttons sort the rows")
     heads = [element("th", {"scope": "col"}, element("span", {"class": "unseen"}, "compare"))]
     heads += [element("th", {"scope": "col", "class": "text", "data-sort": "text"}, word) for word in TEXT_COLUMNS]
@@ -67,7 +69,13 @@ def _table(records: Sequence[RunRecord]) -> Html:
     return scrolling("Table of runs", table)
 
 
-def _row(record: RunRecord, figures: Sequence[RunFigure]) -> Html:
+@lru_cache(maxsize=MAX_RECORDS_KEPT)
+def _known_figures(record: RunRecord) -> frozenset[str]:
+    return frozenset(each.figure.name for each in COLUMNS if each.read(record, "after") is not None)
+
+
+@lru_cache(maxsize=MAX_RECORDS_KEPT)
+def _row(record: RunRecord, figures: tuple[RunFigure, ...]) -> Html:
     box = {"type": "checkbox", "name": "run", "value": record.name, "aria-label": f"compare {record.name}"}
     name = element("th", {"scope": "row", "data-value": record.name}, _name(record))
     cells = [

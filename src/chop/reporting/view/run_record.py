@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +15,16 @@ from chop.display.numbers import exact
 from chop.files import CorruptFileError, parse_json
 from chop.reporting.view.nested_tables import number_at, tables_at, text_at, value_at
 from chop.reporting.view.run_files import read_table
-from chop.reporting.view.served_files import find_run_file, find_served_run
+from chop.reporting.view.served_files import find_run_file, find_served_run, is_allowed_name
 from chop.runs import RunFolder, list_runs
 
+MAX_RECORDS_KEPT = 4096
+"""Runs whose files are not read again until they change."""
 LOG_TAIL = 4096
 """Bytes at the end of a log that contain its last two lines."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # the record of an unchanged run stays the same object
 class RunRecord:
     """A run as its files describe it; what they do not say is None or empty."""
 
@@ -31,6 +35,7 @@ class RunRecord:
     grid: Mapping[str, Any]
     errors: tuple[str, ...]
     """What is missing or corrupt, as sentences for the page."""
+    has_report: bool
 
     @property
     def name(self) -> str:
@@ -51,10 +56,6 @@ class RunRecord:
     @property
     def data_title(self) -> str | None:
         return text_at(self.summary, "data", "title")
-
-    @property
-    def has_report(self) -> bool:
-        return find_run_file(self.folder, self.folder.report) is not None
 
     @property
     def can_have_report(self) -> bool:
@@ -91,7 +92,28 @@ def list_records(root: Path) -> list[RunRecord]:
 
 
 def find_record(root: Path, name: str) -> RunRecord | None:
-    """Return the run of that name; None if there is none."""
+    """Return the run of that name; None if there is none. Its files are read again if one of them has changed."""
+    return _read_record(root, name, _versions(RunFolder(root / name))) if is_allowed_name(name) else None
+
+
+def _versions(folder: RunFolder) -> tuple[tuple[int, ...], ...]:
+    """Return what changes with the folder, or with a file that is read: inode, modification time and size."""
+    files = (folder.config, folder.summary, folder.grid, folder.metrics, folder.report)
+    return tuple(map(_version, (folder.path, *files)))
+
+
+def _version(path: Path) -> tuple[int, ...]:
+    """Return the state of a file or link; that of a link also has the state of the file it leads to."""
+    try:
+        found = os.lstat(path)
+        states = [found, os.stat(path)] if stat.S_ISLNK(found.st_mode) else [found]
+    except (OSError, ValueError):
+        return ()
+    return tuple(number for each in states for number in (each.st_ino, each.st_mtime_ns, each.st_size))
+
+
+@lru_cache(maxsize=MAX_RECORDS_KEPT)
+def _read_record(root: Path, name: str, versions: object) -> RunRecord | None:
     folder = find_served_run(root, name)
     started = None if folder is None else _start_time(folder)
     if folder is None or started is None:
@@ -111,7 +133,7 @@ def find_record(root: Path, name: str) -> RunRecord | None:
             errors.append(f"no {folder.summary.name}: the run was stopped, or is still running{_progress(folder)}")
         if not _exists(folder, folder.config):
             errors.append(f"no {folder.config.name}: the options of the run are unknown")
-    return RunRecord(folder, started, summary, config, grid, tuple(errors))
+    return RunRecord(folder, started, summary, config, grid, tuple(errors), _exists(folder, folder.report))
 
 
 def _start_time(folder: RunFolder) -> datetime | None:

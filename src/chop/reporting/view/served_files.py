@@ -26,7 +26,7 @@ def find_file(root: Path, parts: tuple[str, ...]) -> Path | None:
     Hidden and temporary files, which start with a dot, are not served, nor are paths with `..` and links that lead
     outside of `root`.
     """
-    if not parts or not all(map(_is_allowed_name, parts)) or Path(parts[-1]).suffix not in CONTENT_TYPES:
+    if not parts or not all(map(is_allowed_name, parts)) or Path(parts[-1]).suffix not in CONTENT_TYPES:
         return None
     try:
         base = root.resolve()
@@ -36,7 +36,7 @@ def find_file(root: Path, parts: tuple[str, ...]) -> Path | None:
         return None
     within = path.relative_to(base).parts if path.is_relative_to(base) else ()
     # The target of a link is checked as well: a link from plot.png to weights is not served.
-    allowed = is_file and within and all(map(_is_allowed_name, within)) and path.suffix in CONTENT_TYPES
+    allowed = is_file and within and all(map(is_allowed_name, within)) and path.suffix in CONTENT_TYPES
     return path if allowed else None
 
 
@@ -49,7 +49,7 @@ def find_served_run(root: Path, name: str) -> RunFolder | None:
     """Return the run of that name directly in `root`; None if there is none, or if it is not served."""
     folder = RunFolder(root / name)
     try:
-        is_inside = _is_allowed_name(name) and folder.path.resolve().is_relative_to(root.resolve())
+        is_inside = is_allowed_name(name) and folder.path.resolve().is_relative_to(root.resolve())
         return folder if is_inside and folder.is_run else None
     except (OSError, RuntimeError, ValueError):
         return None
@@ -63,7 +63,7 @@ def list_files(folder: Path) -> Iterator[tuple[str, ...]]:
             yield parts
 
 
-def _is_allowed_name(name: str) -> bool:
+def is_allowed_name(name: str) -> bool:
     """Return whether `name` is a single visible file or folder name that can be written in an address."""
     try:
         name.encode()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tabulate import tabulate
 from torch import fx
 
+from chop.files import write_text
 from chop.ir import MaseGraph
 from chop.nn.quantized import QuantizedCall, QuantizedLayer
 from chop.passes.base import PassResult, register_pass
@@ -140,4 +141,4 @@ def _print(title: str, table: pd.DataFrame, *, show_index: bool) -> None:
 
 def _save(table: pd.DataFrame, path: str | Path, *, index: bool) -> None:
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    table.to_csv(path, index=index)
+    write_text(Path(path), table.to_csv(index=index))
