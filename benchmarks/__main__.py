@@ -20,6 +20,7 @@ NAMES = (
     "counters",
     "search",
     "search_quality",
+    "load",
 )
 
 

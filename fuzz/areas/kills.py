@@ -1,4 +1,4 @@
-"""Commands that are killed at random moments: after resuming them, all files are complete and the results the same."""
+"""Commands killed at random moments: when they are resumed, files are complete and results are the same."""
 
 from __future__ import annotations
 

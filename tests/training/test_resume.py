@@ -240,7 +240,7 @@ def test_a_run_killed_during_a_save_is_resumed(
 def test_a_run_killed_before_its_first_checkpoint_begins_anew(
     config: TrainConfig, complete: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def crash(*_: object) -> None:
+    def crash(*_: object, **__: object) -> None:
         raise Crash
 
     with monkeypatch.context() as patch:
