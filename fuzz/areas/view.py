@@ -31,7 +31,18 @@ CONTENTS = (
     "a = 1",
     "é",
 )
-VALUES: tuple[Any, ...] = (None, 1e999, -1, "<img src=x>", [], {}, "\ud800", [1, "a", None], {"a": {"b": [1]}}, True)
+VALUES: tuple[Any, ...] = (
+    None,
+    1e999,
+    -1,
+    "<img src=x>",
+    [],
+    {},
+    "\ud800",
+    [1, "a", None],
+    {"a": {"b": [1]}},
+    True,
+)
 KEYS = (
     "action",
     "model",
