@@ -212,3 +212,11 @@ def test_the_default_space_is_searched_if_none_is_given() -> None:
 
 def test_a_space_selects_nodes_like_the_passes() -> None:
     assert set(get_args(type_hints(SpaceSetup)["by"])) == set(get_args(By))
+
+
+def test_a_key_of_another_strategy_is_named() -> None:
+    table = SearchTable(strategy=StrategyTable(name="ilp", setup={"sampler": "tpe"}))
+    with pytest.raises(
+        ValueError, match="'sampler' is a key of strategy 'optuna', not of 'ilp'; remove it, or set"
+    ):
+        SearchSpec.read(SearchConfig(model="toy", dataset="toy_tiny", search=table))

@@ -41,6 +41,9 @@ NODE_FIGURES = (
 """The key figures that the page shows for single nodes."""
 
 
+MAX_UNKNOWN_NAMED = 5
+
+
 @dataclass(frozen=True)
 class ReportInputs:
     """The results of passes and of the run that the page shows; empty where there are none."""
@@ -102,7 +105,7 @@ def _subtitle(inputs: ReportInputs, num_nodes: int) -> str:
 
 def _notes(graph: MaseGraph, values: TensorValues, inputs: ReportInputs) -> dict[str, str]:
     """Return one sentence for each section that needs an explanation."""
-    notes = {"cost": _cost_note(graph)}
+    notes = {"cost": f"{_cost_note(graph)}{_unknown_note(inputs.cost)}"}
     if values.num_samples:
         notes["values"] = f"Activations were measured on {values.num_samples} rows."
     if inputs.comparison:
@@ -112,6 +115,15 @@ def _notes(graph: MaseGraph, values: TensorValues, inputs: ReportInputs) -> dict
     if inputs.sensitivity.get("formats"):
         notes["sensitivity"] = f"Sensitivity was measured with {inputs.sensitivity['formats']}."
     return notes
+
+
+def _unknown_note(cost: Info) -> str:
+    """Return how bit operations are counted, and which nodes the totals leave out."""
+    convention, unknown = cost.get("convention"), list(cost.get("unknown", ()))
+    counted = f" Bit operations are counted as '{convention}'." if convention else ""
+    names = ", ".join(unknown[:MAX_UNKNOWN_NAMED]) + (", ..." if len(unknown) > MAX_UNKNOWN_NAMED else "")
+    nodes = "node" if len(unknown) == 1 else "nodes"
+    return counted + (f" The totals leave out {len(unknown)} {nodes} of unknown cost: {names}." if unknown else "")
 
 
 def _cost_note(graph: MaseGraph) -> str:

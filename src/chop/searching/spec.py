@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from chop.config import SearchConfig
 from chop.config.search import SearchTable, SpaceSetup, SpaceTable, StrategyTable
@@ -72,7 +72,9 @@ class SearchSpec:
         _check_names(table.hw_runner, COST_RUNNERS, f"{where}.hw_runner")
         _check_space(config)
         kind = STRATEGIES[table.name]
-        strategy = read_options(kind, kind.with_defaults(_setup(config)), f"{where}.setup")
+        setup = _setup(config)
+        _check_keys_of_strategy(table.name, setup, f"{where}.setup")
+        strategy = read_options(kind, kind.with_defaults(setup), f"{where}.setup")
         if trains(config) and not strategy.supports_training:
             raise ValueError(
                 f"strategy '{table.name}' does not train configurations: use it with space '{PTQ}', or use "
@@ -160,6 +162,18 @@ def _setup(config: SearchConfig) -> dict[str, object]:
     command_line = {"n_trials": config.n_trials, "timeout": config.timeout}
     given = {key: value for key, value in command_line.items() if value is not None}
     return {"halving": trains(config), **config.search.strategy.setup, **given}
+
+
+def _check_keys_of_strategy(name: str, setup: Mapping[str, object], where: str) -> None:
+    """Raise ValueError for a key that belongs to another strategy, such as `sampler` with `ilp`."""
+    keys = {strategy: {each.name for each in fields(kind)} for strategy, kind in STRATEGIES.items()}
+    for key in setup:
+        owners = [strategy for strategy, known in keys.items() if key in known]
+        if owners and name not in owners:
+            raise ValueError(
+                f"{where}: '{key}' is a key of strategy {' and '.join(map(repr, owners))}, not of '{name}'; remove "
+                f"it, or set name = '{owners[0]}'"
+            )
 
 
 def _read_cost_runners(table: StrategyTable) -> tuple[CostRunner, ...]:

@@ -36,7 +36,7 @@ def identity(config: TrainConfig, data_hash: str) -> dict[str, Any]:
 def find_stopped_run(config: TrainConfig, data_hash: str) -> ResumedRun | None:
     """Return the run whose run.toml is the configuration file, else the latest one of this model and data set.
 
-    None if there is none, for example because it was killed before its first checkpoint: the training begins anew.
+    None if there is none, for example because it was killed before its first checkpoint: the training starts again.
     """
     folder = find_run_to_resume(config, lambda folder: folder.last_checkpoint)
     if folder is None:

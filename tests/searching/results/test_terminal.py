@@ -151,3 +151,17 @@ def test_importances_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     show_results(found, None, RunFolder(Path("run")))
     lines = capsys.readouterr().out.splitlines()
     assert ["a", *[f"{shares['a']:.0%}"] * 2] in [line.split() for line in lines]
+
+
+def test_the_table_has_rows_for_better_baselines_outside_the_space(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    show_results(results(*FOUR), None, RunFolder(tmp_path))
+    out = capsys.readouterr().out
+    row = next(line for line in out.splitlines() if line.lstrip().startswith("- "))
+    assert row.split() == ["-", "0.6000", "4.00", "400", "4,000", "integer,", "4", "bits"]
+    assert "-: Pareto-optimal uniform baselines that are not in the search space" in out
+    show_results(
+        results(*FOUR, trial(9, 0.6, 400), baseline_labels={9: "integer, 4 bits"}), None, RunFolder(tmp_path)
+    )
+    assert "not in the search space" not in capsys.readouterr().out

@@ -91,10 +91,27 @@ def test_uniform_baselines_have_every_offered_width_and_common_widths_between(gr
     assert inside == [True, False, True, False]  # 6 bits are not offered, nor are 2 bits for data
 
 
-def test_formats_without_widths_have_one_baseline_each(graph: MaseGraph) -> None:
+def test_formats_without_widths_have_a_baseline_per_element_or_one(graph: MaseGraph) -> None:
     seed: dict[str, Any] = {"name": ["fp8", "ternary"], "weight_element": ["e4m3", "e5m2"]}
     found = uniform_baselines(read_space(table("type", linear=seed), graph.annotated_metas()))
-    assert list(found) == ["fp8", "ternary"]
+    assert list(found) == ["fp8, e4m3", "fp8, e5m2", "ternary"]
+    assert found["fp8, e5m2"]["first"]["weight_element"] == "e5m2"
+
+
+def test_the_width_of_another_format_does_not_name_a_baseline(graph: MaseGraph) -> None:
+    """A baseline "mxfp, 8 bits" had 4-bit elements: the 8 bits were those of the bias."""
+    seed = {"name": "mxfp", "weight_element": ["e2m1", "e4m3"], "data_in_element": ["e2m1", "e4m3"]}
+    bias = {"bias_name": "integer", "bias_width": [8, 16], "bias_frac_width": "NA"}
+    found = uniform_baselines(read_space(table("type", linear={**seed, **bias}), graph.annotated_metas()))
+    assert list(found) == ["mxfp, e2m1", "mxfp, e4m3"]
+    assert found["mxfp, e4m3"]["first"] == {
+        "name": "mxfp",
+        "bias_name": "integer",
+        "data_in_element": "e4m3",
+        "weight_element": "e4m3",
+        "bias_width": 8,
+        "bias_frac_width": "NA",
+    }
 
 
 def test_large_spaces_are_counted_without_enumeration(graph: MaseGraph) -> None:

@@ -149,7 +149,8 @@ def _transform_toml(config: TransformConfig, comments: Sequence[str], training: 
     """Return the text of a TOML file with these options, without those that have their default value."""
     defaults = {each.name: to_toml_value(each.default) for each in fields(config) if each.default is not MISSING}
     table = {key: value for key, value in to_table(config).items() if value != defaults.get(key)}
-    kept = {key: value for key, value in table.items() if key not in ("config", "transform") and value != {}}
+    of_session = ("config", "transform", "log_level", "no_warnings", "debug")
+    kept = {key: value for key, value in table.items() if key not in of_session and value != {}}
     options = {key: to_toml_value(value) for key, value in training.items()}
     return "".join(f"# {line}\n" for line in comments) + write_toml({**options, **kept})
 

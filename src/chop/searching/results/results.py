@@ -99,6 +99,12 @@ class Results:
         return [each for each in self.baselines if is_optimal(each)]
 
     @property
+    def baselines_outside_the_space(self) -> list[Baseline]:
+        """The Pareto-optimal baselines that are not trials, because the space does not offer their widths."""
+        trials = set(self.baseline_labels.values())
+        return [each for each in self.pareto_optimal_baselines if each.label not in trials]
+
+    @property
     def cost(self) -> Objective:
         """The first cost among the objectives, or bit operations."""
         costs = [each for each in self.objectives.items if is_cost(each.name)]

@@ -126,11 +126,17 @@ def _show_front(results: Results, folder: RunFolder) -> None:
         )
         for record in results.front[:MAX_ROWS_SHOWN]
     ]
+    rows += [
+        ("-", *(each.column_text(baseline.metrics[each.name]) for each in columns), baseline.label, "", "")
+        for baseline in results.baselines_outside_the_space
+    ]
     cost_title = known_metrics()[results.cost.name].column_title
     headers = ("trial", *(each.column_title for each in columns), "nearest uniform", "accuracy", cost_title)
     align = ("right",) * (1 + len(columns)) + ("left", "right", "right")
     print(f"\nPareto front: {len(results.front)} of {len(results.complete)} trials")
     print(tabulate(rows, headers, disable_numparse=True, colalign=align))
+    if results.baselines_outside_the_space:
+        print("-: Pareto-optimal uniform baselines that are not in the search space")
     if len(results.front) > MAX_ROWS_SHOWN:
         print(f"... and {len(results.front) - MAX_ROWS_SHOWN} more in {folder.front_table}")
 

@@ -29,7 +29,8 @@ def estimate_cost_analysis_pass(graph: MaseGraph, args: EstimateCostArgs) -> Pas
     """Estimate operations, memory, energy and time of one forward pass, `by_node` and in `total`.
 
     `total` also has the peak memory of activations and the average bits per element. `unknown` lists the nodes
-    whose operations are unknown: their counts are None, and excluded from the total.
+    whose operations are unknown: their counts are None, and excluded from the total. `convention` is how bit
+    operations were counted.
     """
     found = estimate(graph.annotated_metas(), args.convention, args.device, args.energy)
     if found.unknown:
@@ -38,4 +39,5 @@ def estimate_cost_analysis_pass(graph: MaseGraph, args: EstimateCostArgs) -> Pas
         "by_node": {name: asdict(cost) for name, cost in found.by_node.items()},
         "total": asdict(found.total),
         "unknown": list(found.unknown),
+        "convention": args.convention,
     }
