@@ -216,7 +216,5 @@ def test_a_space_selects_nodes_like_the_passes() -> None:
 
 def test_a_key_of_another_strategy_is_named() -> None:
     table = SearchTable(strategy=StrategyTable(name="ilp", setup={"sampler": "tpe"}))
-    with pytest.raises(
-        ValueError, match="'sampler' is a key of strategy 'optuna', not of 'ilp'; remove it, or set"
-    ):
+    with pytest.raises(ValueError, match="'sampler' is a key of strategy 'optuna', not of 'ilp'"):
         SearchSpec.read(SearchConfig(model="toy", dataset="toy_tiny", search=table))

@@ -103,8 +103,8 @@ def test_weights_of_functions_are_counted_once_for_all_batches(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("rows", "note"),
     [
-        (1, "Costs are for one sample, with inputs of shape [1, 16]."),
-        (8, "Costs are for one forward pass, with inputs of shape [8, 16]."),
+        (1, "Costs are for one sample, with inputs of shape [1, 16]. Bit operations are counted as 'bops'."),
+        (8, "Costs are for one forward pass, with inputs of shape [8, 16]. Bit operations are counted as 'bops'."),
     ],
 )
 def test_the_page_says_which_run_the_costs_are_for(rows: int, note: str, tmp_path: Path) -> None:
