@@ -17,7 +17,7 @@ MAX_WIDTHS = 12
 """Baselines per format."""
 WIDTH_KEYS = tuple(f"{role}_width" for role in ROLES)
 VARIED = ("width", "element")
-"""The parameters that decide how many bits a number has; a format has at most one of them."""
+"""The parameters that decide the width of a number; a format has at most one of them."""
 
 
 @dataclass(frozen=True)
