@@ -89,7 +89,9 @@ def _uniform_config(unit: str, choices: Choices, name: str, variant: Variant | N
         return dimension.choices[0]
 
     config = choices.draw(unit, choose)
-    for role in roles_with_format(config, name) if variant is not None else ():
+    if variant is None:
+        return config
+    for role in roles_with_format(config, name):
         key = f"{role}_{variant.parameter}"
         if key in config and (key in searched or choices.followed_key(key) in searched):
             config[key] = variant.value
