@@ -22,7 +22,7 @@ from chop.searching.results.files import ResultFiles
 from chop.searching.results.results import Results
 from chop.searching.results.terminal import SearchProgress, show_results
 from chop.searching.spec import SearchSpec
-from chop.searching.study.open_study import StudyLocation, open_study
+from chop.searching.study.open_study import StudyLocation, open_study, with_storage_of_resumed_run
 from chop.searching.study.processes import WorkerJob, run_workers
 from chop.searching.study.storage import MEMORY, database_errors_explained
 from chop.searching.study.study import Study
@@ -42,6 +42,7 @@ def search(config: SearchConfig) -> RunFolder:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     if config.apply is not None:
         return apply_trial(config)
+    config = with_storage_of_resumed_run(config)
     spec = SearchSpec.read(config)
     num_workers = config.workers or spec.strategy.n_jobs
     if config.storage == MEMORY and num_workers > 1:
@@ -99,7 +100,8 @@ class Search:
         finally:
             progress.close()
         results = self._save()
-        show_results(results, self.spec.config.max_drop, self.folder)
+        rows = f"{self.problem.num_rows:,} rows of {self.spec.evaluation.data_loader}"
+        show_results(results, self.spec.config.max_drop, self.folder, rows)
         if self._num_unfinished:
             self._show_how_to_resume()
         if interrupt.requested:

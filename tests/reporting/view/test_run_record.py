@@ -211,3 +211,14 @@ def test_the_overview_builds_the_rows_of_unchanged_runs_once(
     add_run("run9", train_summary(0.25))
     respond(project, "/")
     assert num_unchanged + 8 < len(built) - num_unchanged < num_unchanged + 20, "one more row"
+
+
+def test_the_accuracy_of_a_search_says_on_which_rows_it_was_measured(add_run: AddRun, project: Path) -> None:
+    summary = {"action": "search", "best": {"accuracy": 0.5}, "evaluated_on": "val_dataloader"}
+    record = record_of(add_run("searched", summary))
+    assert record.evaluated_on == "validation rows"
+    assert record_of(add_run("first", train_summary(0.5))).evaluated_on is None
+    for address in ("/", "/run/searched"):
+        content = respond(project, address).content
+        assert isinstance(content, bytes)
+        assert b"validation rows" in content

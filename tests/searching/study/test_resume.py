@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import random
 import signal
@@ -269,6 +270,20 @@ def test_resume_without_an_earlier_search_starts_a_new_one(
         run = search(replace(config, resume=True))
     assert "nothing to resume in" in caplog.text
     assert len(tried(run)) == NUM_PLANNED
+
+
+def test_a_study_in_a_database_is_resumed_without_naming_it_again(config: SearchConfig, tmp_path: Path) -> None:
+    run = search(replace(config, storage=f"sqlite:///{tmp_path}/study.db"))
+    assert search(with_setup(replace(config, resume=True), n_trials=18)) == run
+    assert len(tried(run)) == NUM_PLANNED + 3
+
+
+def test_the_rows_that_accuracy_was_measured_on_are_named(
+    config: SearchConfig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = search(config)
+    assert "accuracy and loss are those of 80 rows of val_dataloader" in capsys.readouterr().out
+    assert json.loads((run / "summary.json").read_text())["evaluated_on"] == "val_dataloader"
 
 
 def test_a_search_in_memory_cannot_be_resumed(config: SearchConfig) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from chop.display import numbers
 from chop.display.launcher import launcher
 from chop.reporting.view.html import NOTHING, Html, element, file_address, join, link, page, run_address, scrolling
-from chop.reporting.view.run_figures import COLUMNS, RunFigure
+from chop.reporting.view.run_figures import ACCURACY, COLUMNS, RunFigure
 from chop.reporting.view.run_record import MAX_RECORDS_KEPT, RunRecord
 
 TEXT_COLUMNS = ("run", "action", "model", "data", "started")
@@ -113,5 +113,6 @@ def _figure_cell(figure: RunFigure, record: RunRecord) -> Html:
         return element("td", {"class": "figure nothing"}, NOTHING)
     sort_key = repr(value) if math.isfinite(value) else None  # others come last
     attributes = {"class": "figure", "data-value": sort_key, "title": numbers.exact(value)}
-    note = element("span", {"class": "note"}, before) if before else None
-    return element("td", attributes, figure.figure.text(value), note)
+    split = record.evaluated_on if figure is ACCURACY else None
+    notes = [element("span", {"class": "note"}, text) for text in (before, split) if text]
+    return element("td", attributes, figure.figure.text(value), notes)

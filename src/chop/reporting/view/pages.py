@@ -130,7 +130,8 @@ def _subtitle(record: RunRecord) -> str:
         record.data_title or record.data,
         f"{record.started:%Y-%m-%d %H:%M}",
     ]
-    parts += [None if accuracy is None else f"accuracy {numbers.percent(accuracy)}"]
+    on = f" on {record.evaluated_on}" if record.evaluated_on else ""
+    parts += [None if accuracy is None else f"accuracy {numbers.percent(accuracy)}{on}"]
     return " · ".join(part for part in parts if part)
 
 

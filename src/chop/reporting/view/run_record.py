@@ -58,6 +58,13 @@ class RunRecord:
         return text_at(self.summary, "data", "title")
 
     @property
+    def evaluated_on(self) -> str | None:
+        """What the accuracy of a search was measured on, such as `validation rows`; None: the test split."""
+        loader = text_at(self.summary, "evaluated_on")
+        split = {"val_dataloader": "validation", "train_dataloader": "training"}.get(loader or "")
+        return None if split is None else f"{split} rows"
+
+    @property
     def can_have_report(self) -> bool:
         return bool(self.config and self.summary)
 

@@ -120,6 +120,7 @@ class ResultFiles:
             "checkpoint": None if config.load_name is None else str(config.load_name),
             "study": study.name,
             "strategy": config.search.strategy.name,
+            "evaluated_on": self.spec.evaluation.data_loader,
             "trials": {state: states.count(state) for state in sorted(set(states))},
             ORIGINAL: _finite(results.original),
             "best": None if best.record is None else {"trial": best.record.number, **_finite(best.record.metrics)},

@@ -104,12 +104,17 @@ class SearchProgress:
         return f"{rate:.3g} trials/s, {clock((self._num_planned - len(self._seen)) / rate)} left"
 
 
-def show_results(results: Results, max_drop: float | None, folder: RunFolder) -> None:
-    """Print the front with the nearest uniform baselines, the importance of choices, and the best trial."""
+def show_results(results: Results, max_drop: float | None, folder: RunFolder, rows: str = "") -> None:
+    """Print the front with the nearest uniform baselines, the importance of choices, and the best trial.
+
+    `rows` says what accuracy was measured on.
+    """
     if not results.complete:
         print("\nno trial was completed")
         return
     _show_front(results, folder)
+    if rows:
+        print(f"accuracy and loss are those of {rows}")
     print(f"\noriginal model: {_summary(results, results.original)}")
     _show_pareto_optimal_baselines(results)
     _show_importances(results)

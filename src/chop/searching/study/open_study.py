@@ -51,6 +51,20 @@ class StudyLocation:
         return cls(database, folder)
 
 
+def with_storage_of_resumed_run(config: SearchConfig) -> SearchConfig:
+    """Return the options with the database of the run to resume, if `--storage` is not given."""
+    if not config.resume or config.storage is not None:
+        return config
+    folder = find_run_to_resume(
+        config, lambda folder: folder.search, lambda folder: config.study in (None, _option_of(folder, "study"))
+    )
+    storage = None if folder is None or folder.journal.exists() else _option_of(folder, "storage")
+    if storage is None or not is_database(storage):
+        return config
+    logger.info("resuming the study in %s", storage)
+    return replace(config, storage=storage)
+
+
 @contextmanager
 def open_study(
     spec: SearchSpec, experiment: Experiment, problem: Problem, location: StudyLocation
@@ -82,14 +96,14 @@ def _folder_to_resume(config: SearchConfig) -> RunFolder | None:
     return find_run_to_resume(
         config,
         lambda folder: folder.search if is_database(config.storage) else folder.journal,
-        lambda folder: config.study in (None, _study_named_in(folder)),
+        lambda folder: config.study in (None, _option_of(folder, "study")),
     )
 
 
-def _study_named_in(folder: RunFolder) -> str | None:
-    """Return the name of the study in the configuration of a run; None if it names none."""
+def _option_of(folder: RunFolder, name: str) -> str | None:
+    """Return an option of a run, such as the name of its study; None if it is not given."""
     try:
-        found = read_toml(folder.config).get("study")
+        found = read_toml(folder.config).get(name)
     except (OSError, ValueError):  # a run that was killed at its very beginning
         return None
     return found if isinstance(found, str) else None
@@ -99,7 +113,7 @@ def _known_name(config: SearchConfig, location: StudyLocation, storage: StudySto
     """Return the name of the study, if it is known before there is a folder."""
     if location.database is not None:
         folder = location.resumed_folder
-        return config.study or (None if folder is None else _study_named_in(folder))
+        return config.study or (None if folder is None else _option_of(folder, "study"))
     studies = storage.backend.get_all_studies() if storage is not None else ()
     return next((study.study_name for study in studies), config.study)  # a journal holds one study
 
