@@ -68,7 +68,7 @@ function start() {
   );
   byId("footer").append(el("p", {}, report.footer));
   drawGraph();
-  graph.view.fit();
+  graph.view.fit(0.5);
   setTheme("auto");
   for (const query of ["(prefers-color-scheme: dark)", "print"])
     matchMedia(query).addEventListener("change", () => emit("theme"));
