@@ -14,6 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from chop.cost import count, flops, operations
 from chop.ir import MaseGraph, NodeMeta
 from chop.ops import Count, Factors
+from chop.ops.base import INNER
 from chop.passes.graph import add_common_metadata_analysis_pass, init_metadata_analysis_pass
 
 
@@ -157,7 +158,7 @@ FUNCTIONS: list[tuple[Callable[..., Tensor], tuple[tuple[int, ...], ...], Count]
     (
         lambda a, b, c: F.bilinear(a, b, c),
         ((2, 6), (2, 5), (3, 6, 5)),
-        Count(macs=6 * 35, products=(Factors("data_in_0", "weight", 180, 6), Factors("data_in_1", "sums", 30, 5))),
+        Count(macs=6 * 35, products=(Factors("data_in_0", "weight", 180, 6), Factors("data_in_1", INNER, 30, 5))),
     ),
     # Without a sum, an einsum is a product: here of two vectors.
     (lambda a, b: torch.einsum("i,j->ij", a, b), ((3,), (4,)), Count(multiplies=12)),

@@ -14,8 +14,7 @@ from chop.ops import Count
 def count(meta: NodeMeta) -> Count | None:
     """Return the operations of a node by kind; None if they are unknown."""
     if meta.op is None:
-        collects_outputs = isinstance(meta.node.target, type)  # such as `BaseModelOutput(last_hidden_state=...)`
-        return Count() if meta.node.op in GRAPH_KINDS or collects_outputs else None
+        return Count() if meta.node.op in GRAPH_KINDS else None
     if not meta.results:
         return Count()  # arithmetic on shapes
     call = meta.call()

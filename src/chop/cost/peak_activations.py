@@ -16,12 +16,14 @@ from chop.ir.graph.in_place import writes_in_place
 
 _VIEWS = frozenset(
     (
+        *("slice", "alias", "movedim", "swapaxes", "ravel", "broadcast_to", "diagonal", "tensor_split"),
+        *("split_with_sizes", "as_strided"),
         *("view", "reshape", "flatten", "unflatten", "permute", "transpose", "t", "squeeze", "unsqueeze", "expand"),
         *("expand_as", "view_as", "reshape_as", "narrow", "select", "chunk", "split", "unbind", "detach"),
         *("identity", "getitem", "getattr", "dropout", "outputs"),
     )
 )
-_CASTS = frozenset(("to", "float", "type_as"))
+_CASTS = frozenset(("to", "float", "double", "half", "bfloat16", "type", "type_as"))
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from torch import Tensor, nn
@@ -44,8 +45,12 @@ class Call:
     attributes: Mapping[str, Any]
 
 
+INNER = "computed inside"
+"""The name of a factor that is not an operand: a value in float, such as the state of an LSTM."""
+
+
 class Factors(NamedTuple):
-    """The MACs of a call that multiply the same two operands. A name that is not an operand is a value in float."""
+    """The MACs of a call that multiply the same two operands."""
 
     left: str
     right: str
@@ -113,7 +118,7 @@ class Op:
         """Whether the result consists of elements of the input, as those of `view` and of dropout in evaluation."""
         return self.mase_type == "implicit_func" or self.name == "dropout"
 
-    @property
+    @cached_property
     def parameters(self) -> tuple[str, ...]:
         """The names of the operands that are parameters of a module; for a composite layer, see `parameters_of`."""
         return tuple(operand.name for operand in self.operands if operand.name in ("weight", "bias"))

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from torch import nn
 
-from chop.ops.base import Call, Count, Factors, Op, Shape, numel
+from chop.ops.base import INNER, Call, Count, Factors, Op, Shape, numel
 from chop.ops.matmul import attention_count
 from chop.ops.spellings import data
 from chop.ops.table import register_op
-
-_FLOAT = "computed inside the layer"
-"""The name of a factor that is neither an input nor a parameter."""
 
 
 def _recurrent(gates: int, multiplies: int, adds: int) -> Callable[[Call], Count | None]:
@@ -31,7 +29,7 @@ def _recurrent(gates: int, multiplies: int, adds: int) -> Callable[[Call], Count
         for name, shape in call.operands.items():
             if not name.startswith("weight"):
                 continue
-            left = "data_in_0" if name in ("weight_ih", "weight_ih_l0", "weight_ih_l0_reverse") else _FLOAT
+            left = "data_in_0" if name in ("weight_ih", "weight_ih_l0", "weight_ih_l0_reverse") else INNER
             total += Count(
                 macs=steps * numel(shape), products=(Factors(left, name, steps * numel(shape), shape[1]),)
             )
@@ -83,7 +81,7 @@ class _Sequences:
 
     def inside(self) -> _Sequences:
         """Return sequences of the same size that are computed inside the layer."""
-        return replace(self, operand=_FLOAT)
+        return replace(self, operand=INNER)
 
 
 Shapes = Mapping[str, Shape]
@@ -109,8 +107,8 @@ def _attention(
     head: Shape = (query.batch, heads, query.length, width // heads)
     other: Shape = (query.batch, heads, seen, width // heads)
     inner = attention_count(head, other, other, head)
-    total += replace(inner, products=tuple(each._replace(left=_FLOAT, right=_FLOAT) for each in inner.products))
-    return total + _product(query.rows, _FLOAT, f"{prefix}out_proj.weight", (width, width))
+    total += replace(inner, products=tuple(each._replace(left=INNER, right=INNER) for each in inner.products))
+    return total + _product(query.rows, INNER, f"{prefix}out_proj.weight", (width, width))
 
 
 def _multihead_attention_count(call: Call) -> Count | None:
@@ -151,9 +149,9 @@ def _feed_forward(shapes: Shapes, prefix: str, rows: int) -> Count:
     first, second = shapes[f"{prefix}linear1.weight"], shapes[f"{prefix}linear2.weight"]
     activation = Count(adds=rows * first[0])
     return (
-        _product(rows, _FLOAT, f"{prefix}linear1.weight", first)
+        _product(rows, INNER, f"{prefix}linear1.weight", first)
         + activation
-        + _product(rows, _FLOAT, f"{prefix}linear2.weight", second)
+        + _product(rows, INNER, f"{prefix}linear2.weight", second)
     )
 
 
@@ -180,69 +178,40 @@ def _stack(shapes: Shapes, prefix: str, heads: int, x: _Sequences, memory: _Sequ
     return total
 
 
-def _transformer(
-    path: str, count: Callable[[Shapes, int, list[_Sequences]], Count], num_inputs: int
-) -> tuple[dict[str, None], Callable[[Call], Count | None]]:
-    """Return attributes and count of a transformer whose first attention is at `path`."""
-    heads, batch_first = f"{path}num_heads", f"{path}batch_first"
-
-    def counted(call: Call) -> Count | None:
-        names = [f"data_in_{i}" for i in range(num_inputs)]
-        if not call.operands.keys() >= set(names) or not call.attributes.keys() >= {heads, batch_first}:
-            return None  # other arguments, or layers that are not those of torch
-        inputs = [_Sequences.of(call, name, call.attributes[batch_first]) for name in names]
-        return count(call.operands, call.attributes[heads], inputs)
-
-    return dict.fromkeys((heads, batch_first)), counted
+def _whole(shapes: Shapes, prefix: str, heads: int, source: _Sequences, target: _Sequences) -> Count:
+    """Count an encoder, and a decoder that attends to its result."""
+    encoder = _stack(shapes, f"{prefix}encoder.", heads, source)
+    return encoder + _stack(shapes, f"{prefix}decoder.", heads, target, memory=source.inside())
 
 
-def _whole(shapes: Shapes, heads: int, inputs: list[_Sequences]) -> Count:
-    source, target = inputs
-    return _stack(shapes, "encoder.", heads, source) + _stack(
-        shapes, "decoder.", heads, target, memory=source.inside()
-    )
+_TRANSFORMERS: tuple[tuple[str, type[nn.Module], tuple[str, ...], str, Callable[..., Count]], ...] = (
+    ("transformer_encoder_layer", nn.TransformerEncoderLayer, ("src",), "self_attn", _layer),
+    ("transformer_decoder_layer", nn.TransformerDecoderLayer, ("tgt", "memory"), "self_attn", _layer),
+    ("transformer_encoder", nn.TransformerEncoder, ("src",), "layers.0.self_attn", _stack),
+    ("transformer_decoder", nn.TransformerDecoder, ("tgt", "memory"), "layers.0.self_attn", _stack),
+    ("transformer", nn.Transformer, ("src", "tgt"), "encoder.layers.0.self_attn", _whole),
+)
+"""Name, class, inputs, the path of the first attention, and how to count."""
 
 
-for _module, _name, _keywords, _path, _counted in (
-    (
-        nn.TransformerEncoderLayer,
-        "transformer_encoder_layer",
-        ("src",),
-        "self_attn.",
-        lambda shapes, heads, inputs: _layer(shapes, "", heads, *inputs),
-    ),
-    (
-        nn.TransformerDecoderLayer,
-        "transformer_decoder_layer",
-        ("tgt", "memory"),
-        "self_attn.",
-        lambda shapes, heads, inputs: _layer(shapes, "", heads, *inputs),
-    ),
-    (
-        nn.TransformerEncoder,
-        "transformer_encoder",
-        ("src",),
-        "layers.0.self_attn.",
-        lambda shapes, heads, inputs: _stack(shapes, "", heads, *inputs),
-    ),
-    (
-        nn.TransformerDecoder,
-        "transformer_decoder",
-        ("tgt", "memory"),
-        "layers.0.self_attn.",
-        lambda shapes, heads, inputs: _stack(shapes, "", heads, *inputs),
-    ),
-    (nn.Transformer, "transformer", ("src", "tgt"), "encoder.layers.0.self_attn.", _whole),
-):
-    _attributes, _count = _transformer(_path, _counted, len(_keywords))
+def _transformer_count(path: str, num_inputs: int, count: Callable[..., Count], call: Call) -> Count | None:
+    names = [f"data_in_{i}" for i in range(num_inputs)]
+    settings = [call.attributes.get(f"{path}.{name}") for name in ("num_heads", "batch_first")]
+    if None in settings or not call.operands.keys() >= set(names):
+        return None  # layers that are not those of torch
+    heads, batch_first = settings
+    return count(call.operands, "", heads, *(_Sequences.of(call, name, bool(batch_first)) for name in names))
+
+
+for _name, _module, _keywords, _path, _count in _TRANSFORMERS:
     register_op(
         Op(
             _name,
             "module_related_func",
             operands=data("data_in", *_keywords),
             modules=(_module,),
-            attributes=_attributes,
-            count=_count,
+            attributes=dict.fromkeys((f"{_path}.num_heads", f"{_path}.batch_first")),
+            count=partial(_transformer_count, _path, len(_keywords), _count),
             composite=True,
         )
     )

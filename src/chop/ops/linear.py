@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from chop.ops.base import Call, Count, Factors, Op, Operand, numel
+from chop.ops.base import INNER, Call, Count, Factors, Op, Operand, numel
 from chop.ops.spellings import data, spelled
 from chop.ops.table import register_op
 
@@ -65,7 +65,7 @@ def _bilinear_count(call: Call) -> Count:
     left, right = (call.operands[f"data_in_{i}"][-1] for i in range(2))
     results = numel(call.results[0])
     matrix, vector = results * left * right, results * right
-    products = (Factors("data_in_0", "weight", matrix, left), Factors("data_in_1", "sums", vector, right))
+    products = (Factors("data_in_0", "weight", matrix, left), Factors("data_in_1", INNER, vector, right))
     return Count(macs=matrix + vector, products=products)
 
 

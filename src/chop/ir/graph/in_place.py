@@ -10,7 +10,9 @@ from torch._ops import OpOverload
 
 from chop.nn.quantized import QuantizedCall
 
-_OPERATORS = (operator.iadd, operator.isub, operator.imul, operator.itruediv)
+_NAMES = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift")
+_OPERATORS = tuple(getattr(operator, f"i{name}") for name in _NAMES)
+"""The operators that overwrite a tensor; `imatmul` returns a new one."""
 
 
 def writes_in_place(node: fx.Node, module: nn.Module | None) -> bool:
@@ -21,10 +23,10 @@ def writes_in_place(node: fx.Node, module: nn.Module | None) -> bool:
     if isinstance(target, OpOverload):
         first = target._schema.arguments[:1]
         return any(argument.alias_info is not None and argument.alias_info.is_write for argument in first)
+    if getattr(target, "__module__", None) == operator.and_.__module__:
+        return target in _OPERATORS
     name = str(getattr(target, "__name__", target))
-    return (
-        target in _OPERATORS or _has_inplace_set(target, node) or (name.endswith("_") and not name.endswith("__"))
-    )
+    return _has_inplace_set(target, node) or (name.endswith("_") and not name.endswith("__"))
 
 
 def _has_inplace_set(function: Any, node: fx.Node) -> bool:
