@@ -18,6 +18,12 @@ from chop.ops.spellings import data
 from chop.ops.table import register_op
 
 
+def _product(rows: int, left: str, right: str, shape: Shape) -> Count:
+    """Count the product of `rows` rows with a matrix of this shape."""
+    macs = rows * numel(shape)
+    return Count(macs=macs, products=(Factors(left, right, macs, shape[-1]),) if macs else ())
+
+
 def _recurrent(gates: int, multiplies: int, adds: int) -> Callable[[Call], Count | None]:
     """Return the count of a recurrent layer from its number of gates and its element-wise operations per unit."""
 
@@ -30,9 +36,7 @@ def _recurrent(gates: int, multiplies: int, adds: int) -> Callable[[Call], Count
             if not name.startswith("weight"):
                 continue
             left = "data_in_0" if name in ("weight_ih", "weight_ih_l0", "weight_ih_l0_reverse") else INNER
-            total += Count(
-                macs=steps * numel(shape), products=(Factors(left, name, steps * numel(shape), shape[1]),)
-            )
+            total += _product(steps, left, name, shape)
             if name.startswith("weight_hh"):
                 units = steps * shape[0] // gates
                 total += Count(multiplies=multiplies * units, adds=adds * units)
@@ -85,12 +89,6 @@ class _Sequences:
 
 
 Shapes = Mapping[str, Shape]
-
-
-def _product(rows: int, left: str, right: str, shape: Shape) -> Count:
-    """Count the product of `rows` rows with a matrix of this shape."""
-    macs = rows * numel(shape)
-    return Count(macs=macs, products=(Factors(left, right, macs, shape[-1]),) if macs else ())
 
 
 def _attention(
