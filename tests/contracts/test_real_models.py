@@ -31,7 +31,6 @@ from real_models_table import (
 
 Captured = tuple[str, RealModel, MaseGraph]
 
-NOT_COUNTED_YET = ("aten.addmm.default", "recurrent")
 FAST = ("BERT", "Llama", "ResNet", "plain ResNet-18", "LSTM")
 
 
@@ -80,9 +79,6 @@ def test_quantised_models_have_a_small_error_and_gradients(model: Captured, kind
 
 def test_operations_are_those_counted_by_hand(model: Captured) -> None:
     _, real, graph = model
-    unknown = {str(meta.node.target) for meta in graph.metas() if meta.mase_op == "unknown"}
-    if unknown.intersection(NOT_COUNTED_YET):
-        pytest.xfail(f"not in the op table: {unknown.intersection(NOT_COUNTED_YET)}")
     _, info = estimate_cost_analysis_pass(graph, None)
     assert info["total"]["macs"] == real.macs
 
@@ -97,8 +93,7 @@ def test_saved_and_copied_models_compute_the_same(model: Captured, tmp_path: Pat
         for other in (loaded, pickle.loads(pickle.dumps(graph))):
             for a, b in zip(tensors(other.model(**real.batch)), expected, strict=True):
                 assert a.equal(b)
-    known, calls = known_ops(graph)
-    if known == calls or documented()[name][7] == "yes":
+    if documented()[name][7] == "yes":
         assert load_without_model(real, original, tmp_path) == ""
 
 

@@ -97,6 +97,14 @@ def test_functions_follow_the_mode_of_their_own_module(tmp_path: Path) -> None:
         assert g.model.eval()(x).equal(x)
 
 
+def test_a_module_that_is_called_twice_has_one_mode() -> None:
+    drop = Drop()
+    model, x = nn.Sequential(drop, drop), torch.ones(64, 4)
+    graph = MaseGraph(model)
+    assert graph.model.train()(x).unique().tolist() == [0.0, 4.0]
+    assert graph.model.eval()(x).equal(x)
+
+
 class Branches(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = F.dropout(x, 0.5, True)

@@ -300,6 +300,13 @@ def test_bad_arguments_are_reported() -> None:
         MaseGraph(Calls(data_dependent))
 
 
+def test_names_that_the_generated_code_cannot_have() -> None:
+    inner = nn.Sequential()
+    inner.add_module("class", nn.Linear(2, 2))
+    with pytest.raises(ValueError, match=r"'0.class' contains the Python keyword 'class'; rename it"):
+        MaseGraph(nn.Sequential(inner), example_inputs=torch.ones(1, 2), capture="export")
+
+
 def test_classes_that_the_user_keeps_are_one_node() -> None:
     class Parent(nn.Module):
         def __init__(self) -> None:

@@ -148,3 +148,19 @@ def test_names_that_the_generated_code_cannot_have() -> None:
     inner.add_module("class", nn.Linear(2, 2))
     with pytest.raises(ValueError, match=r"'0.class' contains the Python keyword 'class'; rename it"):
         MaseGraph(nn.Sequential(inner))
+
+
+def test_augmented_assignments_change_the_tensor_itself() -> None:
+    class Augmented(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            y = x * 1.0
+            z = y
+            z += 1.0
+            z *= 3.0
+            z -= 2.0
+            z /= 2.0
+            return y
+
+    graph = MaseGraph(Augmented())
+    assert names(graph) == ["x", "mul", "add", "mul_1", "sub", "truediv", "output"]
+    assert graph.model(torch.ones(2)).tolist() == [2.0, 2.0]

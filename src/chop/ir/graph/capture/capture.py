@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 from chop.ir.graph.capture.errors import CaptureError, ExportError, TraceError
 from chop.ir.graph.capture.export import export
 from chop.ir.graph.capture.signature import named_inputs
-from chop.ir.graph.capture.trace import trace
+from chop.ir.graph.capture.trace import check_names, trace
 from chop.registry import closest
 
 Capture = Literal["auto", "fx", "export"]
@@ -39,6 +39,18 @@ def capture_model(
 
     Constants of the graph are stored in `model`.
     """
+    graph, way = _captured(model, cf_args, leaf_modules, example_inputs, capture)
+    check_names(graph, type(model).__name__)
+    return graph, way
+
+
+def _captured(
+    model: nn.Module,
+    cf_args: Mapping[str, Any] | None,
+    leaf_modules: tuple[type[nn.Module], ...],
+    example_inputs: Any,
+    capture: Capture,
+) -> tuple[fx.Graph, str]:
     if capture not in CAPTURES:
         raise ValueError(
             f"capture must be one of {', '.join(CAPTURES)}, got '{capture}'; {closest(capture, CAPTURES)}"

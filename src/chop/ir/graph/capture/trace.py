@@ -87,7 +87,6 @@ def trace(
         if name not in known:
             raise ValueError(f"cf_args: {type(model).__name__}.forward has no '{name}'; {closest(name, known)}")
     graph = _trace(model, Tracer(fixed, leaf_modules))
-    _check_names(graph, type(model).__name__)
     if may_follow_mode(graph) and not _follow_mode(graph, model, fixed, leaf_modules):
         logger.warning(
             "%s behaves differently in training and in evaluation; its graph is fixed to the current mode. Set the "
@@ -104,7 +103,7 @@ def _trace(model: nn.Module, tracer: Tracer) -> fx.Graph:
         raise TraceError(_explain(error, model, tracer.path)) from error
 
 
-def _check_names(graph: fx.Graph, model: str) -> None:
+def check_names(graph: fx.Graph, model: str) -> None:
     """Raise an error for names that cannot be in the Python code which torch.fx generates."""
     for node in graph.nodes:
         if node.op == "placeholder" and node.target == "torch":
