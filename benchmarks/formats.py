@@ -13,19 +13,22 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.results import Result
-from benchmarks.timing import cpu_times, one_thread
+from benchmarks.timing import cpu_times, one_thread, warm_times
 from chop.formats import FORMATS, Format, parameters
 from chop.formats.integer import Integer
+from chop.formats.kernels.compiler import is_available
+from chop.formats.kernels.run import settings
 from chop.nn.quantized import QuantizedLayer, quantize_layer
 from chop.tools.allocator import keep_freed_memory
 
 SUMMARY = (
-    "CPU time, one thread, median of repeats that alternate, so that no one finds its data in the cache (with data "
-    "in the cache, ratios to `copy_` are about twice as large). Quantising is compared with `copy_` of the same "
-    "tensor, which is a lower bound for every format; layers with `nn.Linear`. Blocks have 32 elements. Freed "
-    "memory is kept (`chop.tools.allocator`) in all measurements."
+    "CPU time, one thread. Quantising is compared with `copy_` of the same tensor: the minimum of repeated calls, "
+    "with the data in the cache. `eager` are the definitions in PyTorch, which run without numba; other rows use "
+    "the compiled loops (`chop.formats.kernels`) if it is there, and so do the layers. Layers are compared with "
+    "`nn.Linear`: the median of repeats that alternate, so that no one finds its data in the cache. Blocks have 32 "
+    "elements. Freed memory is kept (`chop.tools.allocator`) in all measurements."
 )
-_BARS = {"integer": 5.0, "block_fp": 9.0, "mxint": 9.0, "mxfp": 15.0}
+_BARS = {"integer": 1.5, "block_fp": 3.0, "mxint": 3.0, "mxfp": 4.0, "nvfp4": 4.0, "log": 5.0}
 _MINIFLOATS = ("fp8", "minifloat_ieee", "minifloat_denorm", "bfloat16", "float16")
 
 
@@ -34,7 +37,7 @@ def run(quick: bool = False) -> list[Result]:
     keep_freed_memory()
     repeats = 1 if quick else 60
     return [
-        *measure_quantising(repeats * 3),
+        *measure_quantising(repeats * 5),
         *measure_layers("1024 -> 1024, batch 256", 1024, 1024, 256, repeats, (1.15, 1.10), (1.6, 1.4)),
         *measure_layers("16 -> 64, batch 1024", 16, 64, 1024, repeats * 5, (1.9, 1.9), None),
         *measure_peers(repeats),
@@ -55,12 +58,23 @@ def measure_quantising(repeats: int) -> list[Result]:
     formats = [format_of(name) for name in names]
     calls: list[Callable[[], object]] = [lambda: out.copy_(x)]
     calls += [lambda f=f: f.quantize(x) for f in formats]  # type: ignore[misc]
-    copy, *times = cpu_times(*calls, repeats=repeats)
-    bars = {**_BARS, **dict.fromkeys(_MINIFLOATS, 8.0)}
+    calls += [lambda f=f: _eager(f, x) for f in formats]  # type: ignore[misc]
+    copy, *times = warm_times(*calls, repeats=repeats)
+    bars = {**_BARS, **dict.fromkeys(_MINIFLOATS, 2.5)} if is_available() else {}
+    rows = [(name, bars.get(name, math.inf)) for name in names] + [(f"{name}, eager", math.inf) for name in names]
     return [
-        Result(f"quantise 256 x 1024: {name}", time / copy, bars.get(name, math.inf), "x copy_")
-        for name, time in zip(names, times, strict=True)
+        Result(f"quantise 256 x 1024: {what}", time / copy, bar, "x copy_")
+        for (what, bar), time in zip(rows, times, strict=True)
     ]
+
+
+def _eager(number_format: Format, x: Tensor) -> Tensor:
+    """Round without compiled loops."""
+    settings.enabled = False
+    try:
+        return number_format.quantize(x)
+    finally:
+        settings.enabled = True
 
 
 def linear(name: str, inputs: int, outputs: int) -> QuantizedLayer:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from chop.formats.base import Encoded, Format, Scales, param, register_format
-from chop.formats.bits import mean_magnitude, refuse_nan, signs, with_nan_of, working
+from chop.formats.bits import finite_magnitude, mean_of_numbers, refuse_nan, signs, with_nan_of, working
 from chop.formats.granularity import num_scales
 
 
@@ -78,7 +78,8 @@ class Binary(Format):
         dims = self._shared_dims(x)
         if not self.scaling or x.numel() == 0:
             return torch.ones((), dtype=x.dtype, device=x.device)
-        return mean_magnitude(x, dims).to(x.dtype)
+        magnitude = finite_magnitude(x)
+        return mean_of_numbers(magnitude, x, dims).to(x.dtype) if dims else magnitude
 
     def _shared_dims(self, x: Tensor) -> tuple[int, ...]:
         """Return the dimensions that share one s: all, or all but the channels if there are two or more."""

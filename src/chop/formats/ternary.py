@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from chop.formats.base import Encoded, Format, Scales, param, register_format
-from chop.formats.bits import finite_magnitude, mean_magnitude, refuse_nan, with_nan_of, working
+from chop.formats.bits import finite_magnitude, mean_of_numbers, refuse_nan, with_nan_of, working
 
 
 @register_format("ternary")
@@ -68,7 +68,7 @@ class Ternary(Format):
 
     def _signs_and_scale(self, x: Tensor) -> tuple[Tensor, Tensor]:
         magnitude = finite_magnitude(x)
-        limit = mean_magnitude(x, tuple(range(x.dim()))).mul(self.threshold).to(x.dtype)
+        limit = mean_of_numbers(magnitude, x, tuple(range(x.dim()))).mul(self.threshold).to(x.dtype)
         kept = magnitude.sub(limit).sign_().clamp_(min=0)  # 1 above the limit; comparisons are slower
         signs = x.sign().mul_(kept).nan_to_num_(nan=0.0)
         if not self.scaling:
