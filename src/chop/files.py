@@ -57,8 +57,15 @@ def remove_temporary_files(folder: Path) -> None:
             file.unlink(missing_ok=True)
 
 
+def check_regular(path: Path) -> None:
+    """Raise ValueError for a pipe or a device: reading it could wait or continue for ever."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise ValueError(f"'{path}' is a pipe or a device, not a file")
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file."""
+    check_regular(path)
     return parse_json(path.read_bytes(), str(path))
 
 
@@ -75,6 +82,7 @@ def parse_json(content: bytes | str, source: str) -> dict[str, Any]:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Return the table in a TOML file."""
+    check_regular(path)
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import types
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -89,11 +91,20 @@ def _read(value: object, hint: object, where: str, name: str) -> object:
         return read_options(cast("type[object]", hint), value, f"{where}: {name}")
     elif hint is Path and isinstance(value, str):
         return Path(value)
-    elif hint is float and _fits(value, int):
-        return float(cast(int, value))
+    elif hint is float:
+        if _fits(value, int) or _fits(value, float):
+            return _finite(cast(float, value), where, name)
     elif _fits(value, origin or hint):
         return value
     raise _mismatch(value, hint, where, name)
+
+
+def _finite(value: float, where: str, name: str) -> float:
+    """Return a number as a float; NaN, infinities and integers that are too large are errors."""
+    with suppress(OverflowError):
+        if math.isfinite(number := float(value)):
+            return number
+    raise ValueError(f"{where}: '{name}' must be a finite number, got {_show(value)}")
 
 
 def _fits(value: object, kind: object) -> bool:
@@ -172,5 +183,8 @@ def _describe(hint: object) -> str:
 
 
 def _show(value: object) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except (RecursionError, ValueError):  # nested too deeply; an integer with too many digits
+        text = "a value that is too long to show"
     return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(value).__name__})"

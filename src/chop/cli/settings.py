@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from chop.config import ACTIONS, COMMAND_LINE_ONLY, PAIRS, AnyConfig, CommandConfig, TrainConfig, TrainGrid
+from chop.files import check_regular
 from chop.options import check_options, read_options, type_hints
 from chop.toml import to_toml_value, write_toml
 
@@ -91,10 +92,13 @@ def read_config_file(file: Path, cls: type[CommandConfig]) -> dict[str, Any]:
 
 def read_table(file: Path) -> dict[str, Any]:
     """Return the content of a TOML file with options."""
+    check_regular(file)
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{file}: not valid TOML: {error}") from error
+    except RecursionError as error:
+        raise ValueError(f"{file}: not valid TOML: its values are nested too deeply") from error
     except OSError as error:
         raise OSError(f"cannot read {file}: {error.strerror}") from error
 
@@ -174,7 +178,7 @@ def _pair(option: str, text: str) -> tuple[str, Any]:
     if not (name and sign):
         kind = "--set" if option == "set" else f"a {option.removesuffix('s').replace('_', ' ')}"
         raise ValueError(f"{COMMAND_LINE}: {kind} must have the form name=value, got '{text}'")
-    with suppress(tomllib.TOMLDecodeError):
+    with suppress(tomllib.TOMLDecodeError, RecursionError):
         return name, tomllib.loads(f"x = {value}")["x"]
     return name, value
 

@@ -39,6 +39,7 @@ def option(
     return field(default=default, metadata=metadata)
 
 
+MAX_INTEGER = 2**63 - 1  # PyTorch has 64-bit integers
 REPEATABLE = ("plugins", "trust")
 """Options with a path, which can be repeated."""
 COMMAND_LINE_ONLY = ("config", "trust", "trust_remote_code")
@@ -70,6 +71,7 @@ class CommandConfig:
     def __post_init__(self) -> None:
         for each in fields(self):
             least, most, value = each.metadata["least"], each.metadata["most"], getattr(self, each.name)
+            most = MAX_INTEGER if most is None and type(value) is int else most
             if least is not None and value is not None and value < least:
                 raise ValueError(f"'{each.name}' must be at least {least}, got {value}")
             if most is not None and value is not None and value > most:

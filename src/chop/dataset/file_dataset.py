@@ -98,7 +98,7 @@ class FileDataset:
         content = read_content(path, self.hdf5_table)
         names = self.ignore.split(",") if isinstance(self.ignore, str) else self.ignore
         ignore = [name for name in names if name]
-        if isinstance(content, dict):
+        if isinstance(content, Mapping):
             samples = _from_arrays(content, self.label, ignore, where)
         else:
             samples = _from_table(content.rename(columns=str), self.label, ignore, where)
@@ -130,8 +130,9 @@ def _from_table(frame: DataFrame, label: str | None, ignore: Sequence[str], wher
 
 def _from_arrays(arrays: Arrays, label: str | None, ignore: Sequence[str], where: str) -> _Samples:
     _check_ignored(ignore, list(arrays), where)
-    arrays = {name: array for name, array in arrays.items() if name not in ignore}
-    features, labels, names, num_test = _find_splits(arrays, where) or _find_pair(arrays, label, where)
+    names_left = [name for name in arrays if name not in ignore]
+    found = _find_splits(arrays, names_left, where) or _find_pair(arrays, names_left, label, where)
+    features, labels, names, num_test = found
     if not (np.issubdtype(features.dtype, np.number) or features.dtype == bool) or np.iscomplexobj(features):
         raise ValueError(f"{where}: '{names[0]}' must hold numbers, not {features.dtype}")
     rows = features.reshape(len(features), -1)
@@ -142,9 +143,9 @@ def _from_arrays(arrays: Arrays, label: str | None, ignore: Sequence[str], where
     return _Samples(numbers, numbered, class_names, (), num_test)
 
 
-def _find_splits(arrays: Arrays, where: str) -> _Arrays | None:
+def _find_splits(arrays: Arrays, known: Sequence[str], where: str) -> _Arrays | None:
     """Return the training rows followed by the test rows, if the file has arrays for both."""
-    by_lower = {name.lower(): name for name in arrays}
+    by_lower = {name.lower(): name for name in known}
     for pattern in SPLIT_NAMES:
         for y, x in ARRAY_PAIRS.items():
             wanted = [pattern.format(split=split, array=array) for split in ("train", "test") for array in (x, y)]
@@ -162,8 +163,8 @@ def _find_splits(arrays: Arrays, where: str) -> _Arrays | None:
     return None
 
 
-def _find_pair(arrays: Arrays, label: str | None, where: str) -> _Arrays:
-    labels_name, features_name = _pick_arrays(arrays, label, where)
+def _find_pair(arrays: Arrays, known: Sequence[str], label: str | None, where: str) -> _Arrays:
+    labels_name, features_name = _pick_arrays(known, label, where)
     return _pair(arrays, features_name, labels_name, where)
 
 
@@ -177,7 +178,7 @@ def _pair(arrays: Arrays, features_name: str, labels_name: str, where: str) -> _
     return _Arrays(features, labels, (features_name, labels_name))
 
 
-def _pick_arrays(arrays: Mapping[str, object], label: str | None, where: str) -> tuple[str, str]:
+def _pick_arrays(arrays: Sequence[str], label: str | None, where: str) -> tuple[str, str]:
     """Return the names of the array of labels and the array of features."""
     by_lower = {name.lower(): name for name in arrays}
     if label is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -150,7 +150,7 @@ def read_jets(path: Path) -> Jets:
     table, columns = (CERNBOX_TABLE, CERNBOX_COLUMNS) if is_hdf5 else (None, ())
     frame = read_content(path, table, columns)
     where = f"data file '{path}'"
-    if isinstance(frame, dict):
+    if isinstance(frame, Mapping):
         raise ValueError(f"{where} has arrays without column names; jets have {', '.join(FEATURES)}")
     if "class" in frame and FEATURES[0] in frame:
         return _from_openml(frame, where)

@@ -8,7 +8,7 @@ import platform
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,8 @@ class Experiment:
         torch.manual_seed(config.seed)
         model = model_info.build(data.dataset_info, config.model_options)
         if config.load_name is not None:
-            model = load_model(load_name=str(config.load_name), load_type=config.load_type, model=model)
+            first_batch = partial(_first_batch, data, model_info, config.task)
+            model = load_model(str(config.load_name), config.load_type, model, first_batch)
             _warn_about_graph(config.load_name)
         data.prepare_data()  # last, because the other steps can fail without reading the rows
         data.setup()
@@ -184,6 +185,12 @@ class Experiment:
                 f"model '{self.config.model}' returns {shape} for {len(features)} rows; "
                 f"{TASKS[self.config.task]} on '{self.config.dataset}' needs {expected}"
             )
+
+
+def _first_batch(data: MaseDataModule, model_info: ModelInfo, task: str) -> dict[str, torch.Tensor]:
+    data.prepare_data()
+    data.setup()
+    return next(InputGenerator(data, model_info, task))
 
 
 def open_data(config: ActionConfig, model_info: ModelInfo) -> MaseDataModule:

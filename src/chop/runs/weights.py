@@ -7,13 +7,15 @@ import os
 import re
 import warnings
 import zipfile
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from chop.files import CorruptFileError, check_regular
+from chop.ir import MaseGraph
 from chop.passes.graph import load_mase_graph_interface_pass
 from chop.runs.folder import RunFolder
 
@@ -27,25 +29,30 @@ MAX_KEYS_NAMED = 4  # in an error message
 
 
 def load_model(
-    load_name: str | os.PathLike[str], load_type: str = "auto", model: nn.Module | None = None
+    load_name: str | os.PathLike[str],
+    load_type: str = "auto",
+    model: nn.Module | None = None,
+    example_inputs: Callable[[], Mapping[str, Tensor]] | None = None,
 ) -> nn.Module:
     """Return `model` with the weights of a checkpoint, or the model of a saved graph.
 
     `load_type` is `pt` for a `state_dict` (of torch.save, or .safetensors), `pl` for a checkpoint that has one
     under 'state_dict', as Lightning and many training scripts write it, `mz` for a folder of
     `save_mase_graph_interface_pass`, and `auto` to detect it. Keys may start with `model.` (Lightning) or `module.`
-    (DataParallel). `load_name` may also be a run folder: its graph or its best checkpoint is loaded. After an error
-    the model is unchanged.
+    (DataParallel). `load_name` may also be a run folder: its graph or its best checkpoint is loaded. A graph with
+    layers or functions that only the code of the model can build is loaded into a graph of `model`, which is captured
+    with `example_inputs()`. After an error the model is unchanged.
     """
     if load_type not in LOAD_TYPES:
         raise ValueError(f"unknown load_type '{load_type}'; allowed: {', '.join(LOAD_TYPES)}")
     path = Path(load_name)
     if not path.exists():
         raise ValueError(f"checkpoint '{path}' does not exist")
+    check_regular(path)
     if RunFolder(path).config.is_file():
         path = RunFolder(path).weights
     if load_type == "mz" or (load_type == "auto" and path.is_dir()):
-        return _load_graph(path)
+        return _load_graph(path, model, example_inputs)
     if path.is_dir():
         raise ValueError(f"checkpoint '{path}' is a folder, but load_type '{load_type}' needs a file; try 'mz'")
     if model is None:
@@ -56,10 +63,20 @@ def load_model(
     return model
 
 
-def _load_graph(path: Path) -> nn.Module:
+def _load_graph(
+    path: Path, model: nn.Module | None, example_inputs: Callable[[], Mapping[str, Tensor]] | None
+) -> nn.Module:
     if not path.is_dir():
         raise ValueError(f"checkpoint '{path}' is a file, but load_type 'mz' needs a folder; try 'pl' or 'pt'")
-    graph, _ = load_mase_graph_interface_pass(None, str(path))
+    try:
+        graph, _ = load_mase_graph_interface_pass(None, str(path))
+    except CorruptFileError:
+        raise
+    except ValueError:  # for example a layer that only the code of the model can build
+        if model is None:
+            raise
+        inputs = None if example_inputs is None else dict(example_inputs())
+        graph, _ = load_mase_graph_interface_pass(MaseGraph(model, example_inputs=inputs), str(path))
     return graph.model
 
 

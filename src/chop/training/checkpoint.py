@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from chop.files import atomic_path, write_bytes
+from chop.files import atomic_path, check_regular, write_bytes
 from chop.runs.weights import PREFIX
 
 
@@ -51,6 +51,7 @@ def keep_as_best(last: Path, best: Path) -> None:
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
     """Read a checkpoint of `ch train`, which holds tensors and plain values only."""
+    check_regular(path)
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 import numpy.typing as npt
 
-from chop.dataset.readers.errors import reading
+from chop.dataset.readers.errors import check_expansion, reading
 
 Bytes = npt.NDArray[np.uint8]
 SHAPE = (3, 32, 32)
@@ -32,5 +32,6 @@ def read_archive(path: Path, names: Sequence[str]) -> dict[str, bytes]:
             name = PurePosixPath(member.name).name
             file = archive.extractfile(member) if name in names else None
             if file is not None:
+                check_expansion(member.size, path.stat().st_size, f"'{name}'")
                 found[name] = file.read()
     return found

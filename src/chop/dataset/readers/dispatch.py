@@ -11,6 +11,7 @@ from chop.dataset.readers.csv import read_csv, read_tsv
 from chop.dataset.readers.hdf5 import read_hdf5
 from chop.dataset.readers.npz import Arrays, read_npz
 from chop.dataset.readers.parquet import read_parquet
+from chop.files import check_regular
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -37,6 +38,7 @@ def read_content(path: Path, table: str | None = None, columns: Sequence[str] = 
     """Return the table or the arrays in `path`; `table` and `columns` select from an HDF5 file."""
     if not path.exists():
         raise ValueError(f"data file '{path}' does not exist")
+    check_regular(path)
     kind = path.suffix.lower() if path.suffix.lower() in KINDS else _guess_kind(path)
     if kind in _HDF5:
         return read_hdf5(path, table, columns)

@@ -1,10 +1,13 @@
-"""One error message for all failures of a reader."""
+"""One error message for all failures of a reader, and a limit of what a file may decompress to."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+LARGE = 2**28  # bytes; smaller data may be compressed in any ratio
+MAX_RATIO = 200  # of large data in memory to its size in the file; pixels and measurements stay below 50
 
 
 @contextmanager
@@ -17,6 +20,12 @@ def reading(path: Path, kind: str) -> Iterator[None]:
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"'{path}' is corrupt, or not a valid {kind}: {shorten(reason)}") from error
+
+
+def check_expansion(size: int, stored: int, what: str) -> None:
+    """Raise ValueError if data of `stored` bytes in a file would take much more memory, `size` bytes."""
+    if size > max(LARGE, MAX_RATIO * stored):
+        raise ValueError(f"{what} has {stored:,} bytes in the file and would take {size:,} in memory")
 
 
 def shorten(text: str, length: int = 200) -> str:

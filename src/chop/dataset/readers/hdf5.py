@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chop.dataset.readers.errors import reading
+from chop.dataset.readers.errors import check_expansion, reading
 from chop.dataset.readers.npz import Arrays
 from chop.display.extras import need
 from chop.registry import closest
@@ -27,8 +27,14 @@ def read_hdf5(path: Path, table: str | None = None, columns: Sequence[str] = ())
     chosen = _pick_table(path, table, tables) if tables or table else None
     with reading(path, "HDF5 file"), h5py.File(path, "r") as file:
         if chosen is None:
-            return {name: file[name][()] for name in kinds}
-        return _read_records(file[chosen], columns)
+            return {name: _checked(file[name])[()] for name in kinds}
+        return _read_records(_checked(file[chosen]), columns)
+
+
+def _checked(array: Any) -> Any:
+    """Return an array of a file, unless it is much larger than what the file holds of it."""
+    check_expansion(array.nbytes, array.id.get_storage_size(), f"'{array.name}'")
+    return array
 
 
 def _list_arrays(file: Any) -> dict[str, bool]:  # an h5py.File; h5py has no types
