@@ -79,7 +79,8 @@ def test_every_command_reads_the_graph_that_transform_saved(model: str, train_co
 def test_a_graph_of_another_model_is_refused(tmp_path: Path) -> None:
     class Foreign(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.special.i0e(x)
+            result: torch.Tensor = torch.special.i0e(x)
+            return result
 
     save_mase_graph_interface_pass(MaseGraph(Foreign()), tmp_path / "graph")
     assert load_model(tmp_path / "graph", model=Foreign())(torch.zeros(2)).tolist() == pytest.approx([1, 1])
