@@ -40,8 +40,8 @@ def load_model(
     under 'state_dict', as Lightning and many training scripts write it, `mz` for a folder of
     `save_mase_graph_interface_pass`, and `auto` to detect it. Keys may start with `model.` (Lightning) or `module.`
     (DataParallel). `load_name` may also be a run folder: its graph or its best checkpoint is loaded. A graph with
-    layers or functions that only the code of the model can build is loaded into a graph of `model`, which is captured
-    with `example_inputs()`. After an error the model is unchanged.
+    layers or functions that only the code of the model can build is loaded into a graph of `model`, captured with
+    `example_inputs()`. After an error the model is unchanged.
     """
     if load_type not in LOAD_TYPES:
         raise ValueError(f"unknown load_type '{load_type}'; allowed: {', '.join(LOAD_TYPES)}")
