@@ -47,7 +47,8 @@ def run_ch(words: Sequence[str], folder: Path) -> Outcome:
         lines = [line for line in outcome.err.splitlines() if line.startswith("ch: error: ")]
         assert len(lines) == 1, f"{len(lines)} error lines: {outcome.err[-2000:]}"
         assert len(outcome.message) <= MAX_MESSAGE, f"a message of {len(outcome.message)} characters"
-        left = sorted(str(path) for path in _files(Path.cwd()) - before)
+        new = _files(Path.cwd()) - before
+        left = sorted(str(path) for path in new if path.is_file() or path.parent != Path.cwd())
         assert not left, f"files left after '{outcome.message}': {left[:5]}"
     return outcome
 

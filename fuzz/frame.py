@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import pkgutil
 import signal
@@ -11,6 +12,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pprint import pformat
@@ -21,6 +23,7 @@ from typing import Any, Protocol, cast
 import fuzz.areas
 
 TIME_LIMIT = 30.0  # seconds per case, unless the area has its own
+MAX_FAILURES = 50  # per area
 
 
 class Area(Protocol):
@@ -84,6 +87,7 @@ def draw_case(area: str, seed: int, number: int) -> Any:
 def check_case(area: str, case: object, folder: Path) -> None:
     """Check a case with `folder` as the current folder; raise the error, or HangError after the time limit."""
     module = _load(area)
+    _prepare(area)
     with _in_folder(folder), _time_limit(getattr(module, "TIME_LIMIT", TIME_LIMIT)):
         module.check(case, folder)
 
@@ -91,8 +95,9 @@ def check_case(area: str, case: object, folder: Path) -> None:
 def run_area(area: str, seed: int, seconds: float, max_cases: int | None = None) -> Result:
     """Check cases until the time is over; every area gets at least one case."""
     end = time.monotonic() + seconds
-    number, failures = 0, []
-    while number == 0 or (time.monotonic() < end and number != max_cases):
+    number = 0
+    failures: list[Failure] = []
+    while number == 0 or (time.monotonic() < end and number != max_cases and len(failures) < MAX_FAILURES):
         failure = _run_case(area, seed, number)
         failures += [failure] if failure is not None else []
         number += 1
@@ -116,6 +121,12 @@ def _run_case(area: str, seed: int, number: int) -> Failure | None:
         except (Exception, SystemExit):  # noqa: BLE001  # whatever is raised is the finding
             return Failure(area, seed, number, case, traceback.format_exc())
     return None
+
+
+@cache
+def _prepare(area: str) -> None:
+    """Run what an area needs once per process, without a time limit."""
+    getattr(_load(area), "prepare", lambda: None)()
 
 
 def _load(area: str) -> Area:
@@ -143,8 +154,10 @@ def _time_limit(seconds: float) -> Iterator[None]:
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds)
+    faulthandler.dump_traceback_later(3 * seconds, exit=True)  # if compiled code does not return to Python
     try:
         yield
     finally:
+        faulthandler.cancel_dump_traceback_later()
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

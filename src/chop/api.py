@@ -106,9 +106,10 @@ def evaluate(
         raise ValueError("chop.evaluate: there are no rows to evaluate on")
     device = next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
     num_classes = _num_classes(module, first, device)
-    work = multiplications_per_row(module, first.features[:2].to(device)) * len(first.labels)
+    work = multiplications_per_row(module, first.features[:2].to(device)) * len(first.features)
     with limit_threads(work):
-        return evaluate_batches(module, chain([first], batches), ClassificationMeter(num_classes, device), device)
+        checked = (_check_labels(batch, num_classes) for batch in chain([first], batches))
+        return evaluate_batches(module, checked, ClassificationMeter(num_classes, device), device)
 
 
 def report(
@@ -193,12 +194,29 @@ def _batches(data: Data, split: Split, batch_size: int) -> Iterator[Batch]:
 
 def _batch(pair: object) -> Batch:
     match pair:
-        case (Tensor() as features, Tensor() as labels):
-            return Batch(features, labels, len(labels))
+        case (Tensor() as features, Tensor() as labels) if features.ndim > 0:
+            return Batch(features, labels, len(features))
     raise ValueError(
         "chop.evaluate: data must be a data set or yield batches (features, labels); for a single batch pass "
         "[(features, labels)]"
     )
+
+
+def _check_labels(batch: Batch, num_classes: int) -> Batch:
+    """Return the batch with labels as int64; raise ValueError if they are not the class of each row."""
+    labels, num_rows = batch.labels, len(batch.features)
+    if labels.is_floating_point() or labels.is_complex() or labels.shape != (num_rows,):
+        raise ValueError(
+            f"chop.evaluate: the labels of {num_rows} rows must be class indices, integers of shape [{num_rows}], "
+            f"got {labels.dtype} of shape {list(labels.shape)}"
+        )
+    wrong = labels[(labels < 0) | (labels >= num_classes)]
+    if len(wrong):
+        raise ValueError(
+            f"chop.evaluate: labels must be from 0 to {num_classes - 1}, because the model returns {num_classes} "
+            f"scores; got {int(wrong[0])}"
+        )
+    return batch._replace(labels=labels.long())
 
 
 def _num_classes(model: nn.Module, batch: Batch, device: torch.device) -> int:

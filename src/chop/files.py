@@ -31,6 +31,17 @@ def atomic_path(path: Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Add the path to an OSError that has none: writing to an open file on a full disk raises one."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
 def write_bytes(path: Path, content: bytes | memoryview, *, sync: bool = False) -> None:
     """Write a file atomically; with `sync` it also survives a power failure."""
     with atomic_path(path) as temporary, temporary.open("wb") as file:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 import traceback
@@ -24,6 +25,11 @@ from chop.plugins import load_plugin, users_frame
 from chop.registry import UnknownNameError
 from chop.trusted_files import UntrustedFileError, check_trusted, named_files, trust
 
+MAX_WORD = 400
+"""Characters of a word in an error message, such as a path; the middle of longer ones is left out."""
+MAX_MESSAGE = 900
+"""Characters of an error message."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `ch` and return its exit code: 2 after an error of the user, with one line on stderr."""
@@ -42,18 +48,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         if _wants_traceback(words):
             traceback.print_exc()
-        print(f"ch: error: {message}", file=sys.stderr)
+        print(f"ch: error: {shorten_message(message)}", file=sys.stderr)
         return 2
     return 0
 
 
 def _run(words: Sequence[str]) -> None:
+    _check_current_folder()
     request = parse(words)
     settings = read_settings(request.action, request.texts, request.replaced)
     if request.show_config:
         print(settings.show(), end="")
     else:
         _print_output_path(settings, run_action(settings))
+
+
+def _check_current_folder() -> None:
+    """Raise an error if the current folder was deleted: libraries end the process when they look for it."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise ValueError("the current folder no longer exists; change to another one with cd") from None
 
 
 def run_action(settings: Settings) -> Path | None:
@@ -108,6 +123,12 @@ def _print_output_path(settings: Settings, path: Path | None) -> None:
         command = next_command(settings.config(), path)
         if command is not None:
             print(f"next: {command}", file=sys.stderr)
+
+
+def shorten_message(text: str) -> str:
+    """Return an error message without the middle of words, and without the end of sentences, that nobody reads."""
+    words = re.sub(rf"\S{{{MAX_WORD},}}", lambda word: f"{word[0][:80]}...{word[0][-20:]}", text)
+    return words if len(words) <= MAX_MESSAGE else f"{words[:MAX_MESSAGE]}..."
 
 
 def _explain(error: BaseException, words: Sequence[str]) -> str | None:

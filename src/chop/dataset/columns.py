@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from chop.dataset.readers.errors import shorten
 from chop.registry import closest
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ logger = logging.getLogger(__name__)
 
 LABELS = ("label", "class", "target", "y")  # default names of the label column
 MAX_NAMES_SHOWN = 12  # in an error message
+MAX_CLASS_NAME = 60  # characters; the rest of longer ones is not shown
 MANY_CLASSES, MIN_ROWS_PER_CLASS = 50, 20
 """More classes than this with fewer rows each are probably not classes."""
 
@@ -101,7 +103,7 @@ def to_classes(values: Iterable[Any], where: str) -> tuple[Tensor, tuple[str, ..
             len(labels),
             len(names),
         )
-    return torch.from_numpy(numbers.astype(np.int64)), tuple(str(name) for name in names)
+    return torch.from_numpy(numbers.astype(np.int64)), tuple(shorten(str(name), MAX_CLASS_NAME) for name in names)
 
 
 def _clean_labels(values: Iterable[Any], where: str) -> npt.NDArray[Any]:

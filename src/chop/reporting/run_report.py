@@ -16,9 +16,10 @@ from chop.config import ReportConfig, TransformConfig
 from chop.display.figures import figure
 from chop.display.numbers import table_decibels, table_number
 from chop.display.progress import StatusLine
-from chop.files import read_json
+from chop.files import CorruptFileError, read_json
 from chop.ir import MaseGraph
 from chop.ir.graph.meta import annotated_batch_size
+from chop.page.search_log import read_search_log
 from chop.passes.graph import (
     compare_graphs_analysis_pass,
     estimate_cost_analysis_pass,
@@ -65,17 +66,29 @@ def write_report(
     """
     path = path or run.folder.report
     _check_writable(path)
-    search = read_json(run.folder.search_log) if run.folder.search_log.is_file() else None
+    search = _read_search_log(run.folder.search_log) if run.folder.search_log.is_file() else None
     batches = run.test_batches(num_samples)
     with limit_threads_for(run.experiment, batches.batch_size):
         return _run_passes(run, batches, path, search, with_sensitivity)
+
+
+def _read_search_log(path: Path) -> dict[str, Any]:
+    """Return the log of a search after checking it, so that an error names the file."""
+    log = read_json(path)
+    try:
+        read_search_log(log)
+    except ValueError as error:
+        raise CorruptFileError(f"{path}: {error}") from error
+    return log
 
 
 def _check_writable(path: Path) -> None:
     """Raise an error before the measurements if the page cannot be written to `path`."""
     if path.is_dir():
         raise ValueError(f"'{path}' is a folder; --output must be a file, such as {RunFolder(path).report}")
-    folder = next(each for each in path.absolute().parents if each.exists())
+    folder = path.absolute().parent
+    if not folder.exists():
+        raise ValueError(f"the folder '{folder}' does not exist; create it, or choose another file with --output")
     if not (folder.is_dir() and os.access(folder, os.W_OK)):
         raise ValueError(f"cannot write in '{folder}'; choose another file with --output")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -240,6 +241,10 @@ class RunFolder:
         (folder.path / "software").mkdir()
         folder.write_config(config)
         return folder
+
+    def discard(self) -> None:
+        """Delete the folder of a run that failed before it had a result."""
+        shutil.rmtree(self.path, ignore_errors=True)
 
     def write_config(self, config: ActionConfig) -> None:
         table = to_table(with_absolute_paths(config))

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from chop.config import SearchConfig, TrainConfig, common_options
+from chop.files import CorruptFileError
 from chop.runs import Experiment, RunFolder
 from chop.runs.folder import run_prefix
 from chop.runs.listing import find_run_to_resume
@@ -80,12 +81,15 @@ def _find_search(config: SearchConfig) -> Run:
 
 
 def _params_of_trial(log: Mapping[str, Any], number: int | None, folder: RunFolder) -> dict[str, Any]:
-    complete = [each for each in log["trials"] if each["baseline"] is None and each["state"] == "complete"]
-    for trial in complete:
-        if trial["number"] == number:
-            params: dict[str, Any] = trial["params"]
-            return params
-    front = ", ".join(str(trial["number"]) for trial in complete if trial["front"])
+    try:
+        complete = [each for each in log["trials"] if each["baseline"] is None and each["state"] == "complete"]
+        for trial in complete:
+            if trial["number"] == number:
+                return dict(trial["params"])
+        front = ", ".join(str(trial["number"]) for trial in complete if trial["front"])
+    except (KeyError, TypeError, ValueError) as error:
+        reason = f"a trial is incomplete ({type(error).__name__}: {error})"
+        raise CorruptFileError(f"{folder.search_log} is corrupt: {reason}") from error
     raise ValueError(f"{folder.path} has no complete trial {number}; its front is {front or 'empty'}")
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from chop.config import TrainConfig
 from chop.display.extras import need
-from chop.files import write_text
+from chop.files import check_regular, naming, write_text
 from chop.runs import RunFolder
 from chop.training.tensorboard import EventFile
 
@@ -26,21 +26,25 @@ class MetricsLog:
     """A file with one JSON object per line; the same numbers go to a reporter."""
 
     def __init__(self, path: Path, reporter: Reporter | None) -> None:
+        self._path = path
         self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115  # closed by close()
         self._reporter = reporter
 
     def add(self, step: int, epoch: int, **values: float) -> None:
-        self._file.write(json.dumps({"step": step, "epoch": epoch, **values}) + "\n")
+        with naming(self._path):
+            self._file.write(json.dumps({"step": step, "epoch": epoch, **values}) + "\n")
         if self._reporter is not None:
             self._reporter.add(values, step)
 
     def flush(self) -> None:
-        self._file.flush()
+        with naming(self._path):
+            self._file.flush()
         if self._reporter is not None:
             self._reporter.flush()
 
     def close(self) -> None:
-        self._file.close()
+        with naming(self._path):
+            self._file.close()
         if self._reporter is not None:
             self._reporter.close()
 
@@ -48,6 +52,7 @@ class MetricsLog:
 def open_log(config: TrainConfig, folder: RunFolder, first_step: int) -> MetricsLog:
     """Open the log of a run; the lines after `first_step` are removed, because a resumed run writes them again."""
     path = folder.metrics
+    check_regular(path)
     if path.exists():
         lines = path.read_text(encoding="utf-8").splitlines()
         write_text(path, "".join(f"{line}\n" for line in lines if _step(line) <= first_step))
@@ -57,7 +62,7 @@ def open_log(config: TrainConfig, folder: RunFolder, first_step: int) -> Metrics
 def _step(line: str) -> float:
     try:
         return float(json.loads(line)["step"])
-    except (ValueError, KeyError):  # a line that was cut off when the process was killed
+    except (ValueError, KeyError, TypeError, RecursionError):  # such as a line cut off when the process was killed
         return float("inf")
 
 

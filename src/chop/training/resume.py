@@ -43,7 +43,9 @@ def find_stopped_run(config: TrainConfig, data_hash: str) -> ResumedRun | None:
         logger.warning("nothing to resume in %s: starting a new training", config.project_dir)
         return None
     checkpoint = read_checkpoint(folder.last_checkpoint)
-    saved = checkpoint["identity"]
+    saved = checkpoint.get("identity")
+    if not isinstance(saved, Mapping):
+        raise ValueError(f"cannot resume from {folder.last_checkpoint}: it is corrupt (it has no 'identity')")
     for name, value in identity(config, data_hash).items():
         if name not in saved:  # an option that is newer than the checkpoint
             continue

@@ -14,6 +14,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from chop.files import naming
+
 _POLYNOMIAL = 0x82F63B78  # CRC-32C (Castagnoli), reversed
 
 
@@ -32,20 +34,25 @@ class EventFile:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getpid()}"
-        self._file = open(folder / name, "ab")  # noqa: SIM115  # closed by close()
-        self._file.write(record(_double(1, time.time()) + _bytes(3, b"brain.Event:2")))
+        self._path = folder / name
+        self._file = open(self._path, "ab")  # noqa: SIM115  # closed by close()
+        with naming(self._path):
+            self._file.write(record(_double(1, time.time()) + _bytes(3, b"brain.Event:2")))
 
     def add(self, values: Mapping[str, float], step: int) -> None:
         """Add one event with these values."""
         summary = b"".join(_bytes(1, _bytes(1, tag.encode()) + _float(2, value)) for tag, value in values.items())
         event = _double(1, time.time()) + b"\x10" + _varint(step) + _bytes(5, summary)
-        self._file.write(record(event))
+        with naming(self._path):
+            self._file.write(record(event))
 
     def flush(self) -> None:
-        self._file.flush()
+        with naming(self._path):
+            self._file.flush()
 
     def close(self) -> None:
-        self._file.close()
+        with naming(self._path):
+            self._file.close()
 
 
 def record(content: bytes) -> bytes:

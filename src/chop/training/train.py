@@ -45,6 +45,10 @@ def _train(config: TrainConfig, experiment: Experiment) -> RunFolder:
         where = f"stopped in epoch {trainer.loop.epoch + 1}, after {trainer.loop.step} steps"
         sys.stderr.write(f"{where}. To resume:\n  {launcher()} train --config {folder.config} --resume\n")
         raise
+    except Exception:
+        if resumed is None and not trainer.history and trainer.fabric.is_global_zero:
+            folder.discard()
+        raise
     trainer.load_best(folder)
     test = trainer.evaluate(experiment.data.splits.test)
     if trainer.fabric.is_global_zero:
@@ -87,7 +91,11 @@ def _open_folder(trainer: Trainer, resumed: ResumedRun | None) -> RunFolder:
         folder = fabric.broadcast(folder) if fabric.world_size > 1 else folder
         folder.checkpoints.mkdir(exist_ok=True)
         return folder
-    trainer.restore(resumed.checkpoint)
+    try:
+        trainer.restore(resumed.checkpoint)
+    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, IndexError) as error:
+        path, reason = resumed.folder.last_checkpoint, " ".join(str(error).split())
+        raise ValueError(f"cannot resume from {path}: it is corrupt ({type(error).__name__}: {reason})") from error
     if fabric.is_global_zero:
         resumed.folder.remove_temporary_files()
         resumed.folder.write_config(trainer.config)

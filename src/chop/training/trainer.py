@@ -173,11 +173,29 @@ class Trainer:
         """Continue from a state that was saved."""
         load_model_state(self.module, state["state_dict"])
         self.loop.optimizer.load_state_dict(state["optimizer"])
-        self.loop.epoch, self.loop.batch, self.loop.step = state["epoch"], state["batch"], state["step"]
-        self.history = [EpochMetrics(**each) for each in state["history"]]
-        self.seconds = state["seconds"]
+        self.loop.epoch, self.loop.batch, self.loop.step = (
+            _count(state, key) for key in ("epoch", "batch", "step")
+        )
+        self.history = [_epoch_metrics(each) for each in state["history"]]
+        self.seconds = float(state["seconds"])
         self.score.restore(state["score"] if "score" in state else state["meter"])  # "meter" in earlier checkpoints
         set_random_state(state["random"])
+
+
+def _count(state: Mapping[str, Any], key: str) -> int:
+    """Return a number of a checkpoint that counts something."""
+    if type(state[key]) is not int or not 0 <= state[key] < 2**63:
+        raise ValueError(f"'{key}' is {state[key]!r}")
+    return int(state[key])
+
+
+def _epoch_metrics(saved: Mapping[str, Any]) -> EpochMetrics:
+    """Return the numbers of an epoch in a checkpoint."""
+    metrics = EpochMetrics(**saved)
+    for name, value in saved.items():
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise TypeError(f"'{name}' of an epoch is {value!r}")
+    return metrics
 
 
 def _make_loop(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -64,7 +63,7 @@ def write_outcome(config: TransformConfig, experiment: Experiment, outcome: Outc
         outcome.save(folder)
         _write_results(config, experiment, results, outcome, folder, time.perf_counter() - start)
     except BaseException:
-        shutil.rmtree(folder.path, ignore_errors=True)  # an incomplete run cannot be used
+        folder.discard()  # an incomplete run cannot be used
         raise
     print_layers(outcome.models["after"], outcome.quantized_layers)
     print_outcome(experiment.data.dataset_info, results, outcome.comparisons)

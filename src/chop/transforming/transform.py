@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import io
 import logging
 import time
 
 import torch
 
 from chop.config import TransformConfig
+from chop.files import write_bytes
 from chop.passes.module import quantize_module_transform_pass
 from chop.runs import Experiment, RunFolder
 from chop.transforming.outcome import Outcome, graph_outcome, write_outcome
@@ -63,6 +65,8 @@ def _transform_modules(config: TransformConfig, experiment: Experiment) -> Outco
         quantized += info["quantized"]
 
     def save(folder: RunFolder) -> None:
-        torch.save(model.state_dict(), folder.transformed_weights)
+        buffer = io.BytesIO()
+        torch.save(model.state_dict(), buffer)
+        write_bytes(folder.transformed_weights, buffer.getbuffer())
 
     return Outcome({"before": experiment.model, "after": model}, save, quantized_layers=quantized)

@@ -59,7 +59,10 @@ def ensure_planned(
             logger.info("study '%s': the process that planned it has crashed; finishing its plan", study.name)
             _store_plan(study, plan or TrialPlan.make(spec, problem), own_identity)
     check_identity(study, own_identity)
-    if spec.strategy.n_trials <= study.read_note(N_TRIALS):
+    stored = study.read_note(N_TRIALS)
+    if not isinstance(stored, int):
+        raise ValueError(f"study '{study.name}' is corrupt: it has no number of trials; start a new search")
+    if spec.strategy.n_trials <= stored:
         return
     if not spec.config.resume:
         logger.info("study '%s' keeps its %d trials; use --resume to add more", study.name, study.num_planned)

@@ -22,6 +22,7 @@ from optuna.storages.journal import BaseJournalBackend, JournalFileBackend, Jour
 from optuna.storages.journal._storage import JournalStorageReplayResult
 
 from chop.display.extras import install_command
+from chop.files import check_regular
 from chop.registry import closest
 from chop.runs import RunFolder
 from chop.searching.study.heartbeat import DatabaseHeartbeat, Heartbeat, LockFileHeartbeat
@@ -33,6 +34,9 @@ HEARTBEAT_SECONDS = 5
 SQLITE_LOCK_SECONDS = 60  # how long a writer waits for other writers of the file
 CONNECT_SECONDS = 15  # how long to wait for a server that does not answer
 MAX_CONNECT_TRIES = 10  # if several machines create the tables of a database at once, all but one must try again
+
+_CORRUPT = (ValueError, KeyError, TypeError, AttributeError, IndexError, AssertionError, RecursionError)
+"""Errors that Optuna raises for a journal with other content than its own."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,7 @@ def open_memory() -> StudyStorage:
 def open_journal(folder: RunFolder) -> StudyStorage:
     """Open the journal in a run folder, creating it if needed; an incomplete last line is removed."""
     path = folder.journal
+    check_regular(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     journal = Journal(path)
     try:
@@ -71,8 +76,10 @@ def open_journal(folder: RunFolder) -> StudyStorage:
         storage = _FastJournalStorage(journal)
     except PermissionError as error:
         raise OSError(f"cannot write to {folder.search}: {error.strerror}") from error
-    except (ValueError, KeyError) as error:
-        raise ValueError(f"{path} is corrupt ({error}); start a new search without --resume") from error
+    except _CORRUPT as error:
+        raise ValueError(
+            f"{path} is corrupt ({type(error).__name__}: {error}); start a new search without --resume"
+        ) from error
     return StudyStorage(storage, LockFileHeartbeat(folder.worker_lock))
 
 

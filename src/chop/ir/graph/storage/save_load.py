@@ -12,7 +12,7 @@ import safetensors.torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from chop.files import CorruptFileError, read_json, write_bytes, write_json
+from chop.files import CorruptFileError, check_regular, read_json, write_bytes, write_json
 from chop.ir.graph.graph_module import build_graph, graph_module, has_hooks, records
 from chop.ir.graph.mase_graph import MaseGraph
 from chop.ir.graph.storage.identifiers import check_starred_inputs, check_targets
@@ -85,6 +85,7 @@ def read_versioned_json(path: Path, version: int) -> dict[str, Any]:
 def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     data = read_versioned_json(folder / GRAPH_FILE, VERSION)
     path = folder / Path(data["weights"]).name
+    check_regular(path)
     try:
         return data, safetensors.torch.load_file(path)
     except FileNotFoundError:
