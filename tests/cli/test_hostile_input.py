@@ -182,3 +182,20 @@ def test_a_full_disk_is_reported_with_the_path() -> None:
 def test_arrays_of_other_shapes_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     np.savez(folder / "rows.npz", x=np.zeros((20, 2)), y=np.zeros((20, 2)))
     assert "must have the shapes [rows, ...] and [rows]" in error_of(capsys, "test", "toy", "rows.npz")
+
+
+def test_a_value_of_two_dashes_is_text(capsys: pytest.CaptureFixture[str]) -> None:
+    message = error_of(capsys, "test", "toy", "toy_tiny", "--data-option=--")
+    assert message == "command line: a data option must have the form name=value, got '--'"
+
+
+def test_double_precision_can_be_tested() -> None:
+    words = ("--trainer-precision", "64-true", "--accelerator", "cpu")
+    assert cli.main(["test", "jsc-tiny", "toy_tiny", *words]) == 0
+
+
+@pytest.mark.parametrize("sampler", ["brute_force", "random"])
+def test_a_search_without_choices_has_one_trial(folder: Path, sampler: str) -> None:
+    space = "[search.search_space.setup]\nby = 'type'\n[search.search_space.seed.linear.config]\nname = 'integer'\n"
+    (folder / "a.toml").write_text(f"{space}[search.strategy.setup]\nsampler = '{sampler}'\nn_trials = 2\n")
+    assert cli.main(["search", "toy", "toy_tiny", "--config", "a.toml", "--accelerator", "cpu"]) == 0

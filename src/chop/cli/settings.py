@@ -153,7 +153,7 @@ def _resolve_plugin(path: Path, file: Path) -> Path:
 def _from_text(name: str, text: str | list[str], cls: type[CommandConfig]) -> Any:
     """Convert the text of an option to the type of the option if it fits; `check_options` reports what does not."""
     if name in PAIRS:
-        return dict(_pair(name, each) for each in text)
+        return dict(_pair(name, each or "--") for each in text)  # argparse drops the value "--"
     if isinstance(text, list):
         return text
     hint = type_hints(cls)[name]

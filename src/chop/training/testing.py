@@ -21,10 +21,10 @@ def run_test(config: TestConfig) -> RunFolder:
     experiment = Experiment.load(config)
     fabric = make_fabric(config, single=True)
     experiment.warn_if_untrained()
-    model = fabric.setup(experiment.model)
     rows = to_device(experiment.data.splits.test, fabric.device)
     start = time.perf_counter()
     with limit_threads_for(experiment, config.batch_size), ProgressBar("evaluating", len(rows.labels)) as progress:
+        model = fabric.setup(experiment.model)  # inside, because it may change the type of the weights
         result = evaluate(
             model,
             evaluation_batches(rows, config.batch_size),

@@ -188,7 +188,7 @@ class Study:
     def params(self, trial: FrozenTrial, space: Space) -> Params:
         """Return the params of a claimed trial; those that the plan left open are drawn and stored."""
         params = _params(trial)
-        if not params or not space.contains(params):
+        if not space.contains(params):  # not drawn yet; without choices, {} is complete
             params = self._draw(trial, space)
         for name, dimension in space.dimensions(params).items():
             if name not in trial.params or trial.params[name] != params[name]:
