@@ -6,6 +6,7 @@ import faulthandler
 import os
 import pkgutil
 import signal
+import sys
 import tempfile
 import time
 import traceback
@@ -154,7 +155,9 @@ def _time_limit(seconds: float) -> Iterator[None]:
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds)
-    faulthandler.dump_traceback_later(3 * seconds, exit=True)  # if compiled code does not return to Python
+    faulthandler.dump_traceback_later(
+        3 * seconds, exit=True, file=sys.__stderr__
+    )  # if compiled code does not return to Python
     try:
         yield
     finally:

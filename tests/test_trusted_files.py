@@ -152,6 +152,19 @@ def test_a_file_cannot_confirm_itself(folder: Path, capsys: pytest.CaptureFixtur
     assert message == "a.toml: 'trust' can only be given on the command line"
 
 
+@pytest.mark.parametrize("line", ["trust = ['net.py']", "trust_remote_code = true"])
+def test_a_run_folder_cannot_confirm_itself(
+    strangers_run: Path, capsys: pytest.CaptureFixture[str], line: str
+) -> None:
+    config = strangers_run / "run.toml"
+    config.write_text(f"{line}\n{config.read_text()}")
+    name = line.partition(" ")[0]
+    assert (
+        error_of(capsys, "report")
+        == f"mase_output/{strangers_run.name}/run.toml: '{name}' can only be given on the command line"
+    )
+
+
 CALLABLES = ("subprocess:getoutput", "timeit:timeit", "os:system", "sys:exit", "builtins:print", "net.py:getoutput")
 
 

@@ -87,8 +87,8 @@ def test_choices_that_are_not_numbers_are_one_line(
 
 
 def test_long_names_are_shortened(capsys: pytest.CaptureFixture[str]) -> None:
-    message = error_of(capsys, "train", "x" * 5000, "toy_tiny")
-    assert message.startswith(f"unknown model '{'x' * 40}")
+    message = error_of(capsys, "info", "formats", "x" * 5000)
+    assert message.startswith(f"unknown format '{'x' * 40}")
     assert len(message) < MAX_MESSAGE
     path = "/folder" * 50
     assert shorten_message(f"cannot read {path}") == f"cannot read {path}"

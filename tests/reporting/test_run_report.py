@@ -104,6 +104,9 @@ def test_large_numbers_are_printed_with_all_digits(capsys: pytest.CaptureFixture
 
 
 def test_sensitivity_can_be_skipped_and_the_output_path_chosen(quantized: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"the folder '.*/a' does not exist; create it, or choose another file"):
+        report(ReportConfig(run=quantized, output=tmp_path / "a" / "page.html"))
+    (tmp_path / "a").mkdir()
     page = report(ReportConfig(run=quantized, no_sensitivity=True, output=tmp_path / "a" / "page.html"))
     assert page == tmp_path / "a" / "page.html"
     assert not (quantized / "report.html").exists()

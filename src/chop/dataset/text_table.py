@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -103,7 +103,7 @@ class Sentences:
 
 def _read_table(path: Path) -> DataFrame:
     content = read_content(path.expanduser())
-    if isinstance(content, dict):
+    if isinstance(content, Mapping):
         raise ValueError(f"data file '{path}' holds arrays, but a table with a column of texts is required")
     frame = content.rename(columns=str)
     if len(frame) < MIN_ROWS:

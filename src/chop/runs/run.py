@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor, fx, nn
 
-from chop.config import ACTIONS, LATEST, ActionConfig, RunConfig, TransformConfig
+from chop.config import ACTIONS, COMMAND_LINE_ONLY, LATEST, ActionConfig, RunConfig, TransformConfig
 from chop.files import read_toml
 from chop.ir import MaseGraph
 from chop.ir.graph.storage.nodes import plain_call
@@ -126,7 +126,11 @@ def open_run(run: Path | str | None = LATEST, project_dir: Path | str = RunConfi
     config_class = ACTIONS.get(action)
     if config_class is None or not issubclass(config_class, ActionConfig):
         raise ValueError(f"{folder.summary} is corrupt: unknown action '{action}'")
-    config = read_options(config_class, read_toml(folder.config), str(folder.config))
+    table = read_toml(folder.config)
+    for name in COMMAND_LINE_ONLY:
+        if name in table:
+            raise ValueError(f"{folder.config}: '{name}' can only be given on the command line")
+    config = read_options(config_class, table, str(folder.config))
     check_trusted(named_files(vars(config)), folder.config)
     for plugin in config.plugins:
         load_plugin(plugin)
