@@ -6,7 +6,6 @@ import faulthandler
 import os
 import pkgutil
 import signal
-import sys
 import tempfile
 import time
 import traceback
@@ -155,9 +154,8 @@ def _time_limit(seconds: float) -> Iterator[None]:
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds)
-    faulthandler.dump_traceback_later(
-        3 * seconds, exit=True, file=sys.__stderr__
-    )  # if compiled code does not return to Python
+    # For compiled code that does not return to Python. 2: pytest replaces sys.stderr by one without a number.
+    faulthandler.dump_traceback_later(3 * seconds, exit=True, file=2)
     try:
         yield
     finally:

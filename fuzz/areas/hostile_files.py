@@ -225,7 +225,7 @@ def _mutated(value: Any, random: Random) -> Any:
         at = random.randrange(len(value))
         return [*value[:at], _mutated(value[at], random), *value[at + 1 :]]
     if isinstance(value, torch.Tensor) and random.random() < 0.7:
-        return random.choice((value[:0], value.double(), torch.zeros(2, 3, 5), value * float("nan")))
+        return random.choice((value.reshape(-1)[:0], value.double(), torch.zeros(2, 3, 5), value * float("nan")))
     return random.choice(VALUES)
 
 

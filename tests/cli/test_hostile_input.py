@@ -135,6 +135,7 @@ Change = Callable[[dict[str, Any]], object]
         lambda state: state["state_dict"].popitem(),
         lambda state: state.update(state_dict={key: value[:1] for key, value in state["state_dict"].items()}),
         lambda state: state.update(optimizer={}),
+        lambda state: state["optimizer"]["state"][0].update(step=torch.zeros(2, 3)),
         lambda state: state.update(epoch="x"),
         lambda state: state.update(step=-1),
         lambda state: state.update(random={}),

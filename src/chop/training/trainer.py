@@ -173,6 +173,7 @@ class Trainer:
         """Continue from a state that was saved."""
         load_model_state(self.module, state["state_dict"])
         self.loop.optimizer.load_state_dict(state["optimizer"])
+        _check_optimizer_state(self.loop.optimizer)
         self.loop.epoch, self.loop.batch, self.loop.step = (
             _count(state, key) for key in ("epoch", "batch", "step")
         )
@@ -180,6 +181,14 @@ class Trainer:
         self.seconds = float(state["seconds"])
         self.score.restore(state["score"] if "score" in state else state["meter"])  # "meter" in earlier checkpoints
         set_random_state(state["random"])
+
+
+def _check_optimizer_state(optimizer: Optimizer) -> None:
+    """Raise an error unless each tensor is a scalar or has the shape of its parameter."""
+    for parameter, values in optimizer.state.items():
+        for name, value in values.items():
+            if isinstance(value, Tensor) and value.shape not in (torch.Size(), parameter.shape):
+                raise ValueError(f"'{name}' of the optimizer has shape {list(value.shape)}")
 
 
 def _count(state: Mapping[str, Any], key: str) -> int:

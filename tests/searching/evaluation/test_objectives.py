@@ -89,3 +89,8 @@ def test_costs_are_the_metrics_of_the_cost_runners() -> None:
     costs = {figure.name for runner in COST_RUNNERS.values() for figure in runner.metrics}
     assert {name for name in known_metrics() if is_cost(name)} == costs
     assert not is_cost("accuracy")
+
+
+def test_a_stored_trial_without_a_metric_is_reported() -> None:
+    with pytest.raises(ValueError, match="a stored trial has no metric 'accuracy': the study is corrupt"):
+        Objective("accuracy", "maximize").gain({"loss": 1.0})

@@ -51,6 +51,8 @@ class Objective:
 
     def gain(self, metrics: Mapping[str, float]) -> float:
         """Return the metric with a sign such that larger is better."""
+        if self.name not in metrics:
+            raise ValueError(f"a stored trial has no metric '{self.name}': the study is corrupt")
         return -metrics[self.name] if self.prefers_lower else metrics[self.name]
 
 
