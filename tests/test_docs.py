@@ -15,6 +15,7 @@ from chop import docs
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 CONFIGS = sorted((ROOT / "configs").glob("**/*.toml"))
+MODEL_PAGES = sorted((ROOT / "docs" / "models").glob("*.md"))  # need the models that `make test-models` downloads
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 THIS_RUN = re.compile(r"make (test|check)")  # would run this file again
 
@@ -42,8 +43,13 @@ def relative(path: Path) -> str:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """A folder with what the commands of a page use from a checkout, and a `ch` that skips the set-up."""
+    if request.node.callspec.params.get("page") in MODEL_PAGES:
+        models = os.environ.get("CHOP_MODELS")
+        if models is None:
+            pytest.skip("needs large models: make test-models")
+        (tmp_path / "models").symlink_to(models)
     for name in ("configs", "src", "Makefile"):
         (tmp_path / name).symlink_to(ROOT / name)
     ch = tmp_path / "ch"

@@ -18,6 +18,7 @@ from chop.actions import transform as transform_action
 from chop.cli.settings import read_config_file
 from chop.config import ActionConfig, SearchConfig, SweepConfig, TrainConfig, TransformConfig
 from chop.dataset import MaseDataModule, Rows
+from chop.dataset.tokens import token_arguments
 from chop.ir import MaseGraph
 from chop.ir.graph.interpreter import evaluation_mode
 from chop.options import check_options, read_options
@@ -27,7 +28,7 @@ from chop.registry import closest
 from chop.reporting.run_report import write_report
 from chop.runs import Run, RunFolder, open_run
 from chop.runs.listing import with_run_to_load
-from chop.tasks import Evaluation
+from chop.tasks import Evaluation, get_task
 from chop.tasks.classification import ClassificationMeter
 from chop.training.batches import Batch, evaluation_batches
 from chop.training.evaluation import evaluate as evaluate_batches
@@ -91,11 +92,17 @@ def search(
 
 
 def evaluate(
-    model: nn.Module | MaseGraph | Run, data: Data, *, split: Split = "test", batch_size: int = 128
+    model: nn.Module | MaseGraph | Run,
+    data: Data,
+    *,
+    split: Split = "test",
+    batch_size: int = 128,
+    original: Evaluation | None = None,
 ) -> Evaluation:
     """Return loss, accuracy and confusion matrix of a classifier, on the device of its parameters.
 
-    `split` and `batch_size` apply to a data set by name, and `split` to a data module.
+    `split` and `batch_size` apply to a data set by name, and `split` to a data module. A data module of texts is
+    evaluated on its task; `original` is the result of the model that the task `similarity` compares with.
     """
     module = model.model if isinstance(model, MaseGraph | Run) else model
     if not isinstance(module, nn.Module):
@@ -105,6 +112,9 @@ def evaluate(
     if first is None:
         raise ValueError("chop.evaluate: there are no rows to evaluate on")
     device = next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
+    if isinstance(data, MaseDataModule) and data.dataset_info.kind == "tokens":
+        meter = get_task(data.task).meter(data.dataset_info, device, original)
+        return evaluate_batches(module, chain([first], batches), meter, device, arguments=token_arguments)
     num_classes = _num_classes(module, first, device)
     work = multiplications_per_row(module, first.features[:2].to(device)) * len(first.features)
     with limit_threads(work):

@@ -128,3 +128,15 @@ def test_a_tokenizer_that_does_not_fit_is_reported(tmp_path: Path, capsys: pytes
     (folder / "tokenizer.json").unlink()
     (folder / "tokenizer_config.json").unlink()
     assert error_of(capsys, *words).startswith(f"the tokenizer in folder '{folder}' cannot be loaded")
+
+
+@pytest.mark.slow
+def test_a_language_model_is_transformed_as_a_graph(tmp_path: Path) -> None:
+    folder, text = save_language_model(tmp_path / "lm"), write_text(tmp_path)
+    (tmp_path / "graph.toml").write_text('[passes.quantize]\nby = "type"\nlinear.config.name = "mxfp"\n')
+    options = ["--data-option", "window=20", "--project-dir", str(tmp_path / "runs")]
+    main(["transform", str(folder), str(text), "--config", str(tmp_path / "graph.toml"), *options])
+    by_graph = open_run(project_dir=tmp_path / "runs").summary["test"]
+    by_module = transform(tmp_path, folder, text, "--data-option", "window=20")["test"]
+    for name in ("before", "after"):
+        assert by_graph[name]["loss"] == pytest.approx(by_module[name]["loss"], rel=1e-5)

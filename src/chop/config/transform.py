@@ -17,6 +17,7 @@ class TransformTable:
         "graph"  # module: replace layers only, for models that cannot be captured as a graph
     )
     evaluate: bool = True  # evaluate the model before and after
+    cache_weights: bool = True  # keep the rounded weights during an evaluation; false: round in every batch
 
 
 @dataclass(frozen=True, kw_only=True)

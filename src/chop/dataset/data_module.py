@@ -50,7 +50,7 @@ class MaseDataModule:
         self.name, self.model_name = name, model_name
         self.batch_size, self.num_workers = batch_size, num_workers
         self.seed = seed
-        self.max_samples = max_samples
+        self.task, self.max_samples = task, max_samples
         suggested, text_task = dict(suggested or {}), None
         if tokenizer is not None:
             suggested["tokenizer"], text_task = tokenizer, task

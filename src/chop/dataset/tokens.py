@@ -27,6 +27,13 @@ def encode_texts(tokenizer: Tokenizer, texts: Sequence[str], max_length: int) ->
     return rows
 
 
+def token_arguments(rows: Tensor) -> dict[str, Tensor]:
+    """Return rows of texts or windows as the arguments of models of transformers."""
+    if rows.dim() == 2:
+        return {"input_ids": rows}
+    return {"input_ids": rows[:, 0], "attention_mask": rows[:, 1]}
+
+
 def encode_document(tokenizer: Tokenizer, text: str) -> Tensor:
     """Return the token ids of one long text, int64 [tokens], without tokens at its start or end."""
     return torch.tensor(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"], dtype=torch.int64)

@@ -163,11 +163,15 @@ def quiet(transformers: Any) -> Iterator[None]:
     """Let transformers log errors only, and show no progress bars."""
     log = transformers.utils.logging
     level, bars = log.get_verbosity(), log.is_progress_bar_enabled()
+    hub = logging.getLogger("huggingface_hub")  # which reports every repeated attempt to connect
+    hub_level = hub.level
+    hub.setLevel(logging.ERROR)
     log.set_verbosity_error()
     log.disable_progress_bar()
     try:
         yield
     finally:
+        hub.setLevel(hub_level)
         log.set_verbosity(level)
         if bars:
             log.enable_progress_bar()

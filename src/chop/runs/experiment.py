@@ -36,6 +36,7 @@ from chop.tasks.base import first_tensor
 
 logger = logging.getLogger(__name__)
 
+MAX_VALUES_KEPT = 2**26  # elements of the activations of a batch: 256 MB of float32
 PACKAGES = ("torch", "numpy", "lightning-fabric")  # whose versions are in the summary
 
 
@@ -117,10 +118,16 @@ class Experiment:
         return InputGenerator(self.data, self.model_info, self.config.task, which_dataloader=split)
 
     def annotated_graph(self, num_rows: int | None = None) -> MaseGraph:
-        """Return the model's graph, annotated with the first batch of the data, or with `num_rows` rows of it."""
+        """Return the model's graph, annotated with the first batch of the data, or with `num_rows` rows of it.
+
+        Activations are kept unless they take a lot of memory.
+        """
         batch = {name: rows[:num_rows] for name, rows in next(iter(self.batches())).items()}
         graph, _ = init_metadata_analysis_pass(MaseGraph(model=self.model, example_inputs=batch), None)
-        graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": batch})
+        graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": batch, "add_value": False})
+        values = sum(tensor.numel for meta in graph.metas() for tensor in meta.results.values())
+        if values <= MAX_VALUES_KEPT:
+            graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": batch})
         graph, _ = add_software_metadata_analysis_pass(graph, None)
         return graph
 

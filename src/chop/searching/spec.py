@@ -108,7 +108,7 @@ class SearchSpec:
         metas = graph.annotated_metas()
         space = read_space(self.config.search.search_space, metas)
         num_batches = round(1 / RUNG_SHARES[0]) if self.strategy.halving else 1
-        evaluator = Evaluator(graph, experiment.input_name, rows, num_batches=num_batches)
+        evaluator = Evaluator(graph, experiment.arguments, rows, num_batches=num_batches)
         costs = Costs(metas, self.cost_runners, annotated_batch_size(metas))
         return PTQProblem(space, evaluator, costs, experiment.data.splits.train)
 

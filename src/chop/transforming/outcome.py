@@ -14,6 +14,7 @@ from chop.cost import estimate
 from chop.display.progress import ProgressBar
 from chop.ir import MaseGraph
 from chop.ir.graph.meta import annotated_batch_size
+from chop.nn.quantized import QuantizedLayer
 from chop.passes.graph import save_mase_graph_interface_pass, summarize_quantization_analysis_pass
 from chop.runs import Experiment, RunFolder
 from chop.tasks import Evaluation
@@ -94,6 +95,9 @@ def _evaluate(
     results: dict[str, Evaluation] = {}
     with limit_threads_for(experiment, config.batch_size):
         for name, model in models.items():
+            for layer in model.modules():
+                if isinstance(layer, QuantizedLayer):
+                    layer.cache_weights = config.transform.cache_weights
             with ProgressBar(f"evaluating the model {name}", len(rows.labels)) as progress:
                 results[name] = evaluate(
                     model.to(device),
@@ -104,7 +108,15 @@ def _evaluate(
                     progress=progress,
                 )
             model.cpu()
+            _forget_rounded_weights(model)
     return results
+
+
+def _forget_rounded_weights(model: nn.Module) -> None:
+    for layer in model.modules():
+        if isinstance(layer, QuantizedLayer):
+            layer.forget()
+            layer.cache_weights = True
 
 
 def _write_results(

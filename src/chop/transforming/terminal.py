@@ -12,6 +12,8 @@ from chop.tasks import Evaluation
 from chop.training.terminal import print_scores
 from chop.transforming.pipeline import Comparison
 
+MAX_LAYERS_PRINTED = 20
+
 
 def print_outcome(info: DatasetInfo, results: Mapping[str, Evaluation], comparisons: Sequence[Comparison]) -> None:
     """Print what the passes measured, and the metrics of the task on the test split, before and after."""
@@ -24,9 +26,11 @@ def print_outcome(info: DatasetInfo, results: Mapping[str, Evaluation], comparis
 
 
 def print_layers(model: nn.Module, paths: Sequence[str]) -> None:
-    """Print the layers at these paths of a model."""
-    for path in paths:
+    """Print the layers at these paths of a model; of many, the first ones."""
+    for path in paths[:MAX_LAYERS_PRINTED]:
         print(f"{path}: {model.get_submodule(path)}")
+    if len(paths) > MAX_LAYERS_PRINTED:
+        print(f"... and {len(paths) - MAX_LAYERS_PRINTED} more quantised layers")
 
 
 def _number(value: float | None) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, fx
 
 from chop.dataset import Rows
+from chop.dataset.splits import IGNORED
 from chop.formats import Format
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.incremental import IncrementalRun, Replacements
@@ -18,13 +19,17 @@ from chop.ir.graph.meta import annotated_batch_size
 from chop.ir.graph.result_cache import ResultCache
 from chop.nn.quantized import QuantConfig, QuantizedCall, QuantizedLayer
 from chop.passes.quantization.replacement import formats_of, make_replacement
-from chop.statistics.scoring import fast_cross_entropy_sum, num_correct
+from chop.statistics.scoring import fast_cross_entropy_sum, num_correct, per_token
+from chop.tasks.base import first_tensor
 
 MAX_CACHE_BYTES = 2**30
 """Memory for the activations and rounded weights that are kept from one configuration to the next."""
 MAX_BATCH_ELEMENTS = 2**19
 """Elements of the largest tensor of a batch, approximately; larger tensors do not fit the processor's cache."""
 
+Arguments = Callable[[Tensor], Mapping[str, Tensor]]
+Inputs = str | Arguments
+"""The name of the graph's only argument, or a function from rows to its arguments by name."""
 AfterBatch = Callable[[int, float], bool]
 """Whether to continue, given the number of rows evaluated so far and the accuracy on them."""
 
@@ -47,15 +52,19 @@ class Evaluator:
     """
 
     def __init__(
-        self, graph: MaseGraph, input_name: str, rows: Rows, *, num_batches: int = 1, memory: int = MAX_CACHE_BYTES
+        self, graph: MaseGraph, inputs: Inputs, rows: Rows, *, num_batches: int = 1, memory: int = MAX_CACHE_BYTES
     ) -> None:
-        """Split the rows into at least `num_batches` batches; an evaluation can be stopped after each of them."""
+        """Split the rows into at least `num_batches` batches; an evaluation can be stopped after each of them.
+
+        `inputs` is the argument of the graph that takes the rows, or returns its arguments for some rows.
+        """
         graph.model.eval()
-        self.graph, self.input_name, self._rows = graph, input_name, rows
+        self.graph, self._rows = graph, rows
+        self.arguments = (lambda features: {inputs: features}) if isinstance(inputs, str) else inputs
         self._memory = memory
         cache = ResultCache(memory // 2)
         batches = _split(rows, graph.annotated_metas(), num_batches)
-        self._batches = [_EvaluatedBatch(graph, input_name, batch, cache) for batch in batches]
+        self._batches = [_EvaluatedBatch(graph, self.arguments, batch, cache) for batch in batches]
         self._rounded_bytes = 0
         self._formats: dict[Format, Format] = {}
         self._rounded: dict[tuple[fx.Node, str, Format], QuantizedLayer] = {}
@@ -71,14 +80,15 @@ class Evaluator:
 
     def evaluate(self, replacements: Replacements, should_continue: AfterBatch | None = None) -> PartialEvaluation:
         """Return loss and accuracy with some nodes replaced; `should_continue` can stop it after each batch."""
-        loss, correct, seen = 0.0, 0, 0
+        loss, correct, seen, predictions = 0.0, 0, 0, 0
         for batch in self._batches:
             batch_loss, batch_correct = batch.evaluate(replacements)
             loss, correct, seen = loss + batch_loss, correct + batch_correct, seen + batch.num_rows
+            predictions += batch.num_predictions
             self._limit_memory(batch)
-            if should_continue is not None and not should_continue(seen, correct / seen):
+            if should_continue is not None and not should_continue(seen, correct / predictions):
                 break
-        return PartialEvaluation(correct / seen, loss / seen, seen)
+        return PartialEvaluation(correct / predictions, loss / predictions, seen)
 
     def outputs(self, replacements: Replacements) -> list[Tensor]:
         """Return the output of the graph for each batch, with some nodes replaced."""
@@ -91,7 +101,7 @@ class Evaluator:
     def on_first_rows(self, num_rows: int) -> Evaluator:
         """Return an evaluator of the same graph on the first rows only; replacements fit both."""
         rows = Rows(self._rows.features[:num_rows], self._rows.labels[:num_rows])
-        return Evaluator(self.graph, self.input_name, rows, memory=self._memory)
+        return Evaluator(self.graph, self.arguments, rows, memory=self._memory)
 
     @property
     def num_rows(self) -> int:
@@ -126,11 +136,12 @@ class Evaluator:
 class _EvaluatedBatch:
     """Some rows, and a graph that is run on them repeatedly."""
 
-    def __init__(self, graph: MaseGraph, input_name: str, rows: Rows, cache: ResultCache) -> None:
-        self._graph, self._inputs, self._labels = graph, {input_name: rows.features}, rows.labels
+    def __init__(self, graph: MaseGraph, arguments: Arguments, rows: Rows, cache: ResultCache) -> None:
+        self._graph, self._inputs, self._labels = graph, arguments(rows.features), rows.labels
         self._run = IncrementalRun(graph, self._inputs, cache=cache)
         self._last: tuple[Tensor, tuple[float, int]] | None = None
         self.num_rows = len(rows.labels)
+        self.num_predictions = int((rows.labels != IGNORED).sum())  # tokens of a text, or rows
         self.is_measured = False
         """Whether the memory of its values is known."""
 
@@ -143,14 +154,14 @@ class _EvaluatedBatch:
         logits = self.output(replacements)
         if self._last is None or self._last[0] is not logits:
             with torch.no_grad():
-                loss = fast_cross_entropy_sum(logits, self._labels).item()
-                correct = int(num_correct(logits, self._labels).item())
+                scores, labels = per_token(logits, self._labels)
+                loss = fast_cross_entropy_sum(scores, labels).item()
+                correct = int(num_correct(scores, labels).item())
             self._last = (logits, (loss, correct))
         return self._last[1]
 
     def output(self, replacements: Replacements) -> Tensor:
-        found: Tensor = self._run.run(replacements)
-        return found
+        return first_tensor(self._run.run(replacements))
 
     def keep_no_values(self) -> None:
         self._run = IncrementalRun(self._graph, self._inputs, keep=False)

@@ -99,7 +99,7 @@ class _ModelWithLearnedWidths:
     """A graph whose widths are one vector."""
 
     def __init__(self, problem: UnitwiseProblem, units: Sequence[LearnedUnit], costs: _RelativeCost) -> None:
-        self._graph, self._input = problem.evaluator.graph, problem.evaluator.input_name
+        self._graph, self._arguments = problem.evaluator.graph, problem.evaluator.arguments
         self._units, self._costs = units, costs
         self._sizes = [len(unit.dimensions) for unit in units]
         replacements = {node: new for unit in units for node, new in unit.replacements.items()}
@@ -116,7 +116,7 @@ class _ModelWithLearnedWidths:
         for unit, of_unit in zip(self._units, widths.split(self._sizes), strict=True):
             unit.set_widths(of_unit)
         with torch.enable_grad():
-            logits = self._runner.run(*bind_inputs(self._graph, {self._input: rows.features}))
+            logits = self._runner.run(*bind_inputs(self._graph, self._arguments(rows.features)))
             (gradient,) = torch.autograd.grad(F.cross_entropy(logits, rows.labels), widths)
         return gradient.nan_to_num_() + beta * self._costs.gradient(self._rounded(widths))
 

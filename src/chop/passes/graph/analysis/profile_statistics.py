@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from chop.display.progress import ProgressBar
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.interpreter import bind_inputs, undisturbed
 from chop.ops import OPS
@@ -129,9 +130,10 @@ def _profile_activations(graph: MaseGraph, chosen: list[NodeMeta], args: Profile
     metas = {meta.node: meta for meta in chosen}
     weights = {meta.node: weights_of(meta) for meta in chosen}
     profiler = Profiler(graph.model, metas, weights, args.activation_statistics, args.profile_output_activation)
-    with undisturbed(graph.model):
+    with undisturbed(graph.model), ProgressBar("profiling", args.num_samples) as progress:
         for batch in limited_batches(args.input_generator, args.num_samples):
             profiler.profile_batch(bind_inputs(graph, batch), num_rows(batch))
+            progress.step(num_rows(batch))
             logger.debug("profiled %d of %d samples", profiler.profile.num_samples, args.num_samples)
     num_done = profiler.profile.num_samples
     if num_done == 0:

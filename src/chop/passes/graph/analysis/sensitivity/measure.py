@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import Tensor, fx, nn
 
+from chop.display.progress import ProgressBar
 from chop.ir import MaseGraph
 from chop.ir.graph.incremental import IncrementalRun
 from chop.ir.graph.interpreter import undisturbed
@@ -69,8 +70,10 @@ def measure_sensitivity(
     """
     measurement = _Measurement(graph, replacements, nodes, both)
     with undisturbed(graph.model), _in_evaluation_mode(replacements):
-        for inputs, labels in batches:
-            measurement.add(inputs, labels)
+        for number, (inputs, labels) in enumerate(batches, 1):
+            title = f"sensitivity, batch {number}: {num_rows(inputs)} samples"
+            with ProgressBar(title, measurement.runs_per_batch) as progress:
+                measurement.add(inputs, labels, progress)
     return measurement.result()
 
 
@@ -122,7 +125,13 @@ class _Measurement:
         self.num_samples = 0
         self.labelled: bool | None = None
 
-    def add(self, inputs: Mapping[str, Any], labels: Tensor | None) -> None:
+    @property
+    def runs_per_batch(self) -> int:
+        """The number of runs of the graph, or of parts of it, per batch."""
+        per_unit = sum(len(self._labels(unit)) for unit in self.units)
+        return (2 if self.both else 1) * per_unit + len(self._labels(self.nodes))
+
+    def add(self, inputs: Mapping[str, Any], labels: Tensor | None, progress: ProgressBar) -> None:
         if self.labelled not in (None, labels is not None):
             raise ValueError("either all batches or none of them must have labels")
         self.labelled = labels is not None
@@ -134,8 +143,9 @@ class _Measurement:
         for unit in self.units:
             for label in self._labels(unit):
                 self._add_alone(incremental, plain, unit, label, labels)
+                progress.step()
         for label in self._labels(self.nodes):
-            self._add_together(incremental, plain, label, labels)
+            self._add_together(incremental, plain, label, labels, progress)
 
     def _add_alone(
         self, incremental: IncrementalRun, plain: Any, unit: _Unit, label: str, labels: Tensor | None
@@ -146,15 +156,19 @@ class _Measurement:
         for node in unit:
             sums.own[node.name].add(incremental.values[node], changed[node])
 
-    def _add_together(self, incremental: IncrementalRun, plain: Any, label: str, labels: Tensor | None) -> None:
+    def _add_together(
+        self, incremental: IncrementalRun, plain: Any, label: str, labels: Tensor | None, progress: ProgressBar
+    ) -> None:
         together = self._replacements(self.nodes, label)
         self.quantized[label].add(plain, incremental.run(together), labels)
+        progress.step()
         if self.both:
             # From the last unit to the first: each run changes two units, and nothing before them runs again.
             for unit in reversed(self.units):
                 if label in self._labels(unit):
                     rest = {node: new for node, new in together.items() if node not in unit}
                     self.all_but[unit, label].add(plain, incremental.run(rest), labels)
+                    progress.step()
 
     def _labels(self, nodes: Iterable[fx.Node]) -> list[str]:
         return list(dict.fromkeys(label for node in nodes for label in self.replacements[node.name]))

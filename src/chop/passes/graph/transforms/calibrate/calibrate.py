@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import Tensor, fx, nn
 
+from chop.display.progress import ProgressBar
 from chop.formats import Format
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.interpreter import NodeInterpreter, bind_inputs, tensors_in, undisturbed
@@ -75,10 +76,11 @@ def _run(graph: MaseGraph, observed: Observed, args: CalibrateArgs) -> None:
     assert args.input_generator is not None, "checked when the arguments were read"
     observer = _Observer(graph.model, observed)
     num_batches = 0
-    with undisturbed(graph.model):
+    with undisturbed(graph.model), ProgressBar("calibrating", args.num_batches) as progress:
         for batch in itertools.islice(args.input_generator, args.num_batches):
             observer.run(*bind_inputs(graph, batch))
             num_batches += 1
+            progress.step()
     if num_batches == 0:
         raise ValueError("calibrate_transform_pass: input_generator yields no batches")
 
