@@ -21,6 +21,7 @@ NAMES = (
     "search",
     "search_quality",
     "load",
+    "hardware",
 )
 
 

@@ -12,6 +12,8 @@ from chop.actions.train import train
 from chop.actions.transform import transform
 from chop.config import TrainConfig, TransformConfig
 from chop.hardware.simulate.simulators import SIMULATORS
+from chop.reporting.run_report import write_report
+from chop.runs.run import open_run
 from samples import LAB_PASS_ARGS
 
 
@@ -58,6 +60,26 @@ def test_simulation_with_bubbles_stalls_and_a_reset(quantized: Path, capsys: pyt
     assert run("simulate", quantized, "--simulator", "icarus", "--strategy", "folded") == 0
     out = capsys.readouterr().out
     assert out.count("40 of 40 vectors equal in icarus") == 3
+
+
+def test_the_report_shows_the_circuit(quantized: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("emit", quantized) == 0
+    run_with_circuit = open_run(quantized)
+    document = write_report(run_with_circuit, num_samples=20, with_sensitivity=False)
+    manifest = json.loads((quantized / "hardware" / "manifest.json").read_text())
+    circuit = document["hardware"]
+    assert (circuit["latency"], circuit["lut"]) == (manifest["latency"], manifest["estimate"]["lut"])
+    first, *others = circuit["units"]
+    assert first["start"] == 0
+    assert all(unit["start"] > 0 for unit in others)
+    assert "makeHardware" in (quantized / "report.html").read_text()
+
+
+def test_a_corrupt_manifest_is_reported_in_one_line(quantized: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (quantized / "hardware").mkdir()
+    (quantized / "hardware" / "manifest.json").write_text('{"latency": []}')
+    assert cli.main(["report", str(quantized), "--no-sensitivity"]) == 2
+    assert "the manifest of the circuit is corrupt" in capsys.readouterr().err
 
 
 def test_a_model_in_float_is_refused_in_one_line(

@@ -8,7 +8,7 @@ from tabulate import tabulate
 
 from chop.config import EmitConfig
 from chop.hardware.describe import HEADINGS, table_rows
-from chop.hardware.emit import MANIFEST, REPORTS, write_rtl, write_testbench
+from chop.hardware.emit import REPORTS, write_rtl, write_testbench
 from chop.hardware.rtl.design import Design, make_design
 from chop.hardware.synthesis.yosys import measure_area
 from chop.implementing import design_options, prepare_run
@@ -27,7 +27,7 @@ def emit(config: EmitConfig) -> Path:
     if config.synthesis != "none":
         area = measure_area(files, config.name, folder / REPORTS, config.synthesis)
         print(f"Yosys, {config.synthesis}: {area.lut} LUT, {area.ff} FF, {area.dsp} DSP, {area.bram} memories")
-    return folder / MANIFEST
+    return run.folder.circuit
 
 
 def print_design(design: Design) -> None:

@@ -26,7 +26,12 @@ def describe_signal(signal: Signal, lanes: int | None = None) -> dict[str, Any]:
 
 def describe_units(design: Design) -> list[dict[str, Any]]:
     """Return what is known about each unit, in the order in which they compute."""
-    return [describe_unit(planned) for planned in design.units if not planned.unit.is_wiring]
+    starts = design.starts()
+    return [
+        {**describe_unit(planned), "start": starts[planned.unit.name]}
+        for planned in design.units
+        if not planned.unit.is_wiring
+    ]
 
 
 def describe_unit(planned: PlannedUnit) -> dict[str, Any]:

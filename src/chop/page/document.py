@@ -11,6 +11,7 @@ from chop import __version__
 from chop.display.figures import figure
 from chop.ir import MaseGraph
 from chop.page.figure_cards import figure_cards
+from chop.page.hardware import describe_circuit
 from chop.page.nodes import ResultsByNode, describe_nodes
 from chop.page.search_log import read_search_log
 from chop.page.tensor_values import TensorValues
@@ -56,6 +57,8 @@ class ReportInputs:
     curves: Sequence[Info]
     search: Info | None
     run: Info
+    hardware: Info | None = None
+    """The manifest of the circuit."""
 
 
 def make_document(
@@ -82,6 +85,7 @@ def make_document(
         "notes": _notes(graph, values, inputs),
         "curves": [asdict(plot) for plot in training_curves(inputs.curves)],
         "search": read_search_log(inputs.search),
+        "hardware": describe_circuit(inputs.hardware),
         "footer": f"Created by chop {__version__} on {datetime.now().astimezone():%Y-%m-%d %H:%M}. "
         "Drawn with dagre and uPlot (MIT licence).",
     }

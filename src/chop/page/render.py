@@ -46,6 +46,7 @@ SCRIPTS = (
     "bars",
     "charts",
     "pareto",
+    "hardware",
     "main",
 )
 

@@ -119,6 +119,7 @@ def _run_passes(
             "curves": _training_log(run),
             "search": search,
             "run": {**run.summary, "name": run.name},
+            "hardware": read_json(run.folder.circuit) if run.folder.circuit.is_file() else None,
         },
     )
     document: dict[str, Any] = info["document"]

@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from chop.config import COMMAND_LINE_ONLY, ActionConfig
 from chop.files import parse_json, read_json, remove_temporary_files, write_json, write_text
+from chop.hardware.emit import MANIFEST
 from chop.passes.graph.transforms.quantize.summary import TABLE_FILE
 from chop.task_names import GGUF, HUGGING_FACE, TASKS, model_folder
 from chop.toml import to_table, write_toml
@@ -144,6 +145,11 @@ class RunFolder:
     def hardware(self) -> Path:
         """The circuit of the run's model, its test bench, scripts and reports."""
         return self.path / "hardware"
+
+    @property
+    def circuit(self) -> Path:
+        """What the circuit is, as JSON: its ports, parts, timing and files."""
+        return self.hardware / MANIFEST
 
     # Searching
 

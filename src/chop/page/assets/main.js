@@ -57,7 +57,7 @@ function start() {
   byId("theme").addEventListener("click", nextTheme);
   byId("cost-note").textContent = report.notes.cost;
   makeFigures();
-  const parts = [makeGraph(), makeBars(), makeTable(), makeCurves(), makePareto()].filter(Boolean);
+  const parts = [makeGraph(), makeBars(), makeTable(), makeCurves(), makePareto(), makeHardware()].filter(Boolean);
   byId("main").append(...parts, makePanel());
   byId("contents").append(
     el(

@@ -49,6 +49,8 @@ class ReportHtmlArgs:
     """The log of a search: `study`, `metrics` and `trials`."""
     run: Info | None = None
     """The summary of the run that created the graph."""
+    hardware: Info | None = None
+    """The manifest of the graph's circuit, as `emit_verilog` writes it."""
 
     def __post_init__(self) -> None:
         if self.num_samples < 1:
@@ -73,6 +75,7 @@ def report_html_analysis_pass(graph: MaseGraph, args: ReportHtmlArgs) -> PassRes
         curves=args.curves or (),
         search=args.search,
         run=args.run or {},
+        hardware=args.hardware,
     )
     values = measure_tensors(graph, batches, args.num_samples)
     document = make_document(graph, args.original, values, inputs)

@@ -1,0 +1,224 @@
+"""Area of circuits, measured by Yosys, compared with alkaid's own RTL and with plain multiplications; speed."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.results import Result
+from chop.hardware.adders.alkaid_solver import is_installed
+from chop.hardware.emit import write_rtl, write_testbench
+from chop.hardware.prepare import prepare
+from chop.hardware.program import Program
+from chop.hardware.program.instructions import LinearMap, Rectify, Requantize
+from chop.hardware.rtl.design import Design, DesignOptions, make_design
+from chop.hardware.rtl.units import make_units
+from chop.hardware.simulate.cosimulate import Simulation
+from chop.hardware.simulate.simulators import SIMULATORS
+from chop.hardware.synthesis.yosys import Area, is_available, measure_area
+from chop.ir import MaseGraph
+from chop.models import get_model
+from chop.passes.graph import (
+    add_common_metadata_analysis_pass,
+    init_metadata_analysis_pass,
+    quantize_transform_pass,
+)
+
+SUMMARY = (
+    "Jet taggers with initial weights (seed 0), all nodes in `integer`, 8 bits with 4 fraction bits unless stated, "
+    "rounded to nearest even, for a Xilinx 7 series FPGA (`synth_xilinx -family xc7`). LUT includes inverters and "
+    "shift registers. Ours has a ready/valid handshake; alkaid's own RTL of the same integer network (the same "
+    "solver, RND_CONV, SAT) has none. Plain: the same circuit with `*` for every weight, without DSP blocks."
+)
+
+
+class JetInfo:
+    """The shape of the jet data."""
+
+    num_features, num_classes, feature_shape = 16, 5, (16,)
+
+
+def run(quick: bool = False) -> list[Result]:
+    """Return all results; `quick` measures the smallest network only."""
+    if not is_available():
+        print("hardware: Yosys is not installed")
+        return []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        results = _areas(folder / "areas", quick)
+        if not quick:
+            results += _estimates(folder / "estimates") + _speeds(folder / "speeds")
+        return results
+
+
+def program_of(name: str, width: int = 8, fraction: int = 4) -> Program:
+    """Return the integer program of a jet tagger with initial weights."""
+    torch.manual_seed(0)
+    model = get_model(name, "cls", JetInfo())
+    graph, _ = init_metadata_analysis_pass(MaseGraph(model.eval()), None)
+    graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": {"x": torch.randn(64, 16)}})
+    config: dict[str, Any] = {"name": "integer"}
+    for role in ("data_in", "weight", "bias"):
+        config |= {f"{role}_width": width, f"{role}_frac_width": fraction}
+    graph, _ = quantize_transform_pass(graph, {"by": "type", "default": {"config": config}})
+    return prepare(graph).program
+
+
+def _measure(design: Design, folder: Path) -> Area:
+    return measure_area(write_rtl(design, folder), design.options.name, folder / "reports")
+
+
+def _areas(folder: Path, quick: bool) -> list[Result]:
+    results = []
+    for name, limit in (("jsc-tiny", 2300), ("jsc-toy", 4800))[: 1 if quick else 2]:
+        program = program_of(name)
+        area = _measure(make_design(program, DesignOptions()), folder / name)
+        results.append(Result(f"{name}, unrolled", area.lut, limit + 1, "LUT"))
+        results.append(Result(f"{name}, unrolled", area.dsp, 1, "DSP"))
+        if not quick and is_installed():
+            own = _alkaid_area(program, folder / f"{name}-alkaid")
+            results.append(
+                Result(f"{name} against alkaid's RTL ({own.lut} LUT)", area.lut / own.lut, 1.15, "x its LUT")
+            )
+    if quick:
+        return results
+    tiny = results[0].measured
+    plain = _plain_area(program_of("jsc-tiny"), folder / "plain")
+    results.append(
+        Result(f"jsc-tiny against plain products ({plain.lut} LUT)", tiny / plain.lut, 1 / 3, "x its LUT")
+    )
+    folded = _measure(
+        make_design(program_of("jsc-mlp"), DesignOptions(strategy={"default": "folded"})), folder / "mlp"
+    )
+    results.append(Result("16-64-32-32-5, folded 4 x 4", folded.lut, 4501, "LUT"))
+    results.append(Result("16-64-32-32-5, folded 4 x 4", folded.dsp, 65, "DSP"))
+    return results
+
+
+def _alkaid_area(program: Program, folder: Path) -> Area:
+    """Return the area of alkaid's own RTL of a network, after checking that it computes the same."""
+    from alkaid.codegen import RTLModel
+    from alkaid.trace import FVArrayInput, HWConfig, trace
+
+    source = program.input.out
+    x = FVArrayInput((source.numel,), HWConfig(-1, -1, -1)).quantize(1, source.width - 1, 0)
+    y = x
+    for unit in make_units(program):
+        if isinstance(unit.head, LinearMap):
+            matrix, bias = _dense(unit.head)
+            y = y @ matrix.T.astype(np.float64) + bias.astype(np.float64)
+        for post in unit.posts:
+            if isinstance(post, Rectify):
+                y = y.relu()
+            elif isinstance(post, Requantize):
+                shift = int(post.shift[0])
+                bits = post.out.width
+                y = (y * 2.0**-shift).quantize(1, bits - 1, 0, "SAT", "RND_CONV")
+    comb = trace(x, y)
+    rows = np.random.default_rng(0).integers(-128, 128, (50, source.numel))
+    expected = program.run(rows)
+    found = np.stack([np.asarray(comb(row.astype(np.float64)), dtype=np.float64) for row in rows])
+    assert np.array_equal(found, expected), "alkaid computes something else"
+    model = RTLModel(comb, folder, prj_name="own", flavor="verilog", latency_cutoff=-1, ternary_fuse=False)
+    model.write()
+    files = [path for path in folder.rglob("*.v") if "sim" not in path.parts]
+    copied = []
+    for path in files:
+        target = path.with_suffix(".sv")
+        target.write_text(path.read_text())
+        copied.append(target)
+    return measure_area(copied, "own", folder / "reports")
+
+
+def _dense(head: LinearMap) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return the complete matrix and bias of a linear map at one position."""
+    inputs = max(int(block.reads.max()) for block in head.blocks) + 1
+    matrix, bias = np.zeros((head.out.numel, inputs), dtype=np.int64), np.zeros(head.out.numel, dtype=np.int64)
+    for block in head.blocks:
+        matrix[np.ix_(block.writes[0], block.reads[0])] = block.matrix
+        bias[block.writes[0]] = block.bias
+    return matrix, bias
+
+
+def _plain_area(program: Program, folder: Path) -> Area:
+    """Return the area of jsc-tiny with a multiplication per weight."""
+    lines, names = [], [f"$signed(x[{8 * i + 7}:{8 * i}])" for i in range(program.input.out.numel)]
+    for number, unit in enumerate(make_units(program)):
+        assert isinstance(unit.head, LinearMap), "jsc-tiny has sums only"
+        matrix, bias = _dense(unit.head)
+        made = []
+        for i, (row, summand) in enumerate(zip(matrix.tolist(), bias.tolist(), strict=True)):
+            terms = " + ".join(f"32'sd1 * {name} * {w}" for name, w in zip(names, row, strict=True) if w) or "0"
+            wire = f"a{number}_{i}"
+            lines.append(f"wire signed [31:0] {wire} = {terms} + {summand};")
+            lines.append(f"wire signed [31:0] r{wire} = ({wire} + 7 + {wire}[4]) >>> 4;")
+            lines.append(
+                f"wire signed [7:0] q{wire} = r{wire} < 0 ? 8'sd0 : r{wire} > 127 ? 8'sd127 : r{wire}[7:0];"
+            )
+            made.append(f"q{wire}")
+        names = made
+    out = ", ".join(reversed(names))
+    text = f"module plain(input clk, input [127:0] x, output reg [{8 * len(names) - 1}:0] y);\n"
+    text += "\n".join(lines) + f"\nalways @(posedge clk) y <= {{{out}}};\nendmodule\n"
+    folder.mkdir(parents=True)
+    (folder / "plain.sv").write_text(text)
+    return measure_area([folder / "plain.sv"], "plain", folder / "reports", use_dsp=False)
+
+
+def _estimates(folder: Path) -> list[Result]:
+    """Return the largest error of the estimate, over networks, widths and strategies."""
+    errors: dict[str, list[float]] = {"unrolled": [], "folded": []}
+    slowest = 0.0
+    cases = [("jsc-tiny", 4, 2), ("jsc-tiny", 6, 3), ("jsc-tiny", 8, 4), ("jsc-toy", 8, 6)]
+    for name, width, fraction in cases:
+        for strategy in ("unrolled", "folded"):
+            program = program_of(name, width, fraction)
+            start = time.perf_counter()
+            design = make_design(program, DesignOptions(strategy={"default": strategy}))
+            slowest = max(slowest, time.perf_counter() - start)
+            files = write_rtl(design, folder / f"{name}{width}{strategy}")
+            for planned in design.units:
+                if planned.unit.is_wiring or not isinstance(planned.unit.head, LinearMap):
+                    continue
+                area = measure_area(files, planned.module, folder / f"{name}{width}{strategy}" / "reports")
+                errors[planned.strategy].append(planned.estimate.lut / max(1, area.lut) - 1)
+    results = []
+    for strategy, limit in (("unrolled", 0.1), ("folded", 0.25)):
+        found = np.array(errors[strategy])
+        spread = f"{found.min():+.0%} to {found.max():+.0%}, median {np.median(found):+.0%}, {len(found)} nodes"
+        results.append(
+            Result(
+                f"estimated LUT of {strategy} nodes: median error", abs(float(np.median(found))), limit, "", spread
+            )
+        )
+        results.append(
+            Result(f"estimated LUT of {strategy} nodes: largest error", float(np.abs(found).max()), limit, "")
+        )
+    return [*results, Result("slowest estimate of a network", slowest, 0.5, "s")]
+
+
+def _speeds(folder: Path) -> list[Result]:
+    results = []
+    tiny = program_of("jsc-tiny")
+    rows = np.random.default_rng(0).integers(-128, 128, (500_000, 16))
+    seconds = min(_seconds(lambda: tiny.run(rows)) for _ in range(3))
+    results.append(Result("emulator, jsc-tiny", seconds / len(rows) * 1e6, 1, "s per million vectors"))
+    if SIMULATORS["verilator"].is_available():
+        design = make_design(program_of("jsc-toy"), DesignOptions())
+        files = [*write_rtl(design, folder), *write_testbench(design, folder)]
+        built = Simulation(design, files, "verilator", SIMULATORS["verilator"], folder / "simulation")
+        found = [built.compare(rows[:1000]) for _ in range(3)]
+        assert all(each.mismatch is None for each in found)
+        results.append(Result("1,000 vectors of jsc-toy in Verilator", min(e.seconds for e in found), 0.1, "s"))
+    return results
+
+
+def _seconds(work: Any) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
