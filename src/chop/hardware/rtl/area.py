@@ -23,7 +23,7 @@ def adder_luts(first: tuple[Wire, int], second: tuple[Wire, int], width: int, su
 
 def constant_luts(wire: Wire, summand: int, width: int) -> int:
     """Return the look-up tables of a sum with a constant: each 1 of it inverts a bit of the carry chain."""
-    found = {_bit(wire, 0, position) for position in range(width) if summand >> position & 1}
+    found = {_bit(wire, 0, position) for position in range(wire.num_fixed, width) if summand >> position & 1}
     return len(found - {None})
 
 

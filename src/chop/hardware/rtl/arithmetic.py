@@ -71,7 +71,8 @@ def shifted_left(circuit: Circuit, wire: Wire, shift: int) -> Wire:
         return wire
     low, high = wire.low << shift, wire.high << shift
     width = _width(low, high)
-    return circuit.assign(_shifted(wire, shift, width), low, high, wire.stage, wire.depth)
+    fixed = wire.num_fixed + shift
+    return circuit.assign(_shifted(wire, shift, width), low, high, wire.stage, wire.depth, num_fixed=fixed)
 
 
 def negated_plus(circuit: Circuit, wire: Wire, summand: int) -> Wire:
@@ -96,8 +97,10 @@ def plus(circuit: Circuit, wire: Wire, summand: int) -> Wire:
     _ignore_if_cut(circuit, wire, width)
     if 0 < zeros < min(width, wire.width):
         upper = f"{shifted_right(wire, zeros, width - zeros)} + {constant(summand >> zeros, width - zeros)}"
-        return circuit.assign(f"{{{upper}, {low_bits(wire, zeros)}}}", low, high, stage, depth, luts)
-    return circuit.assign(f"{extended(wire, width)} + {constant(summand, width)}", low, high, stage, depth, luts)
+        expression = f"{{{upper}, {low_bits(wire, zeros)}}}"
+    else:
+        expression = f"{extended(wire, width)} + {constant(summand, width)}"
+    return circuit.assign(expression, low, high, stage, depth, luts, wire.num_fixed)
 
 
 def _ignore_if_cut(circuit: Circuit, wire: Wire, width: int) -> None:
@@ -146,7 +149,7 @@ def _rounded(circuit: Circuit, wire: Wire, rounding: Rounding) -> Wire:
     if width == 1:
         return circuit.assign(lowest, low, high, wire.stage, wire.depth, 1)
     upper = shifted_right(wire, shift + 1, width - 1)
-    luts = -(-max(0, shift - 3) // 5)  # with few bits, it is part of the saturation
+    luts = -(-max(0, shift - wire.num_fixed - 3) // 5)  # with few bits, it is part of the saturation
     return circuit.assign(f"{{{upper}, {lowest}}}", low, high, wire.stage, wire.depth, luts)
 
 
@@ -182,7 +185,7 @@ def saturated(circuit: Circuit, wire: Wire, low: int, high: int) -> Wire:
             expression = f"({wire.name} > {constant(high, wire.width)}) ? {constant(high, width)} : {expression}"
         if below:
             expression = f"({wire.name} < {constant(low, wire.width)}) ? {constant(low, width)} : ({expression})"
-    luts = width + (above and wire.width - width > 2)
+    luts = width - (out.low >= 0) + (above and wire.width - width > 2)  # without a sign bit that is always 0
     return circuit.assign(expression, out.low, out.high, stage, depth, luts)
 
 

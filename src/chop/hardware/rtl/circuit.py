@@ -16,6 +16,8 @@ class Wire:
     high: int
     stage: int
     depth: int
+    num_fixed: int = 0
+    """Low bits that are constant."""
 
     @property
     def width(self) -> int:
@@ -54,17 +56,19 @@ class Circuit:
             stage, depth = stage + 1, 0
         return [self.delayed(wire, stage) for wire in operands], stage, depth + levels
 
-    def assign(self, expression: str, low: int, high: int, stage: int, depth: int, luts: int = 0) -> Wire:
+    def assign(
+        self, expression: str, low: int, high: int, stage: int, depth: int, luts: int = 0, num_fixed: int = 0
+    ) -> Wire:
         """Return a new wire with the value of an expression that takes about `luts` look-up tables."""
         self.luts += luts
-        return self._declare(expression, Wire(self._name(), low, high, stage, depth))
+        return self._declare(expression, Wire(self._name(), low, high, stage, depth, num_fixed))
 
     def delayed(self, wire: Wire, stage: int) -> Wire:
         """Return a wire behind registers, in a later stage."""
         while wire.stage < stage:
             key = (wire.name, wire.stage + 1)
             if key not in self._delayed:
-                later = Wire(f"{wire.name}_q", wire.low, wire.high, wire.stage + 1, 0)
+                later = Wire(f"{wire.name}_q", wire.low, wire.high, wire.stage + 1, 0, wire.num_fixed)
                 self.lines.append(f"logic signed [{wire.width - 1}:0] {later.name};")
                 self.registers.append((later.name, wire.name))
                 self.num_register_bits += wire.width

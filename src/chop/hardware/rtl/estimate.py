@@ -39,10 +39,10 @@ def estimate_folded(folded: FoldedUnit) -> AreaEstimate:
     x_bits = groups_in * p_in * source.width
     rom_bits = p_in * p_out * folded.weight_width
     rom = rom_bits * max(1, -(-folded.num_steps // 64)) * min(1.0, max(folded.num_steps, 8) / 32)
-    sums = p_out * (p_in - 1) * (product + 1)
+    sums = p_out * (product + 1)  # the other sums, and the registers before them, are part of the DSP blocks
     accumulators = p_out * acc
     requantised = p_out * (out.width + 4) * len(folded.roundings)
     luts = x_bits + rom + sums + accumulators + requantised + 30
-    registers = x_bits + p_in * source.width + rom_bits + p_out * (folded.bias_width * 3 + 2 * acc)
+    registers = x_bits + p_out * (folded.bias_width + acc)
     registers += groups_out * p_out * out.width + 25
     return AreaEstimate(round(luts), registers, p_in * p_out)
