@@ -19,6 +19,7 @@ from chop.registry import UnknownNameError
 from chop.statistics import STATISTICS, Statistic, make_statistic
 from chop.statistics.distribution import MAX_EXACT_VALUES, MAX_EXACT_VALUES_PER_GROUP
 from chop.statistics.log_histogram import RELATIVE_ERROR
+from chop.statistics.record import Record
 
 Array = NDArray[np.float64]
 Axes = tuple[int, ...] | None
@@ -250,6 +251,16 @@ def test_record_keeps_all_values_in_order() -> None:
     found = run("record", [torch.tensor([[1.0, nan]]), torch.tensor([[3.0, 4.0], [5.0, 6.0]])])
     assert found["data"].nan_to_num(nan=2.0).tolist() == [[1, 2], [3, 4], [5, 6]]
     assert (found["count"], found["size"]) == (6, 24)
+
+
+def test_record_keeps_many_small_tensors_in_few_parts() -> None:
+    statistic = made("record")
+    for i in range(1000):
+        statistic.update(torch.full((1, 3), float(i)))
+    assert isinstance(statistic, Record)
+    assert len(statistic._parts) <= 10  # one per bit of 1000
+    assert statistic.compute()["data"][:, 0].tolist() == list(range(1000))
+    assert len(statistic._parts) == 1
 
 
 def test_record_merges() -> None:
