@@ -1,7 +1,7 @@
 # Every target first installs what it needs with scripts/setup.sh, as `ch` does.
 python := .venv/bin/python
 
-.PHONY: help setup lint test test-hardware test-models check bench bench-formats bench-hardware fuzz docs format clean
+.PHONY: help setup lint test test-hardware test-models check bench bench-formats bench-hardware fuzz docs site format clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -45,6 +45,11 @@ bench-hardware: setup ## area and speed of circuits, compared with alkaid
 
 docs: setup ## update the generated tables in docs/
 	$(python) -m chop.docs
+
+site: ## build the documentation as a website in build/site
+	@scripts/setup.sh docs
+	$(python) -m mkdocs build --quiet
+	@echo "open build/site/index.html"
 
 format: setup ## format the code and apply automatic fixes
 	$(python) -m ruff check --fix .

@@ -190,3 +190,10 @@ def test_evaluate_accepts_a_run(trained: chop.Run) -> None:
 def test_a_wrong_argument_gets_one_sentence(call: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_lists_of_values_are_reported_with_a_loop() -> None:
+    with pytest.raises(ValueError, match=r"chop.train: 'batch_size' takes one value; .* in \[64, 128\]\]"):
+        chop.train("toy", "toy_tiny", batch_size=[64, 128])
+    with pytest.raises(ValueError, match=r"chop.train: unknown key 'lr', did you mean 'learning_rate'\?"):
+        chop.train("toy", "toy_tiny", lr=0.1)

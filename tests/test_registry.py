@@ -64,3 +64,22 @@ def test_an_unhashable_name_is_an_unknown_name() -> None:
 
 def test_closest_takes_any_value() -> None:
     assert closest(3, ["a", "b"]) == "known: a, b"
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "expected"),
+    [
+        ("--lr", ["--load", "--learning-rate", "--lr-scheduler"], "--learning-rate"),
+        ("lr", ["load_name", "learning_rate"], "learning_rate"),
+        ("epochs", ["max_epochs", "max_steps"], "max_epochs"),
+        ("int", ["mxint", "integer", "log"], "integer"),
+        ("batchsize", ["batch_size", "seed"], "batch_size"),
+        ("jsc-tinny", ["jsc-tiny", "jsc-toy"], "jsc-tiny"),
+    ],
+)
+def test_abbreviations_and_parts_of_names_are_recognised(name: str, known: list[str], expected: str) -> None:
+    assert closest(name, known) == f"did you mean '{expected}'?"
+
+
+def test_short_names_have_no_nearest() -> None:
+    assert closest("x", ["max_epochs", "xy_z"]) == "known: max_epochs, xy_z"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import webbrowser
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
@@ -21,7 +22,7 @@ from chop.dataset import MaseDataModule, Rows
 from chop.dataset.tokens import token_arguments
 from chop.ir import MaseGraph
 from chop.ir.graph.interpreter import evaluation_mode
-from chop.options import check_options, read_options
+from chop.options import aliases, check_options, read_options
 from chop.passes.graph import report_html_analysis_pass
 from chop.plugins import load_plugin
 from chop.registry import closest
@@ -168,6 +169,7 @@ def _read_config(
             "the run can be repeated from its folder; chop.evaluate and the passes accept the model itself"
         )
     names = {name: value for name, value in (("model", model), ("dataset", dataset)) if value is not None}
+    _check_single_values(cls, options, where)
     given = check_options(cls, {key: _path_of(value) for key, value in {**names, **options}.items()}, where)
     file = given.get("config")
     in_file = {} if file is None else read_config_file(file, cls)
@@ -178,6 +180,16 @@ def _read_config(
     for plugin in config.plugins:
         load_plugin(plugin)
     return with_run_to_load(config)
+
+
+def _check_single_values(cls: type[Config], options: Mapping[str, Any], where: str) -> None:
+    grid = {name for field in fields(cls) if field.metadata["grid"] for name in (field.name, *aliases(field))}
+    for name, value in options.items():
+        if name in grid and isinstance(value, list | tuple):
+            raise ValueError(
+                f"{where}: '{name}' takes one value; for several, call it in a loop: "
+                f"[{where}(..., {name}=value) for value in {list(value)}]"
+            )
 
 
 def _path_of(value: object) -> object:

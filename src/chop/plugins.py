@@ -154,9 +154,14 @@ def _reporting_lines(what: str, folder: Path) -> Iterator[None]:
         line = f"{error.filename}, line {error.lineno}" if error.filename else what
         raise ValueError(f"{line}: {type(error).__name__}: {error.msg}") from error
     except (Exception, SystemExit) as error:
-        frames = [each for each in traceback.extract_tb(error.__traceback__) if str(folder) in each.filename]
+        frames = [each for each in traceback.extract_tb(error.__traceback__) if _is_users(each.filename, folder)]
         line = f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else f"'{what}'"
         raise ValueError(f"{line}: {type(error).__name__}: {error}") from error
+
+
+def _is_users(filename: str, folder: Path) -> bool:
+    """Whether a file is in `folder` and not part of this package, which may be in the same folder."""
+    return Path(filename).is_relative_to(folder) and not Path(filename).is_relative_to(Path(__file__).parent)
 
 
 @contextmanager

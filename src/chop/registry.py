@@ -6,6 +6,11 @@ import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol, TypeVar, cast
 
+TYPO = 0.8
+"""The similarity, from 0 to 1, of a name with a few wrong letters."""
+MIN_PART = 3
+"""The number of letters from which a part of a name is recognised."""
+
 T = TypeVar("T")
 D = TypeVar("D")
 
@@ -17,10 +22,26 @@ class UnknownNameError(LookupError):
 def closest(name: object, known: Iterable[str]) -> str:
     """Return the end of an error message: the known name nearest to `name`, or all known names."""
     options = sorted(set(known))
-    near = difflib.get_close_matches(str(name), options, n=1)
-    if near:
-        return f"did you mean '{near[0]}'?"
+    near = _nearest(str(name), options)
+    if near is not None:
+        return f"did you mean '{near}'?"
     return f"known: {', '.join(options)}" if options else "none are registered"
+
+
+def _nearest(name: str, options: list[str]) -> str | None:
+    """Return the option that a misspelt, abbreviated or shortened name probably means."""
+    plain = {option.lstrip("-").replace("-", "_"): option for option in options}
+    key = name.lstrip("-").replace("-", "_")
+    typos = difflib.get_close_matches(key, plain, n=1, cutoff=TYPO)
+    words = {option: option.split("_") for option in plain}
+    initials = [option for option in plain if len(key) > 1 and "".join(each[:1] for each in words[option]) == key]
+    starts = [option for option in plain if len(key) >= MIN_PART and option.startswith(key)]
+    parts = [option for option in plain if len(key) >= MIN_PART and key in words[option]]
+    similar = difflib.get_close_matches(key, plain, n=1)
+    for found in (typos, initials, starts, parts, similar):
+        if found:
+            return plain[min(found, key=len)]
+    return None
 
 
 class Decorator(Protocol):

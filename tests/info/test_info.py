@@ -62,7 +62,7 @@ def test_page_of_integer_has_its_range() -> None:
     assert re.search(r"^largest +7\.9375$", text, re.MULTILINE)
     assert re.search(r"^dynamic range +42\.1 dB$", text, re.MULTILINE)
     assert re.search(r"^smallest above 0 +0\.0625$", text, re.MULTILINE)
-    assert re.search(r"^frac_width .* 4 +fraction bits", text, re.MULTILINE)
+    assert re.search(r"^frac_width .* None +fraction bits", text, re.MULTILINE)
 
 
 def test_page_of_a_model_counts_its_parameters_per_layer() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -141,3 +143,14 @@ def test_samples_of_a_different_shape_are_rejected(name: str, shape: tuple[int, 
     info = DatasetInfo("odd", num_features=16, num_classes=5, feature_shape=shape)
     with pytest.raises(ValueError, match=f"model '{name}' takes samples with . dimension"):
         get_model(name, dataset_info=info)
+
+
+def test_a_file_without_a_class_is_reported_with_its_first_class(tmp_path: Path) -> None:
+    file = tmp_path / "net.py"
+    file.write_text("import os\nclass Mine: pass\n")
+    with pytest.raises(UnknownNameError, match=rf"'{file}' is a file, not a model: .*, as {file}:Mine$"):
+        get_model_info(str(file))
+    with pytest.raises(UnknownNameError, match=r"'no.py' is a file, not a model: .*, as no.py:Net$"):
+        get_model_info("no.py")
+    with pytest.raises(UnknownNameError, match=r"a network of your own is given as path/to/net\.py:Net"):
+        get_model_info("zzz")

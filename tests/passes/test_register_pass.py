@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import cast
 
 import pytest
 
@@ -94,3 +95,24 @@ def test_a_name_can_be_registered_once() -> None:
         @register_pass("quantize", kind="analysis")
         def quantize_analysis_pass(graph: MaseGraph, args: Args) -> PassResult:
             return graph, {}
+
+
+def test_another_signature_is_reported() -> None:
+    def mine(graph: MaseGraph, pass_args={}):  # type: ignore[no-untyped-def]  # noqa: B006
+        return graph, {}
+
+    with pytest.raises(ValueError, match=r"pass 'mine': a pass takes a graph and its arguments") as caught:
+        register_pass("mine", kind="analysis")(mine)
+    assert str(caught.value).endswith("this one takes (graph, pass_args)")
+    assert "mine" not in PASSES
+
+
+@pytest.mark.parametrize(("result", "shown"), [(None, "NoneType"), ((1, {}), "(int, dict)"), ({}, "dict")])
+def test_another_result_is_reported(result: object, shown: str) -> None:
+    def sample_analysis_pass(graph: MaseGraph, args: Args) -> PassResult:
+        return cast(PassResult, result)
+
+    run = register_pass("sample", kind="analysis")(sample_analysis_pass)
+    with pytest.raises(ValueError, match=r"sample_analysis_pass: a pass returns \(graph, info\)") as caught:
+        run(tiny_graph())
+    assert str(caught.value).endswith(f", got {shown}")

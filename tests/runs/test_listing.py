@@ -42,7 +42,7 @@ def test_the_latest_run_is_the_newest_finished_one(tmp_path: Path, run: Path | N
 
 def test_a_project_without_finished_runs_is_reported(tmp_path: Path) -> None:
     make_run(tmp_path, "stopped", 1000, finished=False)
-    with pytest.raises(ValueError, match=r"there is no finished run in '.*'; use --project-dir to"):
+    with pytest.raises(ValueError, match=r"there is no finished run in '.*'; use 'project_dir' to"):
         find_run(None, tmp_path)
 
 

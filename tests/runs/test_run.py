@@ -252,7 +252,7 @@ def test_an_unknown_run_names_the_nearest(trained: Path, train_config: TrainConf
     with pytest.raises(UnknownNameError, match=r"'zz', the newest are: run5, run4, run3, run2, run1$"):
         open_run("zz", project)
     with pytest.raises(
-        UnknownNameError, match=r"^there is no run 'zz', and '.*nowhere' has no runs; use --project-dir"
+        UnknownNameError, match=r"^there is no run 'zz', and '.*nowhere' has no runs; use 'project_dir'"
     ):
         open_run("zz", project / "nowhere")
 

@@ -81,3 +81,12 @@ def test_best_setting_is_the_cheapest_that_is_accurate_enough() -> None:
 def test_untrained_weights_are_reported(config: SweepConfig, caplog: pytest.LogCaptureFixture) -> None:
     sweep(replace(config, load_name=None, widths=8))
     assert "no checkpoint is loaded" in caplog.text
+
+
+def test_a_run_shows_its_table_and_plot_in_notebooks(config: SweepConfig, trained: RunFolder) -> None:
+    text = chop.open_run(sweep(config).path)._repr_html_()
+    assert "<td>integer</td><td>4</td>" in text
+    assert text.count("data:image/png;base64,") == 1
+    text = chop.open_run(trained.path)._repr_html_()
+    assert "<td>validation</td>" in text
+    assert text.count("data:image/png;base64,") == 1

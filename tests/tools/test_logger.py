@@ -45,3 +45,14 @@ def test_loggers_are_children_of_the_logger_of_the_package() -> None:
     assert get_logger().name == "chop"
     assert get_logger("chop.ir").name == "chop.ir"
     assert get_logger("mine").name == "chop.mine"
+
+
+def test_a_warning_can_be_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
+    set_logging_verbosity("info", repeat_warnings=False)
+    for _ in range(2):
+        get_logger().warning("slow %s", "data")
+        get_logger().info("done")
+    assert capsys.readouterr().err == "WARNING: slow data\nINFO: done\nINFO: done\n"
+    set_logging_verbosity("info", repeat_warnings=False)
+    get_logger().warning("slow %s", "data")
+    assert capsys.readouterr().err == "WARNING: slow data\n"

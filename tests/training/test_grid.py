@@ -11,6 +11,7 @@ from statistics import mean, stdev
 import pytest
 
 from chop.config import TrainConfig
+from chop.runs import RunFolder
 from chop.training.grid import run_grid
 
 pytestmark = pytest.mark.slow
@@ -25,7 +26,7 @@ def test_each_batch_size_has_a_row(train_config: TrainConfig, capsys: pytest.Cap
     assert out.startswith("\ntoy, data: toy_tiny (synthetic)\n")
     assert out.count("test accuracy (best)") == 1  # the tables of the single runs are not printed
     header = "epoch batch_size learning_rate training loss validation loss validation accuracy test accuracy (best)"
-    assert table[2] == header.split()
+    assert table[2] == [*header.split(), "seconds"]
     assert [row[:3] for row in table[4:]] == [["1", "64", "0.01"], ["1", "128", "0.01"]]
     assert "run 2 of 2: batch_size 128" in err
     assert (folder / "grid.png").read_bytes().startswith(b"\x89PNG")
@@ -70,3 +71,15 @@ def test_other_varied_options_have_a_column(train_config: TrainConfig) -> None:
 def test_a_grid_of_several_processes_is_refused(train_config: TrainConfig) -> None:
     with pytest.raises(ValueError, match="a grid runs in one process"):
         run_grid([replace(train_config, num_devices=2)], ("seed",))
+
+
+def test_processes_train_the_same_and_tables_have_all_forms(train_config: TrainConfig) -> None:
+    configs = [replace(train_config, batch_size=size, max_epochs=1) for size in (64, 128)]
+    one, two = (run_grid([replace(each, workers=n) for each in configs], ("batch_size",)) for n in (1, 2))
+
+    def results(folder: RunFolder) -> list[list[str]]:
+        return [line[:-1] for line in csv.reader(folder.grid_table.read_text().splitlines())]  # without seconds
+
+    assert results(one) == results(two)
+    assert one.grid_table.with_suffix(".md").read_text().startswith("|   epoch |   batch_size |")
+    assert "\\toprule" in one.grid_table.with_suffix(".tex").read_text()

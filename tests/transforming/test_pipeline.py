@@ -50,7 +50,7 @@ def originals(monkeypatch: pytest.MonkeyPatch) -> list[MaseGraph | None]:
 
 def test_a_compared_pass_gets_all_data_in_both_runs(experiment: Experiment, originals: list[object]) -> None:
     passes: dict[str, dict[str, Any]] = {"quantize": QUANTIZE, "count_rows": {}}
-    _, comparisons = run_passes(passes, experiment.annotated_graph(), experiment)
+    comparisons = run_passes(passes, experiment.annotated_graph(), experiment).comparisons
     assert comparisons == [Comparison("count_rows", "rows", before=720, after=720)]
 
 
@@ -58,7 +58,7 @@ def test_the_original_is_the_graph_before_the_transforms(
     experiment: Experiment, originals: list[MaseGraph | None]
 ) -> None:
     original = experiment.annotated_graph()
-    graph, _ = run_passes({"quantize": QUANTIZE, "count_rows": {}}, original, experiment)
+    graph = run_passes({"quantize": QUANTIZE, "count_rows": {}}, original, experiment).graph
     assert originals == [original, original]
     assert not any(meta.quantized for meta in original.metas())
     assert any(meta.quantized for meta in graph.metas())

@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,12 @@ from chop.actions.test import test as run_test
 from chop.actions.train import train
 from chop.actions.transform import transform
 from chop.config import TestConfig, TrainConfig, TransformConfig, TransformTable
+from chop.ir import MaseGraph
 from chop.models import get_model
+from chop.passes import ANALYSIS_PASSES, PASSES, PassResult, register_pass
 from chop.passes.graph import load_mase_graph_interface_pass
 from chop.registry import UnknownNameError
+from chop.runs import RunFolder
 
 INTEGER = {
     "name": "integer",
@@ -31,6 +34,11 @@ INTEGER = {
     "bias_width": 8,
     "bias_frac_width": 4,
 }
+
+
+@dataclass(frozen=True)
+class NoArgs:
+    pass
 
 
 @pytest.fixture
@@ -54,6 +62,7 @@ def test_the_change_is_printed_and_written(config: TransformConfig, capsys: pyte
     assert {file.name for file in folder.iterdir()} == {
         "quantize_table.csv",
         "quantize_histogram.csv",
+        "passes.json",
         "transformed_ckpt",
     }
 
@@ -212,12 +221,15 @@ def test_arguments_of_all_passes_are_read_before_the_first_runs(config: Transfor
     assert not Path(str(config.project_dir) + ".txt").exists()
 
 
-def test_untrained_weights_and_no_passes_are_warnings(
-    config: TransformConfig, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.WARNING, logger="chop"):
+def test_a_transform_without_passes_is_an_error(config: TransformConfig) -> None:
+    with pytest.raises(ValueError, match=r"there are no passes to run: add them .*; 'ch sweep' quantises all"):
         transform(replace(config, passes={}))
-    assert "there are no passes" in caplog.text
+    assert not config.project_dir.exists()
+
+
+def test_untrained_weights_are_a_warning(config: TransformConfig, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, logger="chop"):
+        transform(config)
     assert "'toy' has untrained weights" in caplog.text
 
 
@@ -262,3 +274,33 @@ def test_a_report_is_written_on_request(config: TransformConfig, capsys: pytest.
     module = TransformTable(style="module")
     with pytest.raises(ValueError, match='--report cannot be used with style = "module"'):
         transform(replace(config, report=True, transform=module))
+
+
+def test_results_of_all_passes_are_printed_and_kept(
+    config: TransformConfig, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for registry in (PASSES, ANALYSIS_PASSES):
+        monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+
+    def count_zeros(graph: MaseGraph, args: NoArgs) -> PassResult:
+        return graph, {"total": 12345, "by_node": {"seq_blocks_0": 67}}
+
+    count_zeros.__annotations__ = {"graph": MaseGraph, "args": NoArgs}
+    register_pass("count_zeros", kind="analysis")(count_zeros)
+    folder = RunFolder(transform(replace(config, passes={**config.passes, "count_zeros": {}})).parents[1])
+    printed = capsys.readouterr().out
+    assert "count_zeros\nresult      value\n" in printed
+    assert "12,345" in printed
+    assert "seq_blocks_0       67\n" in printed
+    kept = json.loads(folder.pass_results.read_text())
+    assert kept["count_zeros"] == {"total": 12345, "by_node": {"seq_blocks_0": 67}}
+    assert "quantized" in kept["quantize"]
+
+
+def test_a_graph_that_is_already_quantised_is_reported(
+    config: TransformConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = transform(config)
+    transform(replace(config, load_name=folder.parents[1]))
+    assert "the loaded graph is already quantised (" in caplog.text
+    assert "has untrained weights: it was made without a checkpoint" in caplog.text

@@ -20,7 +20,7 @@ from chop.cli.parser import parse
 from chop.cli.settings import Settings, read_settings
 from chop.config import ActionConfig, CommandConfig, TrainGrid
 from chop.display.extras import EXTRAS, missing_package
-from chop.display.launcher import launcher
+from chop.display.launcher import command_line, launcher
 from chop.plugins import load_plugin, users_frame
 from chop.registry import UnknownNameError
 from chop.trusted_files import UntrustedFileError, check_trusted, named_files, trust
@@ -35,7 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run `ch` and return its exit code: 2 after an error of the user, with one line on stderr."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        _run(words)
+        with command_line():
+            _run(words)
     except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -98,7 +99,7 @@ def _prepare(config: CommandConfig) -> None:
     from chop.tools.logger import set_logging_verbosity
 
     level = "debug" if config.debug else config.log_level
-    set_logging_verbosity("error" if config.no_warnings else level)
+    set_logging_verbosity("error" if config.no_warnings else level, repeat_warnings=False)
     if config.no_warnings:
         warnings.simplefilter("ignore")
     keep_freed_memory()

@@ -40,6 +40,7 @@ class TrainConfig(ActionConfig):
         1, least=1, grid=True, group="training", same_on_resume=True, help="number of batches per optimizer step"
     )
     resume: bool = option(False, group="training", help="resume an interrupted run")
+    workers: int | None = option(None, least=1, group="training", help="number of processes for a list of values")
 
 
 @dataclass(frozen=True)

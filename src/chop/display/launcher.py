@@ -1,8 +1,28 @@
-"""The name of the command in instructions that users copy."""
+"""The names of the command and of its options in messages."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+_on_command_line: ContextVar[bool] = ContextVar("on_command_line", default=False)
+
+
+@contextmanager
+def command_line() -> Iterator[None]:
+    """Let messages name options as on the command line."""
+    token = _on_command_line.set(True)
+    try:
+        yield
+    finally:
+        _on_command_line.reset(token)
+
+
+def option_name(name: str) -> str:
+    """Return an option as the user would write it: `--project-dir` for `ch`, `project_dir` in Python."""
+    return f"--{name.replace('_', '-')}" if _on_command_line.get() else f"'{name}'"
 
 
 def launcher() -> str:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, Self, TypeVar
 import torch
 from torch import Tensor
 
+from chop.display.html import html_table
 from chop.registry import Registry
 
 OperandDim = Literal["reduce_dim", "channel_dim"]
@@ -182,6 +183,11 @@ class Format(ABC):
             if isinstance(value, int | float) and not isinstance(value, bool)
         ]
         return [self.width, *numbers]
+
+    def _repr_html_(self) -> str:
+        """Return the parameters as a table for notebooks."""
+        rows = [(field.name, getattr(self, field.name), field.metadata["help"]) for field in parameters(type(self))]
+        return html_table(("parameter", "value", "meaning"), rows, f"{self}: {self.bits:g} bits per element")
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(str(number) for number in self.precision)})"

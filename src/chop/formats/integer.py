@@ -50,7 +50,7 @@ class Integer(Rounded, Format):
 
     width: int = param(8, search=(2, 3, 4, 6, 8, 16), help="bits per element, sign included")
     frac_width: int | Literal["auto"] | None = param(
-        4, help="fraction bits, may be negative; None: half of the width; auto: chosen from data"
+        None, help="fraction bits, may be negative; None: half of the width; auto: chosen from data"
     )
     is_signed: bool = param(True, help="two's complement; False: from 0 upwards")
     scale: Scale = param(

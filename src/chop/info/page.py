@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tabulate import tabulate
 
+from chop.display.html import html_table
 from chop.display.numbers import table_number
 
 
@@ -22,6 +23,10 @@ class Table:
         """Return the table as text for a terminal."""
         headers, *rows = self._cells()
         return tabulate(rows, headers, tablefmt="simple", disable_numparse=True, colalign=["left"] * len(headers))
+
+    def _repr_html_(self) -> str:
+        headers, *rows = self._cells()
+        return html_table(headers, rows)
 
     def markdown(self) -> str:
         """Return the table as Markdown, without padding, so that a new row changes no other line."""

@@ -88,7 +88,7 @@ def type_name(hint: object) -> str:
 def _resolved(hint: Any, cls: type[Any]) -> Any:
     """Replace type variables by their values: `T | None` in a subclass of `ByNode[QuantConfig]`."""
     values: dict[Any, Any] = {}
-    for base in getattr(cls, "__orig_bases__", ()):
+    for base in (base for each in cls.__mro__ for base in each.__dict__.get("__orig_bases__", ())):
         values |= zip(getattr(get_origin(base), "__parameters__", ()), get_args(base), strict=False)
     if isinstance(hint, TypeVar):
         return values.get(hint, hint)

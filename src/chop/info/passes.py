@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import textwrap
+from dataclasses import fields
 from typing import Any
 
 from chop.info.page import Page, Table, documentation, summary
 from chop.info.parameters import field_table
 from chop.passes import ANALYSIS_PASSES, PASSES, TRANSFORM_PASSES
 from chop.passes.base import arguments_of
+from chop.toml import write_toml
 
 
 def pass_table() -> Table:
@@ -31,7 +34,17 @@ def pass_page(name: str) -> Page:
             "form": documentation(getattr(arguments, "from_pass_args", None)).removeprefix("Read "),
         },
         tables={"arguments": field_table(arguments)},
+        drawing=f"example:\n{textwrap.indent(_example(name, arguments), '  ')}".rstrip(),
     )
+
+
+def _example(name: str, arguments: type[Any]) -> str:
+    """Return a part of a TOML file that runs the pass: the one it declares, or one with its default values."""
+    declared = getattr(arguments, "example", None)
+    if declared is not None:
+        return str(declared)
+    plain = {each.name: each.default for each in fields(arguments) if isinstance(each.default, str | int | float)}
+    return f"[passes.{name}]\n{write_toml(plain)}"
 
 
 def _kind(name: str) -> str:

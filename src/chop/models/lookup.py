@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
+from pathlib import Path
 
 from torch import nn
 
@@ -11,6 +13,7 @@ from chop.models.gguf_model import describe_gguf
 from chop.models.hugging_face import describe_hugging_face
 from chop.models.timm_model import TIMM, describe_timm
 from chop.plugins import is_reference, load_maker
+from chop.registry import UnknownNameError, closest
 from chop.task_names import GGUF, HUGGING_FACE, check_task, model_folder
 
 
@@ -33,9 +36,25 @@ def get_model_info(
         task = None if task is None else check_task(task)
         return describe_hugging_face(name, task, pretrained, trust_remote_code)
     if not is_reference(name):
-        return MODELS[name]  # raises an error that suggests the nearest name
+        raise UnknownNameError(_unknown_model(name))
     make = load_maker(name, lambda cls: issubclass(cls, nn.Module), "a torch.nn.Module class")
     return describe_model(name, make)
+
+
+def _unknown_model(name: str) -> str:
+    if name.endswith(".py"):
+        return f"'{name}' is a file, not a model: name the class or function in it, as {name}:{_first_class(name)}"
+    text = f"unknown model '{name}', {closest(name, MODELS)}"
+    return text if text.endswith("?") else f"{text}; a network of your own is given as path/to/net.py:Net"
+
+
+def _first_class(file: str) -> str:
+    """Return the first class in a Python file, without running it; `Net` if there is none."""
+    try:
+        body = ast.parse(Path(file).read_bytes()).body
+    except (OSError, SyntaxError, ValueError):
+        return "Net"
+    return next((each.name for each in body if isinstance(each, ast.ClassDef)), "Net")
 
 
 def get_model(

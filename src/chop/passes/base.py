@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import Any, Literal, Protocol, TypeVar, cast, get_type_hints
 
 from chop.ir import MaseGraph
@@ -25,6 +26,8 @@ class Pass(Protocol):
     """The dataclass that `pass_args` is read into."""
     compare: bool
     """Whether `ch transform` also runs the pass on the original graph, and shows its numbers before and after."""
+    prints: bool
+    """Whether the pass shows its results itself, so that `ch transform` does not print its `info`."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> PassResult: ...
 
@@ -37,7 +40,7 @@ _KINDS = {"analysis": ANALYSIS_PASSES, "transform": TRANSFORM_PASSES, "interface
 
 
 def register_pass(
-    name: str, kind: Kind, *, compare: bool = False, two_graphs: bool = False
+    name: str, kind: Kind, *, compare: bool = False, prints: bool = False, two_graphs: bool = False
 ) -> Callable[[Callable[[Any, Args], PassResult]], Pass]:
     """Register `function(graph, args)` as `name`, so that it can be called with a dict of arguments.
 
@@ -45,26 +48,28 @@ def register_pass(
     `from_pass_args` reads the dict itself. After a transform the graph is checked and its code is regenerated.
 
     `compare` declares that the numbers in `info` are worth comparing: `ch transform` shows them before and after.
+    `prints` declares that the pass shows its results itself; otherwise `ch transform` prints `info` as tables.
     A pass over `two_graphs` takes the first one as its argument `original`, and can also be called as
     `run(original, graph, ...)`, followed by its other arguments. In a pipeline, `original` is the graph before the
     transforms.
     """
 
     def decorate(function: Callable[[Any, Args], PassResult]) -> Pass:
-        hints = get_type_hints(function)
-        args_class, graph_class = hints["args"], hints.get("graph", MaseGraph)
+        graph_class, args_class = _parameter_types(function, name)
 
         @functools.wraps(function)
         def run(graph: MaseGraph, pass_args: Any = None) -> PassResult:
             _check_graph(graph, graph_class, function.__name__)
-            graph, info = function(graph, _read(args_class, pass_args, function.__name__))
+            result = function(graph, _read(args_class, pass_args, function.__name__))
+            graph, info = _check_result(result, function.__name__)
             if kind == "transform":
                 graph.fx_graph.lint()
                 graph.model.recompile()
             return graph, info
 
         registered = cast(Pass, _accepting_two_graphs(run, args_class) if two_graphs else run)
-        registered.kind, registered.args_class, registered.compare = kind, args_class, compare
+        registered.kind, registered.args_class = kind, args_class
+        registered.compare, registered.prints = compare, prints
         PASSES.add(name, registered)
         _KINDS[kind].add(name, registered)
         return registered
@@ -88,6 +93,32 @@ def _read(args_class: Any, pass_args: Any, where: str) -> Any:
     if hasattr(args_class, "from_pass_args"):
         return args_class.from_pass_args(pass_args, where)
     return read_options(args_class, pass_args, where)
+
+
+def _parameter_types(function: Callable[..., object], name: str) -> tuple[Any, Any]:
+    """Return the types of a pass's two parameters: a graph, and the dataclass of its arguments."""
+    parameters = list(inspect.signature(function).parameters)
+    hints = get_type_hints(function)
+    if len(parameters) == 2 and is_dataclass(hints.get(parameters[1])):
+        return hints.get(parameters[0], MaseGraph), hints[parameters[1]]
+    raise ValueError(
+        f"pass '{name}': a pass takes a graph and its arguments, which are annotated with a frozen dataclass: "
+        f"def {function.__name__}(graph: MaseGraph, args: Args) -> PassResult; "
+        f"this one takes ({', '.join(parameters)})"
+    )
+
+
+def _check_result(result: object, where: str) -> PassResult:
+    match result:
+        case (MaseGraph() as graph, dict() as info):
+            return graph, info
+    raise ValueError(f"{where}: a pass returns (graph, info), where info is a dict, got {_describe(result)}")
+
+
+def _describe(result: object) -> str:
+    if isinstance(result, tuple):
+        return f"({', '.join(type(each).__name__ for each in result)})"
+    return type(result).__name__
 
 
 def _check_graph(graph: object, graph_class: Any, where: str) -> None:

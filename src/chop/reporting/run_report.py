@@ -14,6 +14,7 @@ from tabulate import tabulate
 
 from chop.config import ReportConfig, TransformConfig
 from chop.display.figures import figure
+from chop.display.launcher import option_name
 from chop.display.numbers import table_decibels, table_number
 from chop.display.progress import StatusLine
 from chop.files import CorruptFileError, read_json
@@ -85,12 +86,13 @@ def _read_search_log(path: Path) -> dict[str, Any]:
 def _check_writable(path: Path) -> None:
     """Raise an error before the measurements if the page cannot be written to `path`."""
     if path.is_dir():
-        raise ValueError(f"'{path}' is a folder; --output must be a file, such as {RunFolder(path).report}")
+        file = RunFolder(path).report
+        raise ValueError(f"'{path}' is a folder; {option_name('output')} must be a file, such as {file}")
     folder = path.absolute().parent
     if not folder.exists():
-        raise ValueError(f"the folder '{folder}' does not exist; create it, or choose another file with --output")
+        raise ValueError(f"the folder '{folder}' does not exist; create it, or choose another file")
     if not (folder.is_dir() and os.access(folder, os.W_OK)):
-        raise ValueError(f"cannot write in '{folder}'; choose another file with --output")
+        raise ValueError(f"cannot write in '{folder}'; choose another file with {option_name('output')}")
 
 
 def _run_passes(

@@ -19,6 +19,7 @@ from torch import Tensor, fx, nn
 from chop import __version__
 from chop.config import ActionConfig
 from chop.dataset import MaseDataModule
+from chop.display.launcher import option_name
 from chop.ir import MaseGraph
 from chop.ir.graph.interpreter import evaluation_mode
 from chop.models import ModelInfo, check_supported, get_model_info
@@ -84,7 +85,8 @@ class Experiment:
         if load_name is not None:
             _warn_if_run_is_untrained(load_name)
         elif not self.model_info.has_weights:
-            logger.warning("no checkpoint is loaded: '%s' has untrained weights; load one with --load", name)
+            message = "no checkpoint is loaded: '%s' has untrained weights; load one with %s"
+            logger.warning(message, name, option_name("load"))
 
     @property
     def num_classes(self) -> int:

@@ -139,6 +139,11 @@ class RunFolder:
         """The types of all nodes before and after, as CSV."""
         return self.transform / TABLE_FILE
 
+    @property
+    def pass_results(self) -> Path:
+        """What the passes of a transform returned, as JSON."""
+        return self.transform / "passes.json"
+
     # Hardware
 
     @property

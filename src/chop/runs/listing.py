@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from chop.config import ACTIONS, LATEST, ActionConfig
+from chop.display.launcher import option_name
 from chop.files import read_toml
 from chop.registry import UnknownNameError, closest
 from chop.runs.folder import RunFolder, run_prefix, with_absolute_paths
@@ -119,9 +120,8 @@ def _latest(run: Path | None, project_dir: Path, **wanted: str) -> RunFolder:
             return folder
     kind = f"run of ch {action}" if action else "run"
     whose = f" that keeps '{wanted['model']}' for '{wanted['dataset']}'" if "model" in wanted else ""
-    raise ValueError(
-        f"there is no finished {kind} in '{project_dir}'{whose}; use --project-dir to select another folder"
-    )
+    hint = f"use {option_name('project_dir')} to select another folder"
+    raise ValueError(f"there is no finished {kind} in '{project_dir}'{whose}; {hint}")
 
 
 def _has(folder: RunFolder, wanted: Mapping[str, str]) -> bool:
@@ -137,7 +137,7 @@ def _has(folder: RunFolder, wanted: Mapping[str, str]) -> bool:
 def _nearest(name: str, project_dir: Path) -> str:
     names = [folder.name for folder in list_runs(project_dir)]
     if not names:
-        return f"and '{project_dir}' has no runs; use --project-dir to select another folder"
+        return f"and '{project_dir}' has no runs; use {option_name('project_dir')} to select another folder"
     text = closest(name, names)
     if text.startswith("did you mean") or len(names) <= MAX_RUNS_NAMED:
         return text

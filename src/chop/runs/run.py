@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from typing import Any
 from torch import Tensor, fx, nn
 
 from chop.config import ACTIONS, COMMAND_LINE_ONLY, LATEST, ActionConfig, RunConfig, TransformConfig
+from chop.display.html import html_heading, html_image, html_table
 from chop.files import read_toml
 from chop.ir import MaseGraph
 from chop.ir.graph.storage.nodes import plain_call
@@ -66,6 +68,18 @@ class Run:
     def __repr__(self) -> str:
         return f"<Run '{self.folder}': {self.action} {self.config.model} on {self.config.dataset}>"
 
+    def _repr_html_(self) -> str:
+        """Return what the run was, its results and its plots, for notebooks."""
+        parts = [html_heading(f"{self.action} {self.config.model} on {self.config.dataset}: {self.folder}")]
+        rows = [(name, *each) for name, each in _scores(self.summary)]
+        parts += [html_table(("", "accuracy", "loss"), rows)] if rows else []
+        for path in (self.folder.front_table, self.folder.sweep_table):
+            if path.is_file():
+                headers, *cells = csv.reader(path.read_text().splitlines())
+                parts.append(html_table(headers, cells))
+        plots = (self.folder.curves_plot, self.folder.sweep_plot, self.folder.front_plot)
+        return "".join([*parts, *(html_image(path) for path in plots if path.is_file())])
+
     @property
     def name(self) -> str:
         return self.folder.name
@@ -112,6 +126,14 @@ class Run:
         rows = self.experiment.data.splits.test
         features, labels = rows.features[:num_samples], rows.labels[:num_samples]
         return TestBatches(features, labels, self.experiment.arguments, self.config.batch_size)
+
+
+def _scores(summary: Mapping[str, Any]) -> list[tuple[str, tuple[str, str]]]:
+    """Return the accuracies and losses in a summary: by split, or before and after a transform."""
+    test = summary.get("test") or {}
+    found = {name: summary[name] for name in ("train", "validation", "baseline") if name in summary}
+    found |= {"test": test} if "accuracy" in test else {f"test, {name}": each for name, each in test.items()}
+    return [(name, (f"{each['accuracy']:.4f}", f"{each['loss']:.4f}")) for name, each in found.items()]
 
 
 def open_run(run: Path | str | None = LATEST, project_dir: Path | str = RunConfig.project_dir) -> Run:

@@ -41,7 +41,8 @@ def load_model(
     `save_mase_graph_interface_pass`, and `auto` to detect it. Keys may start with `model.` (Lightning) or `module.`
     (DataParallel). `load_name` may also be a run folder: its graph or its best checkpoint is loaded. A graph with
     layers or functions that only the code of the model can build is loaded into a graph of `model`, captured with
-    `example_inputs()`. After an error the model is unchanged.
+    `example_inputs()`. The model is then in evaluation mode, so that a forward pass leaves batch norm statistics
+    alone. After an error it is unchanged.
     """
     if load_type not in LOAD_TYPES:
         raise ValueError(f"unknown load_type '{load_type}'; allowed: {', '.join(LOAD_TYPES)}")
@@ -52,7 +53,7 @@ def load_model(
     if RunFolder(path).config.is_file():
         path = RunFolder(path).weights
     if load_type == "mz" or (load_type == "auto" and path.is_dir()):
-        return _load_graph(path, model, example_inputs)
+        return _load_graph(path, model, example_inputs).eval()
     if path.is_dir():
         raise ValueError(f"checkpoint '{path}' is a folder, but load_type '{load_type}' needs a file; try 'mz'")
     if model is None:
@@ -60,7 +61,7 @@ def load_model(
     state = _strip_prefix(path, _pick_state(path, load_type, _read_safely(path)), model.state_dict())
     _check_fit(path, state, model)
     model.load_state_dict(state, strict=False)  # tied weights may be stored once
-    return model
+    return model.eval()
 
 
 def _load_graph(

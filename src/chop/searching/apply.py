@@ -23,6 +23,7 @@ from chop.searching.spec import SearchSpec
 from chop.training.threads import limit_threads_for
 from chop.training.train import train
 from chop.transforming.outcome import graph_outcome, write_outcome
+from chop.transforming.pipeline import PassResults
 from chop.transforming.transform import transform
 
 logger = logging.getLogger(__name__)
@@ -104,7 +105,7 @@ def _write_graph(
         folder = transform(config)
     else:
         original, graph = trained
-        outcome = graph_outcome(original, graph)
+        outcome = graph_outcome(original, PassResults(graph))
         folder = write_outcome(config, experiment.with_model(original.model), outcome, start)
     if not epochs:
         return folder

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
 
+from chop.display.html import html_table
 from chop.files import write_bytes
 from chop.registry import closest
 from chop.statistics.base import Statistic, make_statistic
@@ -57,6 +58,16 @@ class Profile:
     collections: dict[TensorKey, Collection] = field(default_factory=dict)
     num_samples: int = 0
     """The number of rows that were run."""
+
+    def _repr_html_(self) -> str:
+        """Return the results of each tensor that are single numbers, as a table for notebooks."""
+        rows = [
+            (key.node, key.entry, name, _single_numbers(found))
+            for key, results in self.results().items()
+            for name, found in results.items()
+        ]
+        headers = ("node", "tensor", "statistic", "results")
+        return html_table(headers, rows, f"profile of {self.num_samples} samples")
 
     def merge(self, other: Profile) -> None:
         """Add everything in `other`. Weights are the same in every run, so they are replaced rather than added.
@@ -123,3 +134,8 @@ def _merged(mine: Collection, theirs: Collection, key: TensorKey) -> Collection:
         except ValueError as error:
             raise ValueError(f"'{name}' of '{key.entry}' at node '{key.node}': {error}") from error
     return both
+
+
+def _single_numbers(results: Mapping[str, Any]) -> str:
+    numbers = {name: value for name, value in results.items() if isinstance(value, int | float)}
+    return ", ".join(f"{name} {value:.6g}" for name, value in numbers.items())

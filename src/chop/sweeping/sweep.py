@@ -79,7 +79,7 @@ class Bench:
         """Return accuracy, loss and cost in a setting; None measures the model as it is."""
         graph = self.original
         if setting is not None:
-            graph, _ = run_passes(self.passes(setting), self.original, self.experiment)
+            graph = run_passes(self.passes(setting), self.original, self.experiment).graph
         device = pick_device(self.config.accelerator)
         rows = to_device(self.experiment.data.splits.test, device)
         with limit_threads_for(self.experiment, self.config.batch_size):

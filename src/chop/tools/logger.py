@@ -15,14 +15,34 @@ class _Stderr(logging.Handler):
         sys.stderr.write(self.format(record) + "\n")
 
 
+class _Once(logging.Filter):
+    """A filter that drops a warning which has been shown before, as from each run of a grid."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether the message is new; messages of other levels are always shown."""
+        if record.levelno != logging.WARNING:
+            return True
+        message = record.getMessage()
+        is_new = message not in self._seen
+        self._seen.add(message)
+        return is_new
+
+
 def get_logger(name: str = "chop") -> logging.Logger:
     """Return the logger `name`, as a child of the logger of the package."""
     inside = name == "chop" or name.startswith("chop.")
     return logging.getLogger(name if inside else f"chop.{name}")
 
 
-def set_logging_verbosity(level: str = "info") -> None:
-    """Print messages of this level and above on stderr; a second call changes the level."""
+def set_logging_verbosity(level: str = "info", *, repeat_warnings: bool = True) -> None:
+    """Print messages of this level and above on stderr; a second call changes the level.
+
+    Without `repeat_warnings`, a warning is shown once, from this call on.
+    """
     if level.lower() not in LEVELS:
         raise ValueError(f"unknown logging level '{level}'; allowed: {', '.join(LEVELS)}")
     logger = get_logger()
@@ -30,4 +50,6 @@ def set_logging_verbosity(level: str = "info") -> None:
         handler = _Stderr()
         handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
         logger.addHandler(handler)
+    for ours in (each for each in logger.handlers if isinstance(each, _Stderr)):
+        ours.filters = [] if repeat_warnings else [_Once()]
     logger.setLevel(level.upper())

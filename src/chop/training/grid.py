@@ -5,22 +5,24 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from statistics import mean, stdev
 from typing import Any
 
 from chop.config import TrainConfig
-from chop.files import write_json, write_text
+from chop.display.tables import write_table
+from chop.files import write_json
 from chop.runs import RunFolder
 from chop.runs.folder import run_prefix
+from chop.training.parallel import map_in_processes
 from chop.training.terminal import print_grid
 from chop.training.train import train
 
 OPTION_COLUMNS = ("epoch", "batch_size", "learning_rate")  # always shown: the table that the course asks for
-RESULT_COLUMNS = ("training loss", "validation loss", "validation accuracy", "test accuracy (best)")
-"""The first three are measured after the last epoch, which shows overfitting; the last one at the best epoch."""
+RESULT_COLUMNS = ("training loss", "validation loss", "validation accuracy", "test accuracy (best)", "seconds")
+"""The first three are measured after the last epoch, which shows overfitting; the fourth one at the best epoch."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,9 @@ class GridRow:
 
     def cells(self) -> list[str]:
         """Return the row of the table."""
-        return [f"{value:g}" for value in self.options.values()] + [_spread(each) for each in self.results.values()]
+        return [f"{value:g}" for value in self.options.values()] + [
+            _spread(each, 1 if name == "seconds" else 4) for name, each in self.results.items()
+        ]
 
 
 def run_grid(configs: Sequence[TrainConfig], varied: Sequence[str]) -> RunFolder:
@@ -50,18 +54,34 @@ def run_grid(configs: Sequence[TrainConfig], varied: Sequence[str]) -> RunFolder
         raise ValueError(
             "a grid runs in one process: remove num_devices and nodes, or train one combination at a time"
         )
+    workers = min(configs[0].workers or 1, len(configs))
+    runs = map_in_processes(_make_train, configs[0], configs, workers) if workers > 1 else map(_train, configs)
     folders = []
     for number, config in enumerate(configs, 1):
         options = ", ".join(f"{name} {getattr(config, name):g}" for name in varied)
         sys.stderr.write(f"run {number} of {len(configs)}: {options}\n")
-        with contextlib.redirect_stdout(io.StringIO()):  # there is one table for all runs
-            folders.append(train(config))
+        folders.append(next(runs))
     summaries = [folder.read_summary() for folder in folders]
     rows = _rows(configs, summaries, folders, varied)
     name = f"grid_{run_prefix(configs[0])}{date.today().isoformat()}"
     folder = RunFolder.create(configs[0].project_dir, name)
     _write_results(rows, varied, f"{configs[0].model}, data: {summaries[0]['data']['title']}", folder)
     return folder
+
+
+def _make_train(config: TrainConfig) -> Callable[[TrainConfig], RunFolder]:
+    return _train_silently
+
+
+def _train_silently(config: TrainConfig) -> RunFolder:
+    """Train in a process of its own, whose progress would be mixed with that of others."""
+    with contextlib.redirect_stderr(io.StringIO()):
+        return _train(config)
+
+
+def _train(config: TrainConfig) -> RunFolder:
+    with contextlib.redirect_stdout(io.StringIO()):  # there is one table for all runs
+        return train(config)
 
 
 def _rows(
@@ -81,6 +101,7 @@ def _rows(
             "validation loss": [each["last"]["val_loss"] for each in found],
             "validation accuracy": [each["last"]["val_accuracy"] for each in found],
             "test accuracy (best)": [each["test"]["accuracy"] for each in found],
+            "seconds": [each["seconds"] for each in found],
         }
         rows.append(GridRow(options, results, [str(folders[i].path) for i in members]))
     return rows
@@ -94,7 +115,7 @@ def _write_results(rows: Sequence[GridRow], varied: Sequence[str], title: str, f
     seeds = len(rows[0].folders)
     note = f"\nmean ± standard deviation of {seeds} seeds" if seeds > 1 else ""
     print_grid(f"{title}{note}", headers, cells)
-    write_text(folder.grid_table, "".join(",".join(line) + "\n" for line in (headers, *cells)))
+    write_table(folder.grid_table, headers, cells)
     data = [{**row.options, **row.results, "runs": row.folders} for row in rows]
     write_json(folder.grid, {"title": title, "rows": data})
     shown = ["epoch" if name == "max_epochs" else name for name in varied if name != "seed"]
@@ -105,5 +126,7 @@ def _write_results(rows: Sequence[GridRow], varied: Sequence[str], title: str, f
     plot_grid(points, ", ".join(shown), title, folder.grid_plot)
 
 
-def _spread(values: Sequence[float]) -> str:
-    return f"{values[0]:.4f}" if len(values) == 1 else f"{mean(values):.4f} ± {stdev(values):.4f}"
+def _spread(values: Sequence[float], digits: int = 4) -> str:
+    if len(values) == 1:
+        return f"{values[0]:.{digits}f}"
+    return f"{mean(values):.{digits}f} ± {stdev(values):.{digits}f}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from torch import nn
@@ -12,9 +12,11 @@ from torch import nn
 from chop.config import TransformConfig
 from chop.cost import estimate
 from chop.display.progress import ProgressBar
+from chop.files import write_json
 from chop.ir import MaseGraph
 from chop.ir.graph.meta import annotated_batch_size
 from chop.nn.quantized import QuantizedLayer
+from chop.passes import PASSES
 from chop.passes.graph import save_mase_graph_interface_pass, summarize_quantization_analysis_pass
 from chop.runs import Experiment, RunFolder
 from chop.tasks import Evaluation
@@ -22,8 +24,9 @@ from chop.training.batches import evaluation_batches, to_device
 from chop.training.devices import pick_device
 from chop.training.evaluation import evaluate
 from chop.training.threads import limit_threads_for
-from chop.transforming.pipeline import Comparison
-from chop.transforming.terminal import print_layers, print_outcome
+from chop.transforming.pass_results import to_json
+from chop.transforming.pipeline import Comparison, PassResults
+from chop.transforming.terminal import print_infos, print_layers, print_outcome
 
 COST_CONVENTION = "bops"
 """How bit widths count in the cost that every summary has: `chop.cost.conventions`."""
@@ -37,19 +40,23 @@ class Outcome:
     save: Callable[[RunFolder], None]
     """Writes the new model into a run folder."""
     comparisons: Sequence[Comparison] = ()
+    infos: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The `info` of each pass."""
     cost: Mapping[str, Any] | None = None
     quantized_layers: Sequence[str] = ()
     """The paths of layers that were quantised one by one rather than in a graph."""
 
 
-def graph_outcome(original: MaseGraph, graph: MaseGraph, comparisons: Sequence[Comparison] = ()) -> Outcome:
-    """Return the outcome of a transform of `original` into `graph`."""
+def graph_outcome(original: MaseGraph, results: PassResults) -> Outcome:
+    """Return the outcome of passes that ran on `original`."""
+    graph = results.graph
 
     def save(folder: RunFolder) -> None:
         summarize_quantization_analysis_pass(original, graph, save_dir=folder.transform)
         save_mase_graph_interface_pass(graph, {"save_dir": folder.graph})
 
-    return Outcome({"before": original.model, "after": graph.model}, save, comparisons, _cost(original, graph))
+    models = {"before": original.model, "after": graph.model}
+    return Outcome(models, save, results.comparisons, results.infos, _cost(original, graph))
 
 
 def write_outcome(config: TransformConfig, experiment: Experiment, outcome: Outcome, start: float) -> RunFolder:
@@ -62,11 +69,13 @@ def write_outcome(config: TransformConfig, experiment: Experiment, outcome: Outc
     try:
         folder.transform.mkdir()
         outcome.save(folder)
+        write_json(folder.pass_results, to_json(outcome.infos))
         _write_results(config, experiment, results, outcome, folder, time.perf_counter() - start)
     except BaseException:
         folder.discard()  # an incomplete run cannot be used
         raise
     print_layers(outcome.models["after"], outcome.quantized_layers)
+    print_infos({name: info for name, info in outcome.infos.items() if not PASSES[name].prints})
     print_outcome(experiment.data.dataset_info, results, outcome.comparisons)
     return folder
 

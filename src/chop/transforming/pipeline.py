@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from chop.ir import MaseGraph
@@ -32,22 +32,33 @@ def check_names(passes: Passes) -> None:
         _ = PASSES[name]
 
 
-def run_passes(passes: Passes, original: MaseGraph, experiment: Experiment) -> tuple[MaseGraph, list[Comparison]]:
+@dataclass(frozen=True)
+class PassResults:
+    """What passes returned: the new graph, numbers before and after, and the `info` of each pass by its name."""
+
+    graph: MaseGraph
+    comparisons: Sequence[Comparison] = ()
+    infos: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def run_passes(passes: Passes, original: MaseGraph, experiment: Experiment) -> PassResults:
     """Run all passes on a copy of `original`; those registered with `compare` also run on another copy, before."""
     for name, given in passes.items():
         _arguments(name, given, original, experiment)  # reports mistakes before the first pass runs
     graph = deepcopy_mase_graph(original)
     comparisons: list[Comparison] = []
+    infos: dict[str, Mapping[str, Any]] = {}
     for name, given in passes.items():
         run = PASSES[name]
         graph, info = run(graph, _arguments(name, given, original, experiment))
+        infos[name] = info
         if run.compare:
             _, info_before = run(deepcopy_mase_graph(original), _arguments(name, given, original, experiment))
             before = numbers_in(info_before)
             comparisons += [
                 Comparison(name, measure, before.get(measure), after) for measure, after in numbers_in(info).items()
             ]
-    return graph, comparisons
+    return PassResults(graph, comparisons, infos)
 
 
 def _arguments(name: str, given: Mapping[str, Any], original: MaseGraph, experiment: Experiment) -> Any:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tabulate import tabulate
 from torch import nn
 
 from chop.dataset import DatasetInfo
+from chop.passes import PASSES
 from chop.tasks import Evaluation
 from chop.training.terminal import print_scores
-from chop.transforming.pipeline import Comparison
+from chop.transforming.pass_results import tables_of
+from chop.transforming.pipeline import Comparison, numbers_in
 
 MAX_LAYERS_PRINTED = 20
 
@@ -23,6 +26,16 @@ def print_outcome(info: DatasetInfo, results: Mapping[str, Evaluation], comparis
         print("\n" + tabulate(rows, headers, disable_numparse=True, colalign=align))
     if results:
         print_scores(f"data: {info.title}, test split", {name: each.metrics for name, each in results.items()})
+
+
+def print_infos(infos: Mapping[str, Mapping[str, Any]]) -> None:
+    """Print what passes returned, as tables where that is possible; numbers that are compared are left out."""
+    for name, info in infos.items():
+        compared = numbers_in(info) if PASSES[name].compare else {}
+        for table in tables_of({key: value for key, value in info.items() if key not in compared}):
+            print(f"\n{name}")
+            align = ("left", *("right",) * (len(table.headers) - 1))
+            print(tabulate(table.rows, table.headers, disable_numparse=True, colalign=align))
 
 
 def print_layers(model: nn.Module, paths: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ import time
 import torch
 
 from chop.config import TransformConfig
+from chop.display.launcher import launcher
 from chop.files import write_bytes
 from chop.passes.module import quantize_module_transform_pass
 from chop.runs import Experiment, RunFolder
@@ -29,15 +30,14 @@ def transform(config: TransformConfig) -> RunFolder:
         raise ValueError('a report needs a graph: --report cannot be used with style = "module"')
     check_names(config.passes)
     experiment = Experiment.load(config)
-    outcome = _transform_modules(config, experiment) if by_module else _transform_graph(config, experiment)
-    _warn(config, experiment)
-    return write_outcome(config, experiment, outcome, start)
-
-
-def _warn(config: TransformConfig, experiment: Experiment) -> None:
     if not config.passes:
-        logger.warning("there are no passes to run: add them to a TOML file, for example as [passes.quantize]")
+        raise ValueError(
+            "there are no passes to run: add them to a TOML file, for example as [passes.quantize]; "
+            f"'{launcher()} sweep' quantises all layers alike"
+        )
+    outcome = _transform_modules(config, experiment) if by_module else _transform_graph(config, experiment)
     experiment.warn_if_untrained()
+    return write_outcome(config, experiment, outcome, start)
 
 
 def _transform_graph(config: TransformConfig, experiment: Experiment) -> Outcome:
@@ -46,11 +46,10 @@ def _transform_graph(config: TransformConfig, experiment: Experiment) -> Outcome
     if quantized:
         logger.warning(
             "the loaded graph is already quantised (%s): 'before' means this graph, not the float model; "
-            "to start from trained weights use --load latest:train",
+            "to start from trained weights, load latest:train",
             ", ".join(quantized) if len(quantized) <= MAX_NODES_NAMED else f"{len(quantized)} nodes",
         )
-    graph, comparisons = run_passes(config.passes, original, experiment)
-    return graph_outcome(original, graph, comparisons)
+    return graph_outcome(original, run_passes(config.passes, original, experiment))
 
 
 def _transform_modules(config: TransformConfig, experiment: Experiment) -> Outcome:

@@ -36,9 +36,16 @@ def test_an_unset_name_means_not_quantised(name: str | None) -> None:
 
 
 def test_missing_keys_are_taken_from_data_in() -> None:
-    config = read(name="integer", data_in_width=6, data_in_frac_width=3, weight_width=4)
-    assert config.formats["weight"] == Integer(4, 3)
+    config = read(name="integer", data_in_width=6, data_in_frac_width=3, weight_is_signed=True)
+    assert config.formats["weight"] == Integer(6, 3)
     assert config.formats["bias"] == Integer(6, 3)
+
+
+def test_fraction_bits_that_are_not_given_follow_the_width() -> None:
+    assert read(name="integer", weight_width=3).formats["weight"] == Integer(3, 1)
+    config = read(name="integer", data_in_width=8, data_in_frac_width=4, weight_width=3)
+    assert config.formats["weight"] == Integer(3, 1)
+    assert "weight_frac_width" not in config.inherited["weight"]
 
 
 def test_missing_keys_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -46,7 +53,7 @@ def test_missing_keys_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     some = {"config": {"name": "integer", "data_in_width": 6, "weight_width": 4}}
     with caplog.at_level(logging.INFO, logger="chop"):
         quantize_transform_pass(graph, {"by": "type", "linear": some, "relu": some})
-    (record,) = caplog.records
+    (record,) = [each for each in caplog.records if each.levelno == logging.INFO]
     assert record.getMessage() == "quantize linear: bias_width not given; the parameters of data_in are used"
 
 
@@ -116,3 +123,8 @@ def test_several_formats_in_one_layer_compute() -> None:
     assert kinds == ["integer", "mxfp", "integer", "bfloat16"]
     y = graph.model(torch.randn(2, 64))
     assert y.equal(y.bfloat16().float())
+
+
+def test_a_list_of_widths_points_to_the_sweep() -> None:
+    with pytest.raises(ValueError, match=r"here: weight: 'width' takes one number, got \[2, 4\]; 'ch sweep'"):
+        read(name="integer", weight_width=[2, 4])

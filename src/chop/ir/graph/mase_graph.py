@@ -8,8 +8,10 @@ from typing import Any
 
 from torch import fx, nn
 
+from chop.display.html import html_table
 from chop.ir.graph.capture import Capture, capture_model
 from chop.ir.graph.capture.trace import constants_removed
+from chop.ir.graph.drawing import Drawing, draw_nodes
 from chop.ir.graph.graph_module import graph_module, relink
 from chop.ir.graph.meta import NodeMeta, metas
 
@@ -72,6 +74,15 @@ class MaseGraph:
                     f"node '{meta.node.name}' has no op and shapes yet; run add_common_metadata_analysis_pass first"
                 )
         return found
+
+    def draw(self) -> Drawing:
+        """Return a drawing of the graph, which a notebook shows."""
+        return draw_nodes(self.metas())
+
+    def _repr_html_(self) -> str:
+        """Return the nodes with their ops, shapes and formats, as a table for notebooks."""
+        rows = [(meta.node.name, meta.mase_op, *meta.describe_tensors()) for meta in self.metas()]
+        return html_table(("node", "op", "arguments", "results"), rows, repr(self))
 
     def __repr__(self) -> str:
         return f"MaseGraph({type(self.model).__name__}, {len(self.fx_graph.nodes)} nodes)"

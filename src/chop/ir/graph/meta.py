@@ -30,7 +30,7 @@ class TensorMeta:
     shape: list[int]
     dtype: torch.dtype
     format: Format = field(default_factory=Float)
-    value: Tensor | None = None
+    value: Tensor | None = field(default=None, repr=False)
     is_parameter: bool = False
     """Whether it is a parameter of the node's layer, from which its value is read."""
     notes: dict[str, Any] = field(default_factory=dict)
@@ -42,6 +42,10 @@ class TensorMeta:
         value = tensor.detach() if keep else None
         return cls(list(tensor.shape), tensor.dtype, value=value, is_parameter=is_parameter)
 
+    def describe_format(self) -> str:
+        """Return ` integer(8, 4)` for a tensor in such a format; nothing for one in float32."""
+        return "" if isinstance(self.format, Float) else f" {self.format}"
+
     @property
     def numel(self) -> int:
         return torch.Size(self.shape).numel()
@@ -51,7 +55,7 @@ class TensorMeta:
         return replace(self, notes=copy.deepcopy(self.notes))
 
 
-@dataclass
+@dataclass(repr=False)
 class NodeMeta:
     """The metadata of one node. `op` is None for inputs, attributes and outputs, and for unknown ops."""
 
@@ -72,6 +76,18 @@ class NodeMeta:
     notes: dict[str, Any] = field(default_factory=dict)
     arg_notes: dict[str, Any] = field(default_factory=dict)
     result_notes: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        given, results = self.describe_tensors()
+        return f"NodeMeta({self.node.name}: {self.mase_op}; {given} -> {results})"
+
+    def describe_tensors(self) -> tuple[str, str]:
+        """Return the arguments and the results in short: `data_in_0 [8, 16] integer(8, 4), weight [5, 16]`."""
+        given, results = (
+            ", ".join(f"{name} {list(each.shape)}{each.describe_format()}" for name, each in table.items())
+            for table in (self.args, self.results)
+        )
+        return given, results
 
     @property
     def model(self) -> fx.GraphModule:

@@ -47,7 +47,9 @@ class QuantConfig:
             else:
                 same_format = names[role] == names["data_in"]
                 defaults = _inheritable(names["data_in"], given["data_in"]) if same_format else {}
-            formats[role] = read_options(FORMATS[names[role]], defaults | given[role], f"{where}: {role}")
+                if "width" in given[role]:
+                    defaults.pop("frac_width", None)  # the fraction bits follow the width that is given
+            formats[role] = _read_format(FORMATS[names[role]], defaults | given[role], f"{where}: {role}")
             inherited[role] = tuple(f"{role}_{key}" for key in defaults if key not in given[role])
         return cls(config["name"], formats, inherited)
 
@@ -64,6 +66,16 @@ class QuantConfig:
         keys = [key for role in sorted(roles) for key in self.inherited.get(role, ())]
         if keys:
             logger.info("%s: %s not given; the parameters of data_in are used", where, ", ".join(keys))
+
+
+def _read_format(cls: type[Format], given: Mapping[str, Any], where: str) -> Format:
+    for key, value in given.items():
+        if key.endswith("width") and isinstance(value, list | tuple):
+            raise ValueError(
+                f"{where}: '{key}' takes one number, got {value}; 'ch sweep' compares several widths, and "
+                "'ch search' chooses one for each layer"
+            )
+    return read_options(cls, given, where)
 
 
 def _inheritable(name: str, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, Self, TypeVar, cast
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, cast
 
 from torch import fx
 
@@ -61,6 +61,18 @@ class ByNode(Generic[T]):
 @dataclass(frozen=True)
 class QuantizeArgs(ByNode[QuantConfig]):
     """How nodes are chosen, and the config for each choice; None leaves a node alone."""
+
+    example: ClassVar[str] = """\
+[passes.quantize]
+by = "type"
+
+[passes.quantize.linear.config]
+name = "integer"
+data_in_width = 8
+data_in_frac_width = 4
+weight_width = 4
+weight_frac_width = "auto"
+"""
 
     @classmethod
     def from_pass_args(cls, pass_args: Mapping[str, Any] | None, where: str) -> Self:

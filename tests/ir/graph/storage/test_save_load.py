@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def test_a_loaded_graph_can_be_trained_saved_and_quantised_again(tmp_path: Path)
         graph, {"by": "name", "seq_blocks_2": {"config": {"name": "integer", "data_in_width": 4}}}
     )
     save_mase_graph_interface_pass(graph, {"save_dir": tmp_path / "a"})
-    assert load(tmp_path / "a").metas()[3].args["weight"].format.precision == [4, 4]
+    assert load(tmp_path / "a").metas()[3].args["weight"].format.precision == [4, 2]
     assert sorted(p.suffix for p in (tmp_path / "a").iterdir()) == [".json", ".safetensors"]
 
 
@@ -254,6 +255,19 @@ def test_metadata_can_be_saved_without_the_graph(tmp_path: Path) -> None:
     file.write_text(file.read_text().replace('"version": 1', '"version": 7'))
     with pytest.raises(ValueError, match="has version 7, but version 1 is required"):
         load_node_meta_param_interface_pass(other, file)
+
+
+def test_metadata_can_be_saved_as_toml(tmp_path: Path) -> None:
+    graph, other = tiny_graph(), tiny_graph()
+    graph.metas()[3].software["args"]["weight"]["stat"] = {"mean": 0.5, "best": None, "rows": [1, None]}
+    save_node_meta_param_interface_pass(graph, str(tmp_path / "meta.toml"))
+    assert tomllib.loads((tmp_path / "meta.toml").read_text())["version"] == 1
+    other, _ = load_node_meta_param_interface_pass(other, str(tmp_path / "meta.toml"))
+    stat = other.metas()[3].parameters["software"]["args"]["weight"]["stat"]
+    assert stat == {"mean": 0.5, "best": None, "rows": [1, None]}
+    assert [meta.mase_op for meta in other.metas()] == [meta.mase_op for meta in graph.metas()]
+    with pytest.raises(ValueError, match=r"as JSON or TOML: give a folder, a .json or a .toml file, got"):
+        save_node_meta_param_interface_pass(graph, tmp_path / "meta.yaml")
 
 
 def test_corrupt_and_missing_files_are_reported(tmp_path: Path) -> None:

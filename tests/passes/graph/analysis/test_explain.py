@@ -26,7 +26,7 @@ from chop.passes.graph import (
     init_metadata_analysis_pass,
     quantize_transform_pass,
 )
-from chop.passes.graph.analysis.explain.suggest import best_of_width, narrowest
+from chop.passes.quantization.suggest import best_of_width, narrowest
 from chop.registry import UnknownNameError
 from chop.statistics.format_fit import MAX_SAMPLE_SIZE, FormatFitMeter, has_even_steps
 from samples import LAB_CONFIG, Mixed, annotated

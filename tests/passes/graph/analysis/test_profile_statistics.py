@@ -390,16 +390,23 @@ def test_several_inputs_are_cut_alike() -> None:
             {"activation_statistics": {"abs_mean": {"dims": [3]}}},
             "'abs_mean' of 'data_in_0' at node 'seq_blocks_1': dims [3] do not fit a tensor of shape [8, 16]",
         ),
-        (
-            {"activation_statistics": {"abs_mean": {"dims": None}}, "num_samples": 12},
-            "at node 'seq_blocks_1': the dimensions that are not reduced changed from [8, 16] to [4, 16]",
-        ),
     ],
 )
 def test_mistakes_are_reported(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as raised:  # noqa: PT011 - the message is checked below
         profile_statistics_analysis_pass(tiny_graph(), lab_args(**changes))
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("options", [{"dims": None}, {"keep": [0, 1]}])
+def test_a_smaller_last_batch_is_skipped_if_rows_are_kept(
+    options: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    args = lab_args(activation_statistics={"abs_mean": options}, num_samples=12)
+    _, info = profile_statistics_analysis_pass(tiny_graph(), args)
+    assert info["num_samples"] == 8
+    (record,) = caplog.records
+    assert record.getMessage().startswith("the last batch has 4 rows instead of 8 and is skipped")
 
 
 def test_unknown_statistics_are_reported_before_the_model_runs() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -69,10 +69,15 @@ def load_graph(folder: Path, into: MaseGraph | None = None) -> MaseGraph:
         raise ValueError(f"cannot load {folder}: {error}") from error
 
 
-def read_versioned_json(path: Path, version: int) -> dict[str, Any]:
-    """Return the JSON object in a file, if its key `version` has the value that this code reads."""
+def read_versioned_json(
+    path: Path, version: int, read: Callable[[Path], dict[str, Any]] = read_json
+) -> dict[str, Any]:
+    """Return the JSON object in a file, if its key `version` has the value that this code reads.
+
+    `read` reads files of other kinds.
+    """
     try:
-        data = read_json(path)
+        data = read(path)
     except FileNotFoundError:
         raise ValueError(f"{path} does not exist") from None
     if "version" not in data:

@@ -34,7 +34,7 @@ class CompareGraphsArgs:
     """The graph to compare with; in a pipeline, the graph before the transforms."""
 
 
-@register_pass("compare_graphs", kind="analysis", two_graphs=True)
+@register_pass("compare_graphs", kind="analysis", prints=True, two_graphs=True)
 def compare_graphs_analysis_pass(graph: MaseGraph, args: CompareGraphsArgs) -> PassResult:
     """Measure the error of every node's output against the node of the same name in the original graph.
 

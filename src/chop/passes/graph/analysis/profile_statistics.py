@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -130,17 +130,41 @@ def _profile_activations(graph: MaseGraph, chosen: list[NodeMeta], args: Profile
     metas = {meta.node: meta for meta in chosen}
     weights = {meta.node: weights_of(meta) for meta in chosen}
     profiler = Profiler(graph.model, metas, weights, args.activation_statistics, args.profile_output_activation)
+    batches = limited_batches(args.input_generator, args.num_samples)
     with undisturbed(graph.model), ProgressBar("profiling", args.num_samples) as progress:
-        for batch in limited_batches(args.input_generator, args.num_samples):
+        for batch in _of_one_size(batches) if _keeps_rows(args.activation_statistics) else batches:
             profiler.profile_batch(bind_inputs(graph, batch), num_rows(batch))
             progress.step(num_rows(batch))
             logger.debug("profiled %d of %d samples", profiler.profile.num_samples, args.num_samples)
     num_done = profiler.profile.num_samples
     if num_done == 0:
         raise ValueError("input_generator yields no batches")
-    if num_done < args.num_samples:
+    if num_done < args.num_samples and not _keeps_rows(args.activation_statistics):
         logger.warning("input_generator ended after %d of %d samples", num_done, args.num_samples)
     return profiler.profile
+
+
+def _keeps_rows(statistics: Mapping[str, Mapping[str, Any] | None]) -> bool:
+    """Whether a statistic has a result for each row of a batch, so that all batches must have the same size."""
+    layouts = [((each or {}).get("dims", "all"), (each or {}).get("keep")) for each in statistics.values()]
+    return any(dims is None if keep is None else 0 in keep for dims, keep in layouts)
+
+
+def _of_one_size(batches: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Yield batches until one is smaller than the first, which is usually the last one."""
+    size = None
+    for batch in batches:
+        rows = num_rows(batch)
+        size = size or rows
+        if rows < size:
+            logger.warning(
+                "the last batch has %d rows instead of %d and is skipped, because a statistic has a result for "
+                "each row of a batch",
+                rows,
+                size,
+            )
+            return
+        yield batch
 
 
 def _note(profile: Profile, metas: list[NodeMeta]) -> None:

@@ -30,7 +30,7 @@ class SaveArgs(_PathArgs):
     """Where to save."""
 
     save_dir: Path
-    """The folder to write to; for metadata, a folder or a .json file."""
+    """The folder to write to; for metadata, a folder, a .json or a .toml file."""
 
 
 @dataclass(frozen=True)
@@ -38,4 +38,4 @@ class LoadArgs(_PathArgs):
     """Where to load from."""
 
     load_dir: Path
-    """The folder to read from; for metadata, a folder or a .json file."""
+    """The folder to read from; for metadata, a folder, a .json or a .toml file."""

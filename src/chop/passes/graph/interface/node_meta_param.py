@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from torch import fx
 
-from chop.files import CorruptFileError, write_json
+from chop.files import CorruptFileError, read_toml, write_json, write_text
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.storage import decode_metas, encode_meta, read_versioned_json
 from chop.passes.base import PassResult, register_pass
 from chop.passes.graph.interface.args import LoadArgs, SaveArgs
+from chop.toml import write_toml
 
 VERSION = 1
+NONE_IN_TOML = "<none>"
+"""Stands for None, which TOML does not have."""
 
 
 @register_pass("save_node_meta_param", kind="interface")
 def save_node_meta_param_interface_pass(graph: MaseGraph, args: SaveArgs) -> PassResult:
-    """Write the metadata of all nodes as JSON, with statistics and keys that users added, without tensor values."""
+    """Write the metadata of all nodes as JSON or TOML, with statistics and keys of users, without tensor values."""
     path = _file(args.save_dir)
     data = {"version": VERSION, "nodes": {meta.node.name: encode_meta(meta) for meta in graph.metas()}}
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, data, indent=1)
+    if path.suffix == ".toml":
+        write_text(path, write_toml(_replace_values(data, None, NONE_IN_TOML)))
+    else:
+        write_json(path, data, indent=1)
     return graph, {}
 
 
@@ -41,7 +48,7 @@ def load_node_meta_param_interface_pass(graph: MaseGraph, args: LoadArgs) -> Pas
 def _read(path: Path, graph: MaseGraph) -> dict[fx.Node, NodeMeta]:
     names = [node.name for node in graph.fx_graph.nodes]
     try:
-        saved = read_versioned_json(path, VERSION)["nodes"]
+        saved = _read_file(path)["nodes"]
         if list(saved) != names:
             raise ValueError(f"it belongs to another graph: its nodes are {list(saved)}, this graph has {names}")
         return decode_metas(graph.fx_graph, saved)
@@ -51,10 +58,26 @@ def _read(path: Path, graph: MaseGraph) -> dict[fx.Node, NodeMeta]:
         raise ValueError(f"cannot load {path}: {error}") from error
 
 
+def _read_file(path: Path) -> dict[str, Any]:
+    if path.suffix != ".toml":
+        return read_versioned_json(path, VERSION)
+    table: dict[str, Any] = _replace_values(read_versioned_json(path, VERSION, read_toml), NONE_IN_TOML, None)
+    return table
+
+
+def _replace_values(data: object, old: object, new: object) -> Any:
+    """Return nested dicts and lists with every value `old` replaced."""
+    if isinstance(data, dict):
+        return {key: _replace_values(value, old, new) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_replace_values(value, old, new) for value in data]
+    return new if data == old and type(data) is type(old) else data
+
+
 def _file(path: Path) -> Path:
-    """Return the path of the JSON file, which may be given as its folder."""
-    if path.suffix not in ("", ".json"):
-        raise ValueError(f"metadata is saved as JSON: give a folder or a .json file, got {path}")
+    """Return the path of the file, which may be given as its folder."""
+    if path.suffix not in ("", ".json", ".toml"):
+        raise ValueError(f"metadata is saved as JSON or TOML: give a folder, a .json or a .toml file, got {path}")
     return path if path.suffix else path / "node_meta_param.json"
 
 

@@ -25,7 +25,8 @@ from chop.passes.graph.transforms.quantize.summary import (
 )
 from samples import LAB_CONFIG, LAB_PASS_ARGS, Mixed, annotated, tiny_graph
 
-COLUMNS = ["Ori name", "New name", "MASE_TYPE", "Mase_OP", "Original type", "Quantized type", "Changed"]
+LAB = "data_in integer(8, 4), weight integer(8, 4), bias integer(8, 4)"
+COLUMNS = ["Ori name", "New name", "MASE_TYPE", "Mase_OP", "Original type", "Quantized type", "Changed", "Formats"]
 EVERYTHING: dict[str, Any] = {"by": "type", "default": {"config": LAB_CONFIG}}
 
 
@@ -43,12 +44,21 @@ def test_the_table_of_jsc_tiny() -> None:
     table = graph_iterator_compare_nodes(graph, quantized(graph, LAB_PASS_ARGS))
     assert list(table.columns) == COLUMNS
     assert table.values.tolist() == [
-        ["x", "x", "placeholder", "placeholder", "x", "x", False],
-        ["seq_blocks_0", "seq_blocks_0", "module", "batch_norm1d", "BatchNorm1d", "BatchNorm1d", False],
-        ["seq_blocks_1", "seq_blocks_1", "module_related_func", "relu", "ReLU", "ReLU", False],
-        ["seq_blocks_2", "seq_blocks_2", "module_related_func", "linear", "Linear", "LinearInteger", True],
-        ["seq_blocks_3", "seq_blocks_3", "module_related_func", "relu", "ReLU", "ReLU", False],
-        ["output", "output", "output", "output", "output", "output", False],
+        ["x", "x", "placeholder", "placeholder", "x", "x", False, ""],
+        ["seq_blocks_0", "seq_blocks_0", "module", "batch_norm1d", "BatchNorm1d", "BatchNorm1d", False, ""],
+        ["seq_blocks_1", "seq_blocks_1", "module_related_func", "relu", "ReLU", "ReLU", False, ""],
+        [
+            "seq_blocks_2",
+            "seq_blocks_2",
+            "module_related_func",
+            "linear",
+            "Linear",
+            "LinearInteger",
+            True,
+            LAB,
+        ],
+        ["seq_blocks_3", "seq_blocks_3", "module_related_func", "relu", "ReLU", "ReLU", False, ""],
+        ["output", "output", "output", "output", "output", "output", False, ""],
     ]
 
 
@@ -88,7 +98,7 @@ def test_the_pass_prints_returns_and_writes_both(tmp_path: Path, capsys: pytest.
     assert COLUMNS in rows
     assert ["Original type", "OP", "Total", "Changed", "Unchanged"] in rows
     assert ["ReLU", "relu", "2", "0", "2"] in rows
-    saved = pd.read_csv(tmp_path / "new" / "summary" / "quantize_table.csv")
+    saved = pd.read_csv(tmp_path / "new" / "summary" / "quantize_table.csv", keep_default_na=False)
     pd.testing.assert_frame_equal(saved, info["table"], check_dtype=False)
     saved = pd.read_csv(tmp_path / "new" / "summary" / "quantize_histogram.csv", index_col=0)
     pd.testing.assert_frame_equal(saved, info["histogram"], check_dtype=False)
@@ -104,7 +114,7 @@ def test_silent_prints_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Pat
 def test_functions_methods_and_attributes() -> None:
     graph = annotated(Mixed(), x=torch.randn(3, 6))
     table = graph_iterator_compare_nodes(graph, quantized(graph, EVERYTHING), silent=True)
-    found = {name: (before, after) for _, name, _, _, before, after, _ in table.values.tolist()}
+    found = {name: (before, after) for _, name, _, _, before, after, *_ in table.values.tolist()}
     assert found == {
         "x": ("x", "x"),
         "first": ("Linear", "LinearInteger"),

@@ -3,7 +3,7 @@
 from chop.passes.graph.analysis.explain.explanation import Cost, ExplainedTensor, Explanation
 from chop.passes.graph.analysis.explain.explanation import ExplainedTensor as Tensors  # its earlier name
 from chop.passes.graph.analysis.explain.node import explain, explain_analysis_pass, explain_node
-from chop.passes.graph.analysis.explain.suggest import Suggestion
+from chop.passes.quantization.suggest import Suggestion
 from chop.statistics.format_fit import FormatFit
 from chop.statistics.format_fit import FormatFit as Measured  # its earlier name
 

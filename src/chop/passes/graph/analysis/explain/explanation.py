@@ -14,7 +14,7 @@ from chop.cost.conventions import Number
 from chop.display.numbers import table_decibels, table_number
 from chop.formats import Format
 from chop.formats.integer import Integer
-from chop.passes.graph.analysis.explain.suggest import WIDTHS, Suggestion
+from chop.passes.quantization.suggest import WIDTHS, Suggestion
 from chop.statistics.format_fit import FormatFit
 
 LINE_WIDTH = 100

@@ -17,7 +17,7 @@ from chop.ir import NodeMeta
 from chop.ir.graph.interpreter import NodeInterpreter, named_inputs, tensors_in
 from chop.nn.quantized import QuantizedCall, QuantizedLayer, plain_layer
 from chop.passes.graph.analysis.explain.explanation import Cost, ExplainedTensor, Explanation
-from chop.passes.graph.analysis.explain.suggest import WIDTHS, best_of_width, narrowest
+from chop.passes.quantization.suggest import WIDTHS, best_of_width, narrowest
 from chop.statistics.deviation import Deviation
 from chop.statistics.format_fit import FormatFitMeter
 

@@ -21,7 +21,7 @@ class ReportGraphArgs:
     """The file to write the report to; None prints it."""
 
 
-@register_pass("report_graph", kind="analysis")
+@register_pass("report_graph", kind="analysis", prints=True)
 def report_graph_analysis_pass(graph: MaseGraph, args: ReportGraphArgs) -> PassResult:
     """Print the fx graph, the number of nodes per fx op, and its layers. No metadata is needed."""
     nodes = graph.fx_graph.nodes

@@ -25,7 +25,7 @@ class ReportNodeMetaParamArgs:
     """A file to write the printed table to as well."""
 
 
-@register_pass("report_node_meta_param", kind="analysis")
+@register_pass("report_node_meta_param", kind="analysis", prints=True)
 def report_node_meta_param_analysis_pass(graph: MaseGraph, args: ReportNodeMetaParamArgs) -> PassResult:
     """Print a table of `node.meta["mase"].parameters` of every node, one column per part."""
     parts = [part for part in _PARTS if part in args.which or "all" in args.which]

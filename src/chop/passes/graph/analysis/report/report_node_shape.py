@@ -15,7 +15,7 @@ class ReportNodeShapeArgs:
     """No arguments."""
 
 
-@register_pass("report_node_shape", kind="analysis")
+@register_pass("report_node_shape", kind="analysis", prints=True)
 def report_node_shape_analysis_pass(graph: MaseGraph, args: ReportNodeShapeArgs) -> PassResult:
     """Print a table of the nodes' input and output shapes, one line per tensor: `weight: [5, 16]`."""
     rows = [[*node_cells(meta), _shapes(meta.args), _shapes(meta.results)] for meta in graph.annotated_metas()]

@@ -14,7 +14,7 @@ class ReportNodeTypeArgs:
     """No arguments."""
 
 
-@register_pass("report_node_type", kind="analysis")
+@register_pass("report_node_type", kind="analysis", prints=True)
 def report_node_type_analysis_pass(graph: MaseGraph, args: ReportNodeTypeArgs) -> PassResult:
     """Print a table of the nodes' fx ops, MASE types and MASE ops."""
     print(bordered_table([node_cells(meta) for meta in graph.annotated_metas()], NODE_HEADERS))

@@ -9,13 +9,14 @@ from torch import fx
 from chop.ir import MaseGraph, NodeMeta
 from chop.nn.quantized import QuantConfig, QuantizedCall, QuantizedLayer
 from chop.passes.base import PassResult, register_pass
+from chop.passes.quantization.poor_fit import warn_about_poor_fits
 from chop.passes.quantization.replacement import make_replacements
 from chop.passes.quantization.selection import QuantizeArgs, chosen_configs
 
 __all__ = ["QuantizeArgs", "quantize_transform_pass"]
 
 
-@register_pass("quantize", kind="transform")
+@register_pass("quantize", kind="transform", prints=True)
 def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> PassResult:
     """Round the operands of the chosen nodes to the formats of their configs.
 
@@ -25,6 +26,7 @@ def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> PassResult:
     metas = graph.annotated_metas()
     configs = chosen_configs(args, metas)
     replacements, precisions = make_replacements(configs, metas)
+    warn_about_poor_fits(replacements, {meta.node: meta for meta in metas})
     for meta in metas:
         if meta.node in replacements:
             _replace(meta, replacements[meta.node])

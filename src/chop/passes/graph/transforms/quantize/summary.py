@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TABLE_FILE = "quantize_table.csv"
-_COLUMNS = ("Ori name", "New name", "MASE_TYPE", "Mase_OP", "Original type", "Quantized type", "Changed")
+_COLUMNS = ("Ori name", "New name", "MASE_TYPE", "Mase_OP", "Original type", "Quantized type", "Changed", "Formats")
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class SummarizeQuantizationArgs:
     """The graph to compare with, which needs no metadata; in a pipeline, the graph before the transforms."""
 
 
-@register_pass("summarize_quantization", kind="analysis", two_graphs=True)
+@register_pass("summarize_quantization", kind="analysis", prints=True, two_graphs=True)
 def summarize_quantization_analysis_pass(graph: MaseGraph, args: SummarizeQuantizationArgs) -> PassResult:
     """Print what quantisation changed, by node and by type; `info` has both tables, `table` and `histogram`.
 
@@ -70,6 +70,7 @@ def graph_iterator_compare_nodes(
             _type_name(before),
             _type_name(after),
             _callee(before) != _callee(after),
+            _formats(after),
         ]
         for before, after in _pairs(ori_graph, graph)
     ]
@@ -132,6 +133,12 @@ def _callee(node: fx.Node) -> tuple[object, Any]:
     if isinstance(target, QuantizedLayer):
         return type(target), target.formats
     return (type(target) if node.op == "call_module" else target), None
+
+
+def _formats(node: fx.Node) -> str:
+    """Return the formats of a node's operands: `data_in integer(8, 4), weight integer(4, 2)`."""
+    formats = _callee(node)[1] or {}
+    return ", ".join(f"{name.removesuffix('_0')} {each}" for name, each in formats.items())
 
 
 def _print(title: str, table: pd.DataFrame, *, show_index: bool) -> None:

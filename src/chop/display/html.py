@@ -1,0 +1,34 @@
+"""Small pieces of HTML for notebooks."""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Sequence
+from pathlib import Path
+
+MAX_ROWS = 200
+
+
+def html_table(headers: Sequence[object], rows: Sequence[Sequence[object]], caption: str = "") -> str:
+    """Return a table, cut after 200 rows; all texts are escaped."""
+    head = "".join(f"<th>{_text(each)}</th>" for each in headers)
+    body = "".join(f"<tr>{''.join(f'<td>{_text(each)}</td>' for each in row)}</tr>" for row in rows[:MAX_ROWS])
+    more = f"<p>{len(rows) - MAX_ROWS} more rows</p>" if len(rows) > MAX_ROWS else ""
+    title = f"<caption>{_text(caption)}</caption>" if caption else ""
+    return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def html_image(path: Path) -> str:
+    """Return the PNG file at `path` as an image that needs no file."""
+    data = base64.b64encode(path.read_bytes()).decode()
+    return f'<img style="max-width: 640px" alt="{_text(path.stem)}" src="data:image/png;base64,{data}">'
+
+
+def html_heading(text: str) -> str:
+    """Return a line in bold."""
+    return f"<p><b>{_text(text)}</b></p>"
+
+
+def _text(value: object) -> str:
+    return html.escape(str(value))

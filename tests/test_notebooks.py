@@ -1,0 +1,31 @@
+"""Every notebook runs from its first to its last cell, and is kept without outputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbclient
+import nbformat
+import pytest
+
+NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::RuntimeWarning")
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("CHOP_OFFLINE", "1"), ("OMP_NUM_THREADS", "1"), ("MPLBACKEND", "agg")):
+        monkeypatch.setenv(name, value)
+    notebook = nbformat.read(path, as_version=4)
+    client = nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}})
+    client.execute()
+    shown = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    assert any("text/html" in output.get("data", {}) for output in shown), "no object has an HTML form"
+    assert not any(output.output_type == "error" for output in shown)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_has_no_outputs(path: Path) -> None:
+    cells = nbformat.read(path, as_version=4).cells
+    assert all(not cell.get("outputs") and cell.get("execution_count") is None for cell in cells)
