@@ -171,6 +171,10 @@ def test_wrong_options_of_a_design_are_refused() -> None:
     for args, message in (
         ({"strategy": {"seq_blocks_9": "folded"}}, "there is no node 'seq_blocks_9'; nodes: seq_blocks_0"),
         ({"strategy": {"seq_blocks_0": "folded"}}, "node 'seq_blocks_0': only linear layers can be folded"),
+        (
+            {"strategy": {"default": "stream_conv"}},
+            "'strategy.default' must be 'unrolled' or 'folded', got 'stream_conv'",
+        ),
         ({"stages": 2, "latency_cutoff": 3}, "give either 'stages' or 'latency_cutoff', not both"),
         ({"name": "my-net"}, "'name' must be letters, digits and underscores, got 'my-net'"),
         ({"p_in": 0}, "'p_in' and 'p_out' must be at least 1, got 0 and 4"),

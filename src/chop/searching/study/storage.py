@@ -22,7 +22,7 @@ from optuna.storages.journal import BaseJournalBackend, JournalFileBackend, Jour
 from optuna.storages.journal._storage import JournalStorageReplayResult
 
 from chop.display.extras import install_command
-from chop.files import check_regular
+from chop.files import check_regular, naming
 from chop.registry import closest
 from chop.runs import RunFolder
 from chop.searching.study.heartbeat import DatabaseHeartbeat, Heartbeat, LockFileHeartbeat
@@ -245,7 +245,7 @@ class Journal(JournalFileBackend):
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
         """Append all lines, or none if writing fails."""
         text = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in logs)
-        with self._locked() as file:
+        with naming(self._path), self._locked() as file:
             size = _remove_incomplete_line(file)
             try:
                 _write_all(file, text.encode())

@@ -146,6 +146,15 @@ ATTACKS: dict[str, Change] = {
     "enormous tensor": inserted(call("call_method", "n", "expand", X, 10**12, 2, 4)),
     "enormous number": inserted(call("call_method", "n", "expand", X, 10**30, 2, 4)),
     "enormous repetition": inserted(call("call_method", "n", "repeat", X, tuple_of(10**9, 10**9))),
+    "enormous repetition, as ATen": inserted(call("call_function", "n", "aten.repeat.default", X, [10**9, 10**9])),
+    "enormous constant": inserted(call("call_function", "n", "torch.zeros", tuple_of(10**6, 10**6))),
+    "enormous constant, with a size from a node": inserted(call("call_function", "n", "torch.rand", X, 10**12)),
+    "enormous constant, as ATen": inserted(call("call_function", "n", "aten.full.default", [10**12], 0)),
+    "enormous constant of a tensor": inserted(call("call_method", "n", "new_empty", X, tuple_of(10**12))),
+    "enormous square": inserted(call("call_function", "n", "torch.eye", 10**6)),
+    "enormous range": inserted(call("call_function", "n", "torch.arange", 0, 1.0, 1e-12)),
+    "enormous strides": inserted(call("call_function", "n", "torch.empty_strided", tuple_of(2), tuple_of(10**12))),
+    "enormous constant that overflows": inserted(call("call_function", "n", "torch.ones", 10**12, 10**12)),
     "device that is not there": inserted(call("call_method", "n", "to", X, {"device": "cuda:99"})),
     "device that is not there, as text": inserted(call("call_method", "n", "to", X, "cuda:99")),
     "all inputs as a tensor": lambda d: node(d, "x").update(target="*x"),
@@ -169,6 +178,21 @@ def test_an_untrusted_file_runs_no_code(attack: str, tmp_path: Path, monkeypatch
 def test_the_file_without_an_attack_loads(tmp_path: Path) -> None:
     graph, x = saved(tmp_path), torch.randn(2, 4)
     assert load_mase_graph_interface_pass(None, tmp_path)[0].model(x).equal(graph.model(x))
+
+
+@pytest.mark.parametrize(
+    "constructor",
+    [
+        call("call_function", "n", "torch.full", tuple_of(1000, 1000), 10**6),
+        call("call_method", "n", "new_full", X, tuple_of(1000, 1000), 10**6),
+        call("call_function", "n", "torch.randint", 0, 2**40, tuple_of(3)),
+        call("call_function", "n", "torch.arange", 10**12, 10**12 + 5),
+    ],
+)
+def test_large_values_are_not_sizes(constructor: dict[str, Any], tmp_path: Path) -> None:
+    saved(tmp_path)
+    edit(tmp_path, inserted(constructor))
+    load_mase_graph_interface_pass(None, tmp_path)
 
 
 def test_a_file_cannot_change_what_a_node_calls(tmp_path: Path) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import builtins
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from torch import fx
-from torch.utils import _pytree as pytree
 
 from chop.formats import FORMATS
 from chop.ir.graph.graph_module import NodeRecord, NodeRef
@@ -16,6 +14,7 @@ from chop.ir.graph.meta import NOTES, NodeMeta, TensorMeta
 from chop.ir.graph.named_outputs import NamedOutputs
 from chop.ir.graph.storage.identifiers import identifier, segment
 from chop.ir.graph.storage.layers import decode_formats, encode_formats
+from chop.ir.graph.storage.sizes import check_size
 from chop.ir.graph.storage.values import (
     NotPlainError,
     decode,
@@ -30,20 +29,6 @@ from chop.ir.graph.training_mode import ByMode
 from chop.nn.quantized import QuantizedCall
 from chop.ops import function_named, method_names, op_of_function, op_of_method, qualified_name
 
-MAX_CONSTANT_NUMEL = 2**32
-"""The most elements that sizes written in a file may give a tensor; 16 GB of float32."""
-_GROWING = (
-    "expand",
-    "repeat",
-    "tile",
-    "repeat_interleave",
-    "pad",
-    "zeros",
-    "ones",
-    "full",
-    "arange",
-    "interpolate",
-)
 _CLASS = "class "
 """Before the name of a class, such as the one of a model's outputs."""
 _READABLE_ATTRIBUTES = ("shape", "ndim", "dtype", "device", "T", "mT")
@@ -95,24 +80,20 @@ def decode_node(data: Mapping[str, Any]) -> NodeRecord:
         raise ValueError(f"node '{name}' may not read '{args[1:]}'; allowed: {', '.join(_READABLE_ATTRIBUTES)}")
     if op == "call_method" and not (args and isinstance(args[0], NodeRef)):
         raise ValueError(f"node '{name}' calls '{target}' on something that is not a node")
-    _check_device_and_size(name, target, args, kwargs)
+    _check_device(target, args, kwargs)
+    check_size(name, target, args, kwargs)
     if "quantized" in data:
         op, target = "call_function", decode_call(op, target, data["quantized"])
     by_mode = _decode_by_mode(data.get("by_mode", ()), args, kwargs)
     return NodeRecord(op, name, target, args, kwargs, by_mode, str(data.get("mode_of", "")))
 
 
-def _check_device_and_size(name: str, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """Raise an error for a device that is not present, and for constant sizes that would fill the memory."""
+def _check_device(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """Raise an error for a device that is not present."""
     function = getattr(target, "__name__", target)
-    devices = (*(args[1:] if function == "to" else ()), kwargs.get("device"))
-    for device in devices:
+    for device in (*(args[1:] if function == "to" else ()), kwargs.get("device")):
         if isinstance(device, str):
             decode_device(device)
-    if function in _GROWING:
-        sizes = [size for size in pytree.tree_leaves((args, kwargs)) if isinstance(size, int) and size > 0]
-        if math.prod(sizes) > MAX_CONSTANT_NUMEL:
-            raise ValueError(f"node '{name}' makes a tensor of {math.prod(sizes):.3g} elements with '{function}'")
 
 
 def decode_call(op: str, target: Any, record: Mapping[str, Any]) -> QuantizedCall:
