@@ -59,7 +59,7 @@ def _constructed(function: str, target: Any, args: tuple[Any, ...], kwargs: Mapp
     if function in _METHODS:
         args = (torch.empty(0, device="meta"), *args[1:])
     try:
-        made = call(*args, **sizes, device="meta")
+        made: torch.Tensor = call(*args, **sizes, device="meta")
         return max(made.numel(), made.untyped_storage().nbytes() // made.itemsize)
     except (TypeError, RuntimeError, ValueError):
         return None
