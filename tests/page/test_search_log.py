@@ -28,6 +28,7 @@ def test_only_complete_trials_are_shown() -> None:
         {"metrics": {"a": 3}},
         {"trials": [{"number": 1}]},
         {"trials": [3]},
+        {"best": {"number": 3}},
     ],
 )
 def test_corrupt_search_log_is_reported(change: dict[str, Any]) -> None:

@@ -136,7 +136,7 @@ def test_sensitivity_of_large_models_is_measured_on_fewer_rows_or_skipped(
     assert "too large to measure the sensitivity" in caplog.text
 
 
-def test_results_of_a_search_are_shown(trained: Path) -> None:
+def test_results_of_a_search_are_shown(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     metrics = {"accuracy": {"direction": "maximize"}}
     trial = {"number": 0, "state": "complete", "metrics": {"accuracy": 0.5}, "front": True, "toml": "a = 1\n"}
     (trained / "search").mkdir()
@@ -144,6 +144,15 @@ def test_results_of_a_search_are_shown(trained: Path) -> None:
     log.write_text(json.dumps({"study": "s", "metrics": metrics, "trials": [trial]}))
     document = document_of(report(ReportConfig(run=trained, no_sensitivity=True)))
     assert document["search"]["trials"][0]["toml"] == "a = 1\n"
+    assert document["search"]["best"] is None
+    summary = trained / "summary.json"
+    best = {"best": {"trial": 0, "accuracy": 0.5}, "rule": "highest accuracy"}
+    summary.write_text(json.dumps(json.loads(summary.read_text()) | best))
+    document = document_of(report(ReportConfig(run=trained, no_sensitivity=True)))
+    command = f"ch transform --config {open_run(trained).folder.best_config}"
+    assert document["search"]["best"] == {"number": 0, "rule": "highest accuracy", "command": command}
+    assert "original model" in document["notes"]["search"]
+    assert f"best: trial 0, highest accuracy\n      {command}\n" in capsys.readouterr().out
     for corrupt in ("{", "[]", '{"study": "s"}'):
         log.write_text(corrupt)
         with pytest.raises(ValueError, match="corrupt"):

@@ -110,6 +110,8 @@ def _subtitle(inputs: ReportInputs, num_nodes: int) -> str:
 def _notes(graph: MaseGraph, values: TensorValues, inputs: ReportInputs) -> dict[str, str]:
     """Return one sentence for each section that needs an explanation."""
     notes = {"cost": f"{_cost_note(graph)}{_unknown_note(inputs.cost)}"}
+    if inputs.search is not None and inputs.cost_before is None:
+        notes["search"] = "The key figures, the graph and the layers are those of the original model."
     if values.num_samples:
         notes["values"] = f"Activations were measured on {values.num_samples} rows."
     if inputs.comparison:

@@ -34,8 +34,19 @@ class LoggedTrial:
     toml: str | None = None
 
 
+@dataclass(frozen=True)
+class BestTrial:
+    """The trial that the search recommends."""
+
+    number: int
+    rule: str
+    """Why it is the best one."""
+    command: str
+    """The command that makes its model."""
+
+
 def read_search_log(log: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the study's name, its metrics, the metrics of the model without formats, and the complete trials."""
+    """Return the study's name, its metrics, the metrics of the original model, and the complete trials."""
     if log is None:
         return None
     for key, kind in (("study", str), ("metrics", Mapping), ("trials", list)):
@@ -45,7 +56,8 @@ def read_search_log(log: Mapping[str, Any] | None) -> dict[str, Any] | None:
     trials = [_read(LoggedTrial, given, f"trial {number}") for number, given in enumerate(log["trials"])]
     complete = [asdict(trial) for trial in trials if trial.state == "complete"]
     plain = log.get("plain") if isinstance(log.get("plain"), Mapping) else {}
-    return {"study": log["study"], "metrics": metrics, "plain": plain, "trials": complete}
+    best = None if log.get("best") is None else asdict(_read(BestTrial, log["best"], "the best trial"))
+    return {"study": log["study"], "metrics": metrics, "plain": plain, "trials": complete, "best": best}
 
 
 def _metric(name: str, given: Any) -> dict[str, str]:

@@ -30,6 +30,7 @@ from chop.passes.graph import (
 from chop.registry import UnknownNameError
 from chop.runs import RunFolder
 from chop.runs.run import Run, TestBatches, open_run
+from chop.searching.results.command import command_of_best
 from chop.training.threads import limit_threads_for
 
 logger = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ EIGHT_BITS = {
     for role in ("data_in", "weight", "bias")
     for key, value in (("width", 8), ("scale", "float"))
 }
-"""The formats in which the sensitivity of a model without formats is measured."""
+"""The formats in which the sensitivity of an original model is measured."""
 Info = Mapping[str, Any]
 
 
@@ -67,20 +68,31 @@ def write_report(
     """
     path = path or run.folder.report
     _check_writable(path)
-    search = _read_search_log(run.folder.search_log) if run.folder.search_log.is_file() else None
+    search = _read_search_log(run) if run.folder.search_log.is_file() else None
     batches = run.test_batches(num_samples)
     with limit_threads_for(run.experiment, batches.batch_size):
         return _run_passes(run, batches, path, search, with_sensitivity)
 
 
-def _read_search_log(path: Path) -> dict[str, Any]:
-    """Return the log of a search after checking it, so that an error names the file."""
-    log = read_json(path)
+def _read_search_log(run: Run) -> dict[str, Any]:
+    """Return the log of a search with its best trial, after checking it, so that an error names the file."""
+    path = run.folder.search_log
+    log = {**read_json(path), "best": _best_trial(run)}
     try:
         read_search_log(log)
     except ValueError as error:
         raise CorruptFileError(f"{path}: {error}") from error
     return log
+
+
+def _best_trial(run: Run) -> dict[str, Any] | None:
+    """Return the best trial of a search: its number, why it is the best one, and the command that makes its model."""
+    best = run.summary.get("best")
+    if not isinstance(best, Mapping) or not isinstance(best.get("trial"), int):
+        return None
+    number = best["trial"]
+    command = command_of_best(run.folder, number, best)
+    return {"number": number, "rule": str(run.summary.get("rule", "")), "command": command}
 
 
 def _check_writable(path: Path) -> None:
@@ -191,7 +203,10 @@ def _training_log(run: Run) -> Sequence[Info]:
 
 
 def print_summary(document: Info) -> None:
-    """Print the layers and the key figures of a report."""
+    """Print the best trial of a search, the layers and the key figures of a report."""
+    best = (document.get("search") or {}).get("best")
+    if best:
+        print(f"\nbest: trial {best['number']}, {best['rule']}\n      {best['command']}\n\noriginal model:")
     layers = [node for node in document["nodes"] if node["quantizable"]]
     rows = [_layer_row(node) for node in layers[:MAX_LAYERS_PRINTED]]
     names = ("average_weight_bits", "average_activation_bits", "macs", "bitops", "sqnr_db")

@@ -57,7 +57,10 @@ function start() {
   byId("theme").addEventListener("click", nextTheme);
   byId("cost-note").textContent = report.notes.cost;
   makeFigures();
-  const parts = [makeGraph(), makeBars(), makeTable(), makeCurves(), makePareto(), makeHardware()].filter(Boolean);
+  const results = makePareto();
+  // A search comes first: the other sections show the model that it started from.
+  const first = results && [results, section("key-figures", "Key figures", report.notes.search, byId("figures"), byId("cost-note"))];
+  const parts = [first, makeGraph(), makeBars(), makeTable(), makeCurves(), makeHardware()].flat().filter(Boolean);
   byId("main").append(...parts, makePanel());
   byId("contents").append(
     el(

@@ -38,12 +38,15 @@ function makePareto() {
     return made;
   };
   drawPareto();
+  const best = pareto.trials.find(isBest);
+  if (best) showTrial(best);
   const front = pareto.trials.filter((trial) => trial.front).length;
   const lead = `${report.search.study}: ${exact(trials.filter((trial) => !trial.baseline).length)} trials, ${front} Pareto-optimal.`;
   return section(
     "search-section",
     "Search",
     lead,
+    bestTrial(),
     el(
       "div",
       { class: "toolbar" },
@@ -54,6 +57,7 @@ function makePareto() {
         "ul",
         { class: "legend" },
         [
+          ...(best ? [["point front best", "best trial"]] : []),
           ["point front", "Pareto-optimal"],
           ["point", "other trials"],
           ["point baseline", "uniform baseline"],
@@ -61,6 +65,23 @@ function makePareto() {
       ),
     ),
     el("div", { class: "pareto" }, el("div", { class: "chart" }, pareto.plot), pareto.details),
+  );
+}
+
+function isBest(trial) {
+  return trial.baseline === null && trial.number === report.search.best?.number;
+}
+
+// Which trial is the best one, why, and the command that makes its model.
+function bestTrial() {
+  const { best } = report.search;
+  if (!best) return null;
+  return el(
+    "p",
+    { id: "best-trial" },
+    el("strong", {}, `Best: trial ${best.number}`),
+    `${best.rule && `, ${best.rule}`}. To make its model: `,
+    el("code", {}, best.command),
   );
 }
 
@@ -204,23 +225,24 @@ function frontLine(front, at) {
   });
 }
 
-// The metric of the model without formats.
+// The metric of the original model.
 function plainLine(up) {
   const value = report.search.plain[pareto.y];
   if (!isNumber(value)) return "";
   const right = PLOT.width - PLOT.right;
   return svg(
     "g",
-    { class: "plain-line", role: "img", "aria-label": `${metricTitle(pareto.y)} without formats: ${shown(value, metricKind(pareto.y))}` },
+    { class: "plain-line", role: "img", "aria-label": `${metricTitle(pareto.y)} of the original model: ${shown(value, metricKind(pareto.y))}` },
     svg("path", { d: `M${PLOT.left},${up(value)}H${right}` }),
-    svg("text", { x: right, y: up(value) - 5, "text-anchor": "end" }, `without formats: ${shown(value, metricKind(pareto.y))}`),
+    svg("text", { x: right, y: up(value) - 5, "text-anchor": "end" }, `original model: ${shown(value, metricKind(pareto.y))}`),
   );
 }
 
 function point(trial, x, y) {
   const kind = trial.baseline !== null ? "point baseline" : trial.front ? "point front" : "point";
+  const best = isBest(trial);
   const numbers = [pareto.x, pareto.y].map((name) => `${metricTitle(name)} ${shown(trial.metrics[name], metricKind(name))}`).join(", ");
-  const label = `${trial.baseline !== null ? `baseline ${trial.baseline}` : `trial ${trial.number}`}, ${numbers}${trial.front ? ", Pareto-optimal" : ""}`;
+  const label = `${trial.baseline !== null ? `baseline ${trial.baseline}` : `trial ${trial.number}`}, ${numbers}${trial.front ? ", Pareto-optimal" : ""}${best ? ", best trial" : ""}`;
   const shape =
     trial.baseline !== null
       ? svg("path", { d: `M${x},${y - 7}l7,7l-7,7l-7,-7z` })
@@ -228,13 +250,14 @@ function point(trial, x, y) {
   const element = svg(
     "g",
     {
-      class: kind,
+      class: best ? `${kind} best` : kind,
       role: "button",
       tabindex: -1,
       "data-trial": trial.number,
       "aria-label": label,
       onclick: () => showTrial(trial),
     },
+    best ? svg("path", { class: "ring", d: `M${x - 11},${y}a11,11 0 1 0 22,0a11,11 0 1 0 -22,0z` }) : "",
     shape,
     svg("title", {}, label),
   );
@@ -278,7 +301,7 @@ function showTrial(trial) {
   const copy = el("button", { type: "button", id: "copy-toml", onclick: () => copyText(trial.toml, copy) }, "Copy");
   pareto.details.replaceChildren(
     ...[
-      el("h3", {}, trial.baseline !== null ? `Baseline: ${trial.baseline}` : `Trial ${trial.number}`),
+      el("h3", {}, trial.baseline !== null ? `Baseline: ${trial.baseline}` : `Trial ${trial.number}${isBest(trial) ? " (best)" : ""}`),
       el(
         "dl",
         { class: "facts" },

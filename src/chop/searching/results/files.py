@@ -11,12 +11,12 @@ from typing import Any
 import pandas as pd
 
 from chop.config import TransformConfig
-from chop.display.launcher import launcher
 from chop.files import CorruptFileError, atomic_path, read_json, write_text
 from chop.runs import Experiment, RunFolder
 from chop.searching.evaluation.objectives import known_metrics
 from chop.searching.evaluation.problem import Problem
 from chop.searching.evaluation.transform_config import transform_config
+from chop.searching.results.command import command_of_best
 from chop.searching.results.pareto_plot import draw_front
 from chop.searching.results.results import Baseline, BestTrial, Results
 from chop.searching.space import Configuration
@@ -81,13 +81,8 @@ class ResultFiles:
             f"On {self.problem.num_rows:,} rows of {self.spec.evaluation.data_loader}: {metrics}.",
         ]
         if "epochs" in best.metrics:
-            command = f"{launcher()} search --config {self.folder.config} --apply {best.number}"
-            return [
-                *comments,
-                "These are the formats before the training. To get the trained weights:",
-                f"  {command}",
-            ]
-        return [*comments, f"  {launcher()} transform --config {self.folder.best_config}"]
+            comments.append("These are the formats before the training. To get the trained weights:")
+        return [*comments, f"  {command_of_best(self.folder, best.number, best.metrics)}"]
 
     def _log(self, study: Study, results: Results) -> dict[str, Any]:
         space, front = self.problem.space, {record.number for record in results.front}

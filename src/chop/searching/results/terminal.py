@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from tabulate import tabulate
 
 from chop.display.figures import KeyFigure
-from chop.display.launcher import launcher
 from chop.display.progress import SECONDS_PER_REDRAW, StatusLine, bar, clock
 from chop.runs import RunFolder
 from chop.searching.evaluation import COST_RUNNERS, BasicEvaluation
 from chop.searching.evaluation.objectives import Objectives, known_metrics, pareto_front
+from chop.searching.results.command import command_of_best
 from chop.searching.results.results import Results
 from chop.searching.study.study import Study, TrialRecord
 
@@ -204,7 +204,7 @@ def _show_best(results: Results, max_drop: float | None, folder: RunFolder) -> N
 
 def _how_to_use(best: TrialRecord, folder: RunFolder) -> str:
     if "epochs" in best.metrics:  # its weights were trained, which ch transform does not do
-        return f"to train it again: {launcher()} search --config {folder.config} --apply {best.number}"
+        return f"to train it again: {command_of_best(folder, best.number, best.metrics)}"
     return f"ready for ch transform: {folder.best_config}"
 
 
