@@ -35,7 +35,7 @@ class LoggedTrial:
 
 
 @dataclass(frozen=True)
-class BestTrial:
+class LoggedBestTrial:
     """The trial that the search recommends."""
 
     number: int
@@ -56,7 +56,7 @@ def read_search_log(log: Mapping[str, Any] | None) -> dict[str, Any] | None:
     trials = [_read(LoggedTrial, given, f"trial {number}") for number, given in enumerate(log["trials"])]
     complete = [asdict(trial) for trial in trials if trial.state == "complete"]
     plain = log.get("plain") if isinstance(log.get("plain"), Mapping) else {}
-    best = None if log.get("best") is None else asdict(_read(BestTrial, log["best"], "the best trial"))
+    best = None if log.get("best") is None else asdict(_read(LoggedBestTrial, log["best"], "the best trial"))
     return {"study": log["study"], "metrics": metrics, "plain": plain, "trials": complete, "best": best}
 
 

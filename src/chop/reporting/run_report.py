@@ -86,7 +86,7 @@ def _read_search_log(run: Run) -> dict[str, Any]:
 
 
 def _best_trial(run: Run) -> dict[str, Any] | None:
-    """Return the best trial of a search: its number, why it is the best one, and the command that makes its model."""
+    """Return the best trial of a search: its number, why it is the best, and the command that makes its model."""
     best = run.summary.get("best")
     if not isinstance(best, Mapping) or not isinstance(best.get("trial"), int):
         return None
