@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from chop.config import TrainConfig
+from chop.training import devices
 from chop.training.devices import is_main_process, make_fabric, pick_accelerator, pick_device
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a gpu")
@@ -42,9 +43,28 @@ def test_unsupported_options_are_reported(train_config: TrainConfig, change: dic
 
 
 @pytest.mark.parametrize(("name", "expected"), [("32", "32-true"), ("bf16", "bf16-mixed"), ("64", "64-true")])
-def test_short_names_of_precisions(train_config: TrainConfig, name: Any, expected: str) -> None:
+def test_short_names_of_precisions(
+    train_config: TrainConfig, name: Any, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "has_bf16", lambda: True)
     fabric = make_fabric(replace(train_config, trainer_precision=name))
     assert fabric._precision.precision == expected
+
+
+@pytest.mark.parametrize("name", ["bf16", "bf16-mixed", "bf16-true"])
+@pytest.mark.parametrize("step", ["import os, signal; os.kill(os.getpid(), signal.SIGILL)", "pass"])
+def test_a_cpu_that_cannot_run_its_bf16_instructions_is_an_error(
+    train_config: TrainConfig, name: Any, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "_BF16_STEP", step)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
+    monkeypatch.setattr(devices, "has_bf16", devices.has_bf16.__wrapped__)
+    config = replace(train_config, trainer_precision=name, accelerator="cpu")
+    if step == "pass":
+        make_fabric(config)
+        return
+    with pytest.raises(ValueError, match=f"trainer_precision '{name}' fails on this CPU, which announces AMX"):
+        make_fabric(config)
 
 
 def test_only_the_first_process_is_the_main_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import logging
 import signal
-import subprocess
-import sys
 import tomllib
 from dataclasses import replace
 from datetime import date
@@ -25,6 +22,7 @@ from chop.dataset import get_dataset_info
 from chop.models import get_model
 from chop.options import read_options
 from chop.runs.weights import load_model
+from chop.training.devices import has_bf16
 from chop.training.loop import TrainingLoop
 
 pytestmark = pytest.mark.slow
@@ -200,15 +198,6 @@ def test_every_optimizer_works_with_every_schedule(
 ) -> None:
     config = replace(train_config, training_optimizer=optimizer, lr_scheduler=scheduler, max_epochs=1)
     assert summary(train(config))["steps"] == 12
-
-
-BF16_STEP = "import torch; torch.nn.Linear(64, 64).bfloat16()(torch.randn(64, 64).bfloat16()).sum().backward()"
-
-
-@functools.cache
-def has_bf16() -> bool:
-    """Whether this machine can run bfloat16: some virtual machines announce AMX and then kill what uses it."""
-    return subprocess.run([sys.executable, "-c", BF16_STEP], capture_output=True).returncode == 0
 
 
 @pytest.mark.parametrize("precision", ["bf16", "64", "bf16-true"])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PRECISIONS = {"32": "32-true", "64": "64-true", "bf16": "bf16-mixed"}  # short names, and those of Fabric
+
+_BF16_STEP = "import torch; torch.nn.Linear(64, 64).bfloat16()(torch.randn(64, 64).bfloat16()).sum().backward()"
 
 
 def pick_accelerator(requested: str) -> str:
@@ -42,6 +47,11 @@ def make_fabric(config: ActionConfig, single: bool = False) -> Fabric:
     precision = PRECISIONS.get(config.trainer_precision, config.trainer_precision)
     if accelerator == "cpu" and precision in ("16-mixed", "16-true"):
         raise ValueError(f"trainer_precision '{config.trainer_precision}' needs a GPU; on the CPU, use bf16-mixed")
+    if accelerator == "cpu" and "bf16" in precision and not has_bf16():
+        raise ValueError(
+            f"trainer_precision '{config.trainer_precision}' fails on this CPU, which announces AMX instructions "
+            "that it cannot run; use 32, or set the environment variable ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16"
+        )
     from lightning_fabric import Fabric  # here, because importing it takes as long as importing torch
 
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it logs each process that it starts
@@ -52,6 +62,17 @@ def make_fabric(config: ActionConfig, single: bool = False) -> Fabric:
         num_nodes=1 if single else config.nodes,
         precision=precision,  # type: ignore[arg-type]  # a name that Fabric accepts
     )
+
+
+@functools.cache
+def has_bf16() -> bool:
+    """Return whether the CPU can run bfloat16: some virtual machines announce AMX and kill what uses it.
+
+    Only another process can find that out; it takes as long as importing torch. Only CPUs with AMX need it.
+    """
+    if not torch.cpu._is_amx_tile_supported():
+        return True
+    return subprocess.run([sys.executable, "-c", _BF16_STEP], capture_output=True).returncode == 0
 
 
 def is_main_process() -> bool:
