@@ -152,6 +152,7 @@ ATTACKS: dict[str, Change] = {
     "enormous constant, as ATen": inserted(call("call_function", "n", "aten.full.default", [10**12], 0)),
     "enormous constant of a tensor": inserted(call("call_method", "n", "new_empty", X, tuple_of(10**12))),
     "enormous square": inserted(call("call_function", "n", "torch.eye", 10**6)),
+    "enormous diagonal": inserted(call("call_function", "n", "torch.diag_embed", X, -(10**6))),
     "enormous range": inserted(call("call_function", "n", "torch.arange", 0, 1.0, 1e-12)),
     "enormous strides": inserted(call("call_function", "n", "torch.empty_strided", tuple_of(2), tuple_of(10**12))),
     "enormous constant that overflows": inserted(call("call_function", "n", "torch.ones", 10**12, 10**12)),

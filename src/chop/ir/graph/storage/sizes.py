@@ -17,6 +17,7 @@ _GROWING = (
     *("expand", "broadcast_to", "repeat", "tile", "repeat_interleave", "pad", "constant_pad_nd", "interpolate"),
     *("one_hot", "bincount"),
 )
+_SQUARE = ("diag", "diag_embed")  # an offset adds rows and columns
 _METHODS = ("new_zeros", "new_ones", "new_full", "new_empty")
 _CONSTRUCTORS = (
     *("zeros", "ones", "full", "empty", "empty_strided", "arange", "linspace", "eye"),
@@ -38,12 +39,13 @@ _NOT_SIZES = (
 def check_size(name: str, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     """Raise an error if the sizes written in the call of node `name` would fill the memory."""
     function = getattr(target, "__name__", str(target)).partition(".")[0]  # `zeros` for the overload zeros.default
-    if function not in (*_GROWING, *_CONSTRUCTORS):
+    if function not in (*_GROWING, *_SQUARE, *_CONSTRUCTORS):
         return
     numel = _constructed(function, target, args, kwargs) if function in _CONSTRUCTORS else None
     if numel is None:
         sizes = pytree.tree_leaves((args, kwargs))
-        numel = math.prod(size for size in sizes if isinstance(size, int) and size > 0)
+        numel = math.prod(abs(size) for size in sizes if isinstance(size, int) and size)
+        numel **= 2 if function in _SQUARE else 1
     if numel > MAX_CONSTANT_NUMEL:
         raise ValueError(f"node '{name}' makes a tensor of {numel:.3g} elements with '{function}'")
 
