@@ -260,6 +260,20 @@ def test_colours_show_the_selected_measure(shown: Page) -> None:
     assert "step6" in (linear.get_attribute("class") or "")
 
 
+def test_a_layer_without_error_has_its_own_colour(page: Page, report: Report, tmp_path: Path) -> None:
+    errors = {name: {**values} for name, values in report.comparison["by_node"].items()}
+    errors["blocks_0_fc"]["sqnr_db"] = math.inf
+    args = {"path": tmp_path / "page.html", "original": report.original, "input_generator": report.batches}
+    comparison = {**report.comparison, "by_node": errors}
+    report_html_analysis_pass(report.graph, {**args, "comparison": comparison})
+    opened(page, tmp_path / "page.html").select_option("#colour-by", "sqnr_db")
+    assert page.locator("#legend li").all_inner_texts()[-2:] == ["exact", "none"]
+    drawn = page.locator("#canvas .exactbox[data-node]").all()
+    exact = [name for name, values in errors.items() if values["sqnr_db"] == math.inf]
+    assert {node.get_attribute("data-node") for node in drawn} >= {"blocks_0_fc"}
+    assert {node.get_attribute("data-node") for node in drawn} <= set(exact)
+
+
 def test_a_search_comes_first_and_its_best_trial_is_marked(shown: Page) -> None:
     assert shown.locator("main > section").first.get_attribute("id") == "search-section"
     assert shown.locator("header #figures").count() == 0

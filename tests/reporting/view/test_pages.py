@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from chop.reporting.view.html import element, join, run_address
 from chop.reporting.view.overview import overview_page
 from chop.reporting.view.pages import compare_page, run_page
 from chop.reporting.view.run_record import list_records
-from reporting.view.conftest import train_summary, transform_summary
+from reporting.view.conftest import Ask, train_summary, transform_summary
 
 WORDS = """
     action model dataset data title test before after accuracy loss parameters seconds checkpoint
@@ -107,3 +108,18 @@ def test_text_and_attributes_are_escaped() -> None:
         element("a", {"title": "\"'<", "hidden": True, "class": None}) == '<a title="&quot;&#x27;&lt;" hidden></a>'
     )
     assert run_address("a/b?#%") == "/run/a%2Fb%3F%23%25"
+
+
+def test_synthetic_data_is_marked_on_all_pages(project: Path, add_run: Callable[..., Path], ask: Ask) -> None:
+    add_run("generated", train_summary(0.5))
+    add_run("real", train_summary(0.5) | {"data": {"title": "jsc (openml)", "version": "openml"}})
+    (project / "grid").mkdir()
+    title = "toy, data: jsc (generated look-alike)"
+    (project / "grid/grid.json").write_text(json.dumps({"title": title, "rows": [{"runs": []}]}))
+    badge = '<span class="badge"'
+    pages = {name: ask(f"/run/{name}").text.count(badge) for name in ("generated", "real", "grid")}
+    assert pages == {"generated": 1, "real": 0, "grid": 1}
+    assert ask("/").text.count(badge) == 2
+    compared = ask("/compare?run=generated&run=real").text
+    assert f"generated</a>{badge}" in compared
+    assert f"real</a>{badge}" not in compared

@@ -47,11 +47,13 @@ function byMeasure(measure) {
   const low = scaled(distinct[0]);
   const high = scaled(distinct[distinct.length - 1]);
   const step = (value) => {
-    if (value === Infinity) return NUM_STEPS - 1;
     return high > low ? Math.min(NUM_STEPS - 1, Math.floor(((scaled(value) - low) / (high - low)) * NUM_STEPS)) : 0;
   };
-  const classOf = (node) =>
-    isNumber(measure.of(node)) ? `step${Math.max(0, step(measure.of(node)))}` : "plainbox";
+  const classOf = (node) => {
+    const value = measure.of(node);
+    if (value === Infinity) return "exactbox"; // outside the scale of finite values
+    return isNumber(value) ? `step${Math.max(0, step(value))}` : "plainbox";
+  };
   const legend = [];
   for (let i = 0; i < NUM_STEPS; i += 1) {
     const within = distinct.filter((value) => step(value) === i);
@@ -59,6 +61,7 @@ function byMeasure(measure) {
     const ends = [within[0], within[within.length - 1]].map((value) => shown(value, measure.kind));
     legend.push([`step${i}`, ends[0] === ends[1] ? ends[0] : `${ends[0]} – ${ends[1]}`]);
   }
+  if (nodes.some((node) => measure.of(node) === Infinity)) legend.push(["exactbox", shown(Infinity, measure.kind)]);
   legend.push(["plainbox", "none"]);
   return { classOf, legend };
 }

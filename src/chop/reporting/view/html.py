@@ -47,6 +47,13 @@ def link(address: str, *content: Content) -> Html:
     return element("a", {"href": address}, *content)
 
 
+def synthetic_badge() -> Html:
+    """Return the mark beside the name of a data set whose rows were generated."""
+    return element(
+        "span", {"class": "badge", "title": "generated rows, not comparable with real data"}, "synthetic"
+    )
+
+
 def section(name: str, title: str, *content: Content) -> Html:
     """Return a section with a heading; `name` is its id, for links."""
     heading = element("h2", {"id": f"{name}-title"}, title)

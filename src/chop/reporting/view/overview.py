@@ -9,11 +9,22 @@ from pathlib import Path
 
 from chop.display import numbers
 from chop.display.launcher import launcher
-from chop.reporting.view.html import NOTHING, Html, element, file_address, join, link, page, run_address, scrolling
+from chop.reporting.view.html import (
+    NOTHING,
+    Html,
+    element,
+    file_address,
+    join,
+    link,
+    page,
+    run_address,
+    scrolling,
+    synthetic_badge,
+)
 from chop.reporting.view.run_figures import ACCURACY, COLUMNS, RunFigure
 from chop.reporting.view.run_record import MAX_RECORDS_KEPT, RunRecord
 
-TEXT_COLUMNS = ("run", "action", "model", "data", "started")
+TEXT_COLUMNS = ("run", "action", "model", "data", "started (file time)")
 """The first columns; columns of numbers follow."""
 NUM_COMPARED = range(2, 7)
 """How many runs can be compared."""
@@ -81,7 +92,11 @@ def _row(record: RunRecord, figures: tuple[RunFigure, ...]) -> Html:
     cells = [
         _text_cell(record.action),
         _text_cell(record.model and Path(record.model).name, record.model),
-        _text_cell(record.data and Path(record.data).name, record.data_title or record.data),
+        _text_cell(
+            record.data and Path(record.data).name,
+            record.data_title or record.data,
+            synthetic_badge() if record.has_synthetic_data else None,
+        ),
         element(
             "td",
             {"class": "text started", "data-value": record.started.isoformat()},
@@ -101,10 +116,11 @@ def _name(record: RunRecord) -> Html:
     return join(link(run_address(record.name), record.name), notes)
 
 
-def _text_cell(text: str | None, tooltip: str | None = None) -> Html:
+def _text_cell(text: str | None, tooltip: str | None = None, badge: Html | None = None) -> Html:
     if text is None:
         return element("td", {"class": "text nothing"}, NOTHING)
-    return element("td", {"class": "text", "data-value": text, "title": tooltip if tooltip != text else None}, text)
+    attributes = {"class": "text", "data-value": text, "title": tooltip if tooltip != text else None}
+    return element("td", attributes, text, badge)
 
 
 def _figure_cell(figure: RunFigure, record: RunRecord) -> Html:

@@ -29,6 +29,7 @@ from chop.reporting.view.html import (
     run_address,
     scrolling,
     section,
+    synthetic_badge,
 )
 from chop.reporting.view.nested_tables import is_number, tables_at
 from chop.reporting.view.run_figures import ACCURACY, ALL_FIGURES
@@ -48,7 +49,7 @@ def run_page(record: RunRecord) -> Html:
     """Return the page of one run, with a link to its report."""
     top = [_back_link(), _errors([record]), _report_link(record), _figure_cards(record)]
     rest = [_grid(record), _plots([record]), _sections([record]), _files(record)]
-    return page(record.name, _subtitle(record), *top, *rest)
+    return page(record.name, [_subtitle(record), _badge(record)], *top, *rest)
 
 
 def compare_page(records: Sequence[RunRecord]) -> Html:
@@ -103,7 +104,7 @@ def _tables(what: str, rows: Sequence[ComparedRow], records: Sequence[RunRecord]
 
 
 def _table(what: str, rows: Sequence[ComparedRow], records: Sequence[RunRecord]) -> Html:
-    names = [link(run_address(record.name), record.name) for record in records] if len(records) > 1 else ["value"]
+    names = [_linked_name(record) for record in records] if len(records) > 1 else ["value"]
     heads = [element("th", {"scope": "col"}, name) for name in (what.partition(",")[0], *names)]
     lines = [
         element("tr", None, element("th", {"scope": "row"}, row.title), [_cell(cell) for cell in row.cells])
@@ -111,6 +112,14 @@ def _table(what: str, rows: Sequence[ComparedRow], records: Sequence[RunRecord])
     ]
     head = element("thead", None, element("tr", None, heads))
     return scrolling(f"Table: {what}", element("table", {"class": "sheet"}, head, element("tbody", None, lines)))
+
+
+def _linked_name(record: RunRecord) -> Html:
+    return join(link(run_address(record.name), record.name), _badge(record))
+
+
+def _badge(record: RunRecord) -> Html | None:
+    return synthetic_badge() if record.has_synthetic_data else None
 
 
 def _cell(cell: ComparedCell) -> Html:
@@ -128,7 +137,7 @@ def _subtitle(record: RunRecord) -> str:
         record.action,
         record.model,
         record.data_title or record.data,
-        f"{record.started:%Y-%m-%d %H:%M}",
+        f"{record.started:%Y-%m-%d %H:%M} (file time)",
     ]
     on = f" on {record.evaluated_on}" if record.evaluated_on else ""
     parts += [None if accuracy is None else f"accuracy {numbers.percent(accuracy)}{on}"]

@@ -20,6 +20,8 @@ from chop.runs import RunFolder, list_runs
 
 MAX_RECORDS_KEPT = 4096
 """Runs whose files are not read again until they change."""
+SYNTHETIC = ("synthetic", "generated")
+"""Versions of data sets whose rows are not real."""
 LOG_TAIL = 4096
 """Bytes at the end of a log that contain its last two lines."""
 
@@ -56,6 +58,12 @@ class RunRecord:
     @property
     def data_title(self) -> str | None:
         return text_at(self.summary, "data", "title")
+
+    @property
+    def has_synthetic_data(self) -> bool:
+        """Whether the rows were generated, so that results are not comparable with published ones."""
+        provenance = (text_at(self.grid, "title") or "").partition(", data: ")[2].partition(" (")[2]
+        return provenance.startswith(SYNTHETIC) or (text_at(self.summary, "data", "version") or "") in SYNTHETIC
 
     @property
     def evaluated_on(self) -> str | None:
