@@ -43,7 +43,7 @@ def write_plugin(folder: Path) -> None:
 
 
 def test_the_guide_has_an_example_of_each_kind() -> None:
-    assert {"nibble", "mish", "count_zeros", "one-layer", "two_rings"} <= set(examples())
+    assert {"nibble", "cross_map_norm", "count_zeros", "one-layer", "two_rings"} <= set(examples())
 
 
 @pytest.mark.slow

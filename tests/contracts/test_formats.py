@@ -114,11 +114,12 @@ def test_nan_and_infinities_in_every_dtype_and_rounding(name: str, dtype: torch.
         assert y.isinf().sum() == 0
         assert number_format.contains(y).equal(~y.isnan())
         assert not number_format.contains(x)[~x.isfinite()].any()
-        with pytest.raises(ValueError, match="NaN cannot be encoded"):
-            number_format.encode(x)
+        if number_format.has_codes():
+            with pytest.raises(ValueError, match="NaN cannot be encoded"):
+                number_format.encode(x)
 
 
-@pytest.mark.parametrize("name", ROUNDING)
+@pytest.mark.parametrize("name", [name for name in WITH_CODES if FORMATS[name].rounds])
 @pytest.mark.parametrize("dtype", OTHER_DTYPES)
 def test_codes_and_integers_of_other_dtypes(name: str, dtype: torch.dtype) -> None:
     number_format = FORMATS[name]()
