@@ -93,7 +93,7 @@ def test_new_format_works_in_every_op_in_cost_and_in_the_docs_table(plugin: Path
 @pytest.mark.slow
 def test_new_format_works_in_toml_and_on_the_command_line(plugin: Path, tmp_path: Path) -> None:
     (tmp_path / "parts.toml").write_text(TOML)
-    printed = run("-m", "chop", "transform", "--config", "parts.toml", cwd=tmp_path)
+    printed = run("-m", "chop", "transform", "--config", "parts.toml", "--trust", "parts.py", cwd=tmp_path)
     assert "LinearParts" in printed
     page = run("-m", "chop", "info", "formats", "parts", "--plugin", str(plugin), cwd=tmp_path)
     assert "denominator of the fraction" in page

@@ -203,7 +203,7 @@ def test_network_in_a_file_can_be_transformed(folder: Path, name: str) -> None:
 def test_network_of_a_plug_in_is_trained_from_toml_and_tested(folder: Path) -> None:
     (folder / "mine.py").write_text(EXAMPLE.read_text())
     (folder / "a.toml").write_text("plugins = ['mine.py']\nmodel = 'test-hhy'\ndataset = 'jsc'\nmax_epochs = 1\n")
-    assert cli.main(["train", "--config", "a.toml", *FEW_JETS]) == 0
+    assert cli.main(["train", "--config", "a.toml", "--trust", "mine.py", *FEW_JETS]) == 0
     (run,) = folder.glob("mase_output/test-hhy_classification_jsc_*")
     checkpoint = str(run / "software" / "training_ckpts" / "best.ckpt")
     assert cli.main(["test", "--config", str(run / "run.toml"), "--load", checkpoint]) == 0

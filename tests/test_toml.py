@@ -15,7 +15,7 @@ def test_configuration_reads_back_from_toml() -> None:
     assert tomllib.loads(write_toml(table)) == table
     assert table["plugins"] == ["x.py"]
     assert table["project_dir"] == "mase_output"
-    assert table["transform"] == {"style": "graph", "evaluate": True}
+    assert table["transform"] == {"style": "graph", "evaluate": True, "cache_weights": True}
 
 
 def test_none_is_left_out() -> None:

@@ -127,7 +127,7 @@ def test_a_users_table() -> None:
             {"memory": {"dram": -1.0, "cache_1mb": 1.0}},
             "memory 'dram' must have picojoules per bit of at least 0, got -1.0",
         ),
-        ({"memory": {"dram": float("inf"), "cache_1mb": 1.0}}, "at least 0, got inf"),
+        ({"memory": {"dram": float("inf"), "cache_1mb": 1.0}}, "must be a finite number, got inf"),
     ],
 )
 def test_errors_in_a_table_are_reported(table: dict[str, Any], said: str) -> None:

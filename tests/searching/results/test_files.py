@@ -157,7 +157,7 @@ def test_a_search_needs_only_a_max_drop(toy_search: SearchConfig, capsys: pytest
 
 def test_untrained_weights_are_reported(toy_search: SearchConfig, caplog: pytest.LogCaptureFixture) -> None:
     search(replace(toy_search, load_name=None, n_trials=1))
-    assert "'toy' has untrained weights; load one with --load" in caplog.text
+    assert "'toy' has untrained weights; load one with 'load'" in caplog.text
 
 
 def test_options_of_the_session_are_not_in_the_configurations_that_were_found(toy_search: SearchConfig) -> None:

@@ -156,7 +156,7 @@ def test_through_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[
         "[transform]\nevaluate = false\n"
     )
     assert cli.main(["transform", "--config", str(config), "--project-dir", str(tmp_path / "out")]) == 0
-    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("estimate_cost")]
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("estimate_cost ")]
     found = {what: (before, after) for _, what, before, after in rows}
     assert found["bitops"] == (str(640 * 32 * 32), str(640 * 8 * 8))
     assert found["weight_bits"] == (str(117 * 32), str(32 * 32 + 85 * 8))

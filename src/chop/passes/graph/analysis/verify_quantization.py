@@ -116,7 +116,7 @@ class _Checker(NodeInterpreter):
         for name in self.checked.keys() & layer.parameter_names:
             used = layer.quantized(name)  # which may be cached rather than rounded now
             if used is not None:
-                self.checked[name].check(getattr(layer, name), used, layer.scale_of(name))
+                self.checked[name].check(layer.op.parameters_of(layer)[name], used, layer.scale_of(name))
         checked = {name: each for name, each in self.checked.items() if name not in layer.parameter_names}
         vars(layer)["formats"] = {**formats, **checked}
         try:

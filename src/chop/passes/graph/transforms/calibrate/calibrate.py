@@ -117,10 +117,8 @@ class _Observer(NodeInterpreter):
         for path, layer in model.named_modules():
             if isinstance(layer, QuantizedLayer):
                 self.plain[path] = plain_layer(layer)
-                for name in layer.parameter_names:
-                    parameter = getattr(layer, name)
-                    if parameter is not None:
-                        observed[id(layer)][name].update(parameter)
+                for name, parameter in layer.op.parameters_of(layer).items():
+                    observed[id(layer)][name].update(parameter)
 
     def before(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         meta: NodeMeta = node.meta["mase"]
