@@ -271,7 +271,7 @@ def test_record_merges() -> None:
     assert first.compute()["data"].tolist() == [1, 2, 3]
     other = made("record")
     other.update(torch.zeros(2, 2))
-    with pytest.raises(ValueError, match=r"shape \[2, 2\] cannot be concatenated with earlier ones of shape \[1\]"):
+    with pytest.raises(ValueError, match=r"shape \[2, 2\] cannot be concatenated with earlier ones of shape \[3\]"):
         first.merge(other)
 
 

@@ -240,12 +240,15 @@ def test_a_run_killed_during_a_save_is_resumed(
 def test_a_run_killed_before_its_first_checkpoint_begins_anew(
     config: TrainConfig, complete: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def crash(*_: object, **__: object) -> None:
-        raise Crash
+    class Killed(BaseException):
+        """After an Exception, the folder of a run without a checkpoint would be removed."""
+
+    def kill(*_: object, **__: object) -> None:
+        raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "write_bytes", crash)
-        with pytest.raises(Crash):
+        patch.setattr(checkpoint, "write_bytes", kill)
+        with pytest.raises(Killed):
             train(config)
     stopped = only_run(config)
     run = train(replace(config, resume=True, config=stopped / "run.toml"))
