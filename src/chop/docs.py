@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from chop.formats import FORMATS
-from chop.info import KINDS
+from chop.info import find_kind
 from chop.info.coverage import coverage_table
 from chop.info.formats import special_value_table
 from chop.info.page import escape
@@ -26,14 +26,14 @@ def fill(text: str) -> str:
 
 
 def _overview(kind: str) -> str:
-    return KINDS[kind].table().markdown()
+    return find_kind(kind).table().markdown()
 
 
 def _each(kind: str, names: list[str]) -> str:
     """Return a section per name with its docstring and its parameters."""
     parts = []
     for name in names:
-        page = KINDS[kind].page(name)
+        page = find_kind(kind).page(name)
         tables = [table.markdown() for table in page.tables.values() if table.rows]
         parts.append("\n\n".join([f"### {name}", escape(page.text), *tables]))
     return "\n\n".join(parts)

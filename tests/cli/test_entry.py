@@ -34,6 +34,15 @@ def error_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return err.removeprefix("ch: error: ").rstrip("\n")
 
 
+QUANTIZE = "configs/examples/jsc_toy_by_type.toml"
+IMPORTS_OF_A_COMMAND = """
+import atexit, sys
+atexit.register(lambda: print('HEAVY:', *sorted(set(sys.modules) & set(sys.argv[1].split(',')))))
+from chop.cli import main
+sys.exit(main(sys.argv[2:]))
+"""
+
+
 def write(path: Path, text: str) -> str:
     path.write_text(text)
     return str(path)
@@ -50,14 +59,27 @@ def write(path: Path, text: str) -> str:
     ],
 )
 def test_help_and_version_import_nothing_heavy(arguments: list[str]) -> None:
-    code = (
-        "import atexit, sys\n"
-        "atexit.register(lambda: print('HEAVY:', *sorted(set(sys.modules) & set(sys.argv[1].split(',')))))\n"
-        "from chop.cli import main\n"
-        "sys.exit(main(sys.argv[2:]))\n"
-    )
-    result = run_python(code, ",".join(HEAVY), *arguments)
+    result = run_python(IMPORTS_OF_A_COMMAND, ",".join(HEAVY), *arguments)
     assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.endswith("HEAVY:\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "avoided"),
+    [
+        (["info", "formats"], "chop.passes,chop.runs,torch._dynamo,pandas,matplotlib,scipy,optuna"),
+        (["test", "toy", "toy_tiny"], "torch._dynamo,pandas,scipy,optuna,lightning_fabric"),
+        (
+            ["transform", "toy", "toy_tiny", "--config", QUANTIZE],
+            "torch._dynamo,pandas,matplotlib,scipy,optuna,lightning_fabric",
+        ),
+    ],
+)
+def test_commands_import_only_what_they_use(arguments: list[str], avoided: str, tmp_path: Path) -> None:
+    project = [] if arguments[0] == "info" else ["--project-dir", str(tmp_path)]
+    result = run_python(IMPORTS_OF_A_COMMAND, avoided, *arguments, *project)
+    assert result.returncode == 0, result.stderr
     assert result.stdout.endswith("HEAVY:\n")
 
 

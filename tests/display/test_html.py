@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch import nn
 
+from chop.config import INFO_KINDS
 from chop.display.html import MAX_ROWS, html_image, html_table
 from chop.formats.integer import Integer
-from chop.info import KINDS
+from chop.info import find_kind
 from chop.passes.graph import profile_statistics_analysis_pass, quantize_transform_pass
 from samples import annotated, tiny_graph
 
@@ -59,9 +60,9 @@ def test_a_drawing_has_a_box_per_node_and_an_edge_per_input() -> None:
     assert "characters of SVG" in repr(drawing)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", INFO_KINDS)
 def test_tables_of_info_have_html(kind: str) -> None:
-    assert KINDS[kind].table()._repr_html_().startswith("<table>")
+    assert find_kind(kind).table()._repr_html_().startswith("<table>")
 
 
 def test_a_format_shows_its_parameters() -> None:

@@ -86,11 +86,13 @@ def run_action(settings: Settings) -> Path | None:
 
 def _with_run_to_load(config: CommandConfig | TrainGrid) -> CommandConfig | TrainGrid:
     """Replace `--load latest` by the path of the run that it stands for."""
-    from chop.runs.listing import with_run_to_load
+    if not isinstance(config, ActionConfig | TrainGrid):
+        return config
+    from chop.runs.listing import with_run_to_load  # imports torch and the passes, which `ch info` may not need
 
     if isinstance(config, TrainGrid):
         return replace(config, configs=[with_run_to_load(each) for each in config.configs])
-    return with_run_to_load(config) if isinstance(config, ActionConfig) else config
+    return with_run_to_load(config)
 
 
 def _prepare(config: CommandConfig) -> None:

@@ -10,7 +10,7 @@ from chop.config.base import CommandConfig, option
 from chop.registry import UnknownNameError, closest
 
 INFO_KINDS = ("models", "datasets", "formats", "passes", "ops")
-"""The kinds of things that `ch info` lists; `chop.info.KINDS` has the table and the page of each."""
+"""The kinds of things that `ch info` lists; a module of `chop.info` has the table and the page of each."""
 
 
 @dataclass(frozen=True, kw_only=True)

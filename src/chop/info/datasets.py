@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from chop.dataset import DATASETS, get_dataset_info, resolve_dataset
-from chop.info.page import Page, Table, documentation, summary
+from chop.info.page import Kind, Page, Table, documentation, summary
 from chop.info.parameters import parameter_table
 
 
@@ -49,3 +49,6 @@ def _shape(name: str) -> str:
 
 def _names(table: Table) -> list[object]:
     return [row[0] for row in table.rows]
+
+
+KIND = Kind(dataset_table, dataset_page)

@@ -9,7 +9,7 @@ import torch
 
 from chop.formats import FORMATS, Format
 from chop.formats.describe import describe, is_enumerable, plot, text_plot
-from chop.info.page import Page, Table, documentation, summary
+from chop.info.page import Kind, Page, Table, documentation, summary
 from chop.info.parameters import field_table
 from chop.nn.quantized.config import ROLES
 
@@ -94,3 +94,6 @@ def _measured_range(number_format: Format) -> dict[str, object]:
     positive = [value for value in finite if value > 0]
     facts: dict[str, object] = {"range": f"{min(finite):g} to {max(finite):g}"}
     return facts | ({"smallest above 0": f"{min(positive):g}"} if positive else {})
+
+
+KIND = Kind(format_table, format_page)

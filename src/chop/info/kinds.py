@@ -1,30 +1,24 @@
-"""The kinds of things that `ch info` lists."""
+"""The kinds of things that `ch info` lists, each described by the module of this folder with its name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from importlib import import_module
+from typing import cast
 
+from chop.config import INFO_KINDS
 from chop.display.launcher import launcher
-from chop.info.datasets import dataset_page, dataset_table
-from chop.info.formats import format_page, format_table
-from chop.info.models import model_page, model_table
-from chop.info.ops import op_page, op_table
 from chop.info.page import Kind, Table
-from chop.info.passes import pass_page, pass_table
 
-KINDS: Mapping[str, Kind] = {
-    "models": Kind(model_table, model_page),
-    "datasets": Kind(dataset_table, dataset_page),
-    "formats": Kind(format_table, format_page),
-    "passes": Kind(pass_table, pass_page),
-    "ops": Kind(op_table, op_page),
-}
+
+def find_kind(name: str) -> Kind:
+    """Return a kind. Its module is imported now: formats are listed without importing passes."""
+    return cast("Kind", import_module(f"chop.info.{name}").KIND)
 
 
 def describe(kind: str | None, name: str | None = None) -> str:
     """Return the table of a kind, or the page of one of its members, as text; None lists the kinds."""
     if kind is None:
-        rows = [(each, len(of.table().rows), f"{launcher()} info {each}") for each, of in KINDS.items()]
+        rows = [(each, len(find_kind(each).table().rows), f"{launcher()} info {each}") for each in INFO_KINDS]
         return Table(("kind", "entries", "to list them"), rows).render()
-    chosen = KINDS[kind]
+    chosen = find_kind(kind)
     return chosen.table().render() if name is None else chosen.page(name).render()

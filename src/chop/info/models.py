@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from chop.dataset import DATASETS, DatasetInfo, get_dataset_info
-from chop.info.page import Page, Table, documentation
+from chop.info.page import Kind, Page, Table, documentation
 from chop.models import MODELS, ModelInfo, get_model_info
 
 
@@ -62,3 +62,6 @@ def _layer_counts(model: nn.Module) -> Counter[str]:
 
 def _num_parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
+
+
+KIND = Kind(model_table, model_page)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chop.info.page import Page, Table
+from chop.info.page import Kind, Page, Table
 from chop.ops import OPS, Op, qualified_name
 
 
@@ -76,3 +76,6 @@ def _short(name: str) -> str:
 
 def _methods(op: Op) -> list[str]:
     return [f".{name}()" for name in op.methods]
+
+
+KIND = Kind(op_table, op_page)

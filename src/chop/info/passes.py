@@ -6,7 +6,7 @@ import textwrap
 from dataclasses import fields
 from typing import Any
 
-from chop.info.page import Page, Table, documentation, summary
+from chop.info.page import Kind, Page, Table, documentation, summary
 from chop.info.parameters import field_table
 from chop.passes import ANALYSIS_PASSES, PASSES, TRANSFORM_PASSES
 from chop.passes.base import arguments_of
@@ -57,3 +57,6 @@ def _is_ours(run: Any) -> bool:
     import chop.passes.graph
 
     return run.__name__ in chop.passes.graph.__all__
+
+
+KIND = Kind(pass_table, pass_page)

@@ -7,9 +7,11 @@ import logging
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
+from torch import nn
 
 from chop.config import ActionConfig
 
@@ -37,6 +39,24 @@ def pick_accelerator(requested: str) -> str:
 def pick_device(requested: str) -> torch.device:
     """Return the device of the accelerator to use."""
     return torch.device({"gpu": "cuda"}.get(name := pick_accelerator(requested), name))
+
+
+@dataclass(frozen=True)
+class OneDevice:
+    """A device for models in float32: all that evaluation needs of a Fabric, without importing Lightning."""
+
+    device: torch.device
+
+    def setup(self, model: nn.Module) -> nn.Module:
+        """Return the model, moved to the device."""
+        return model.to(self.device)
+
+
+def evaluation_device(config: ActionConfig) -> Fabric | OneDevice:
+    """Return the device on which the options of `config` evaluate a model, in one process."""
+    if PRECISIONS.get(config.trainer_precision, config.trainer_precision) == "32-true":
+        return OneDevice(pick_device(config.accelerator))
+    return make_fabric(config, single=True)
 
 
 def make_fabric(config: ActionConfig, single: bool = False) -> Fabric:

@@ -8,7 +8,7 @@ from chop.config import TestConfig
 from chop.display.progress import ProgressBar
 from chop.runs import Experiment, RunFolder
 from chop.training.batches import evaluation_batches, to_device
-from chop.training.devices import make_fabric
+from chop.training.devices import evaluation_device
 from chop.training.evaluation import evaluate
 from chop.training.terminal import print_test
 from chop.training.threads import limit_threads_for
@@ -16,20 +16,18 @@ from chop.training.threads import limit_threads_for
 
 def run_test(config: TestConfig) -> RunFolder:
     """Evaluate the model of `config` and return the run folder."""
-    from chop.training.plots import plot_confusion  # here, because importing Matplotlib takes long
-
     experiment = Experiment.load(config)
-    fabric = make_fabric(config, single=True)
+    device = evaluation_device(config)
     experiment.warn_if_untrained()
-    rows = to_device(experiment.data.splits.test, fabric.device)
+    rows = to_device(experiment.data.splits.test, device.device)
     start = time.perf_counter()
     with limit_threads_for(experiment, config.batch_size), ProgressBar("evaluating", len(rows.labels)) as progress:
-        model = fabric.setup(experiment.model)  # inside, because it may change the type of the weights
+        model = device.setup(experiment.model)  # inside, because it may change the type of the weights
         result = evaluate(
             model,
             evaluation_batches(rows, config.batch_size),
-            experiment.meter(fabric.device),
-            fabric.device,
+            experiment.meter(device.device),
+            device.device,
             arguments=experiment.arguments,
             progress=progress,
         )
@@ -43,11 +41,13 @@ def run_test(config: TestConfig) -> RunFolder:
             "checkpoint": None if config.load_name is None else str(config.load_name),
             "test": result.as_dict(),
             "seconds": round(seconds, 3),
-            "device": str(fabric.device),
+            "device": str(device.device),
         }
     )
     info = experiment.data.dataset_info
     if result.confusion is not None:
+        from chop.training.plots import plot_confusion  # here, because importing Matplotlib takes long
+
         plot_confusion(result, info, f"{config.model}, data: {info.title}", folder.confusion_plot)
     print_test(result, info)
     return folder

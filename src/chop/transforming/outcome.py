@@ -17,7 +17,8 @@ from chop.ir import MaseGraph
 from chop.ir.graph.meta import annotated_batch_size
 from chop.nn.quantized import QuantizedLayer
 from chop.passes import PASSES
-from chop.passes.graph import save_mase_graph_interface_pass, summarize_quantization_analysis_pass
+from chop.passes.graph import save_mase_graph_interface_pass
+from chop.passes.graph.transforms.quantize.summary import summarize_quantization
 from chop.runs import Experiment, RunFolder
 from chop.tasks import Evaluation
 from chop.training.batches import evaluation_batches, to_device
@@ -52,7 +53,7 @@ def graph_outcome(original: MaseGraph, results: PassResults) -> Outcome:
     graph = results.graph
 
     def save(folder: RunFolder) -> None:
-        summarize_quantization_analysis_pass(original, graph, save_dir=folder.transform)
+        summarize_quantization(original, graph, folder.transform)
         save_mase_graph_interface_pass(graph, {"save_dir": folder.graph})
 
     models = {"before": original.model, "after": graph.model}

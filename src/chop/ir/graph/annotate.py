@@ -26,6 +26,8 @@ from chop.ir.graph.meta import GRAPH_KINDS, NodeMeta, TensorMeta
 from chop.ops import Op
 
 logger = logging.getLogger(__name__)
+_LARGE = 2**23
+"""Parameters of a model from which shapes are computed without data."""
 
 
 def annotate(graph: MaseGraph, inputs: Mapping[str, Any], *, keep_values: bool = True) -> None:
@@ -47,7 +49,11 @@ def _annotate_without_data(model: fx.GraphModule, metas: list[NodeMeta], argumen
     """Annotate in a run that computes shapes only; return False if the graph needs data.
 
     Quantised layers and layers that are not in the op table may keep what they compute, and so need data.
+    For a small model the run with data is faster: tensors without data need `torch._dynamo`, which takes 2 s to
+    import.
     """
+    if sum(parameter.numel() for parameter in model.parameters()) < _LARGE:
+        return False
     if any(meta.quantized or (meta.module is not None and meta.find_op() is None) for meta in metas):
         return False
     try:

@@ -6,9 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from chop.config import TransformConfig
 from chop.files import CorruptFileError, atomic_path, read_json, write_text
@@ -17,12 +15,14 @@ from chop.searching.evaluation.objectives import known_metrics
 from chop.searching.evaluation.problem import Problem
 from chop.searching.evaluation.transform_config import transform_config
 from chop.searching.results.command import command_of_best
-from chop.searching.results.pareto_plot import draw_front
 from chop.searching.results.results import Baseline, BestTrial, Results
 from chop.searching.space import Configuration
 from chop.searching.spec import SearchSpec
 from chop.searching.study.study import ORIGINAL, Study, TrialRecord
 from chop.toml import to_table, to_toml_value, write_toml
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,9 @@ class ResultFiles:
 
     def write(self, study: Study) -> Results:
         """Write all files, each atomically, and return the results; files that are up to date stay as they are."""
+        # Here, because importing Matplotlib takes long, and only the process that writes the files needs it.
+        from chop.searching.results.pareto_plot import draw_front
+
         results = Results.of(study, self.spec.objectives, self.problem.space)
         best = results.best(self.spec.config.max_drop)
         summary = self._summary(study, results, best)
@@ -152,6 +155,8 @@ def _transform_toml(config: TransformConfig, comments: Sequence[str], training: 
 
 
 def _front_table(results: Results) -> pd.DataFrame:
+    import pandas as pd  # here and below, because importing it takes a third of a second
+
     rows = []
     for record in results.front:
         baseline = results.nearest_baseline(record.metrics)
@@ -166,6 +171,8 @@ def _baseline_columns(baseline: Baseline, cost: str) -> dict[str, str | float]:
 
 
 def _trials_table(results: Results) -> pd.DataFrame:
+    import pandas as pd
+
     front = {record.number for record in results.front}
     table = pd.DataFrame(
         {

@@ -10,7 +10,6 @@ from functools import cached_property
 
 import optuna
 from optuna.distributions import CategoricalDistribution
-from optuna.importance import PedAnovaImportanceEvaluator
 
 from chop.searching.evaluation.objectives import (
     Objective,
@@ -190,6 +189,8 @@ def _importances(params: Sequence[Params], values: Sequence[float]) -> dict[str,
         return "the importance of choices is not shown: no choice that all trials have in common varies"
     if len({value for _, value in finite}) == 1:
         return "the importance of choices is not shown: all trials are equally good"
+    from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances  # imports scikit-learn
+
     study = optuna.create_study(direction="maximize")
     study.add_trials(
         optuna.create_trial(params={name: each[name] for name in varied}, distributions={**varied}, value=value)
@@ -198,4 +199,4 @@ def _importances(params: Sequence[Params], values: Sequence[float]) -> dict[str,
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         warnings.simplefilter("ignore", UserWarning)  # a choice that all of the best trials share has no variance
-        return optuna.importance.get_param_importances(study, evaluator=PedAnovaImportanceEvaluator())
+        return get_param_importances(study, evaluator=PedAnovaImportanceEvaluator())

@@ -6,10 +6,13 @@ module. The names of the functions are MASE's as well.
 
 from __future__ import annotations
 
+import csv
 from dataclasses import dataclass, field
+from io import StringIO
 from itertools import zip_longest
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tabulate import tabulate
 from torch import fx
@@ -24,7 +27,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TABLE_FILE = "quantize_table.csv"
-_COLUMNS = ("Ori name", "New name", "MASE_TYPE", "Mase_OP", "Original type", "Quantized type", "Changed", "Formats")
+_HISTOGRAM_FILE = "quantize_histogram.csv"
+_BY_NODE = ("Ori name", "New name", "MASE_TYPE", "Mase_OP", "Original type", "Quantized type", "Changed", "Formats")
+_BY_TYPE = ("Original type", "OP", "Total", "Changed", "Unchanged")
 
 
 @dataclass(frozen=True)
@@ -46,9 +51,52 @@ def summarize_quantization_analysis_pass(graph: MaseGraph, args: SummarizeQuanti
     original, folder = args.original, args.save_dir
     if original is None:
         raise ValueError("summarize_quantization_analysis_pass: 'original', the graph to compare with, is required")
-    table = graph_iterator_compare_nodes(original, graph, folder and folder / TABLE_FILE)
-    histogram = graph_iterator_node_histogram(original, graph, folder and folder / "quantize_histogram.csv")
-    return graph, {"table": table, "histogram": histogram}
+    tables = summarize_quantization(original, graph, folder)
+    return graph, {"table": tables.nodes.frame(), "histogram": tables.types.frame().set_index(_BY_TYPE[0])}
+
+
+class Table(NamedTuple):
+    """A table as plain rows: importing pandas takes half a second, which `ch transform` does not spend."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+
+    def frame(self) -> pd.DataFrame:
+        """Return the table as a data frame."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows, columns=list(self.columns))
+
+    def print(self) -> None:
+        """Print the title and the table."""
+        print(f"{self.title}:")
+        print(tabulate(self.rows, headers=self.columns, tablefmt="orgtbl"))
+
+    def save(self, path: str | Path) -> None:
+        """Write the table as a CSV file."""
+        text = StringIO()
+        csv.writer(text, lineterminator="\n").writerows([self.columns, *self.rows])
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        write_text(Path(path), text.getvalue())
+
+
+class QuantizationTables(NamedTuple):
+    """What quantisation changed."""
+
+    nodes: Table
+    types: Table
+
+
+def summarize_quantization(original: MaseGraph, graph: MaseGraph, folder: Path | None) -> QuantizationTables:
+    """Print what quantisation changed, by node and by type, write both tables to a folder, and return them."""
+    nodes = _by_node(original, graph)
+    tables = QuantizationTables(nodes, _by_type(nodes))
+    for table, name in zip(tables, (TABLE_FILE, _HISTOGRAM_FILE), strict=True):
+        table.print()
+        if folder is not None:
+            table.save(folder / name)
+    return tables
 
 
 def graph_iterator_compare_nodes(
@@ -59,10 +107,28 @@ def graph_iterator_compare_nodes(
     A node has changed if it calls another layer or function, or the same one in other formats. The table is
     printed unless `silent`.
     """
-    import pandas as pd
+    table = _by_node(ori_graph, graph)
+    if not silent:
+        table.print()
+    if save_path is not None:
+        table.save(save_path)
+    return table.frame()
 
+
+def graph_iterator_node_histogram(
+    ori_graph: MaseGraph, graph: MaseGraph, save_path: str | Path | None = None
+) -> pd.DataFrame:
+    """Return and print a table with one row per original type: its op, and how many nodes were changed."""
+    table = _by_type(_by_node(ori_graph, graph))
+    table.print()
+    if save_path is not None:
+        table.save(save_path)
+    return table.frame().set_index(_BY_TYPE[0])
+
+
+def _by_node(original: MaseGraph, graph: MaseGraph) -> Table:
     rows = [
-        [
+        (
             before.name,
             after.name,
             get_mase_type(after),
@@ -71,37 +137,22 @@ def graph_iterator_compare_nodes(
             _type_name(after),
             _callee(before) != _callee(after),
             _formats(after),
-        ]
-        for before, after in _pairs(ori_graph, graph)
+        )
+        for before, after in _pairs(original, graph)
     ]
-    table = pd.DataFrame(rows, columns=list(_COLUMNS))
-    if not silent:
-        _print("Nodes of the original and of the quantised graph", table, show_index=False)
-    if save_path is not None:
-        _save(table, save_path, index=False)
-    return table
+    return Table("Nodes of the original and of the quantised graph", _BY_NODE, rows)
 
 
-def graph_iterator_node_histogram(
-    ori_graph: MaseGraph, graph: MaseGraph, save_path: str | Path | None = None
-) -> pd.DataFrame:
-    """Return and print a table with one row per original type: its op, and how many nodes were changed."""
-    import pandas as pd
-
-    groups = graph_iterator_compare_nodes(ori_graph, graph, silent=True).groupby("Original type")
-    total, changed = groups.size(), groups["Changed"].sum()
-    histogram = pd.DataFrame(
-        {
-            "OP": groups["Mase_OP"].first(),
-            "Total": total,
-            "Changed": changed,
-            "Unchanged": total - changed,
-        }
-    )
-    _print("Changes by original type", histogram, show_index=True)
-    if save_path is not None:
-        _save(histogram, save_path, index=True)
-    return histogram
+def _by_type(nodes: Table) -> Table:
+    name, op, changed = (nodes.columns.index(column) for column in ("Original type", "Mase_OP", "Changed"))
+    groups: dict[str, list[tuple[Any, ...]]] = {}
+    for row in sorted(nodes.rows, key=itemgetter(name)):
+        groups.setdefault(row[name], []).append(row)
+    rows = []
+    for each, group in groups.items():
+        count = sum(row[changed] for row in group)
+        rows.append((each, group[0][op], len(group), count, len(group) - count))
+    return Table("Changes by original type", _BY_TYPE, rows)
 
 
 def _pairs(ori_graph: MaseGraph, graph: MaseGraph) -> list[tuple[fx.Node, fx.Node]]:
@@ -139,13 +190,3 @@ def _formats(node: fx.Node) -> str:
     """Return the formats of a node's operands: `data_in integer(8, 4), weight integer(4, 2)`."""
     formats = _callee(node)[1] or {}
     return ", ".join(f"{name.removesuffix('_0')} {each}" for name, each in formats.items())
-
-
-def _print(title: str, table: pd.DataFrame, *, show_index: bool) -> None:
-    print(f"{title}:")
-    print(tabulate(table, headers="keys", tablefmt="orgtbl", showindex=show_index))  # type: ignore[arg-type]
-
-
-def _save(table: pd.DataFrame, path: str | Path, *, index: bool) -> None:
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    write_text(Path(path), table.to_csv(index=index))
