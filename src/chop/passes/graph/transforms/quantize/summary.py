@@ -55,7 +55,7 @@ def summarize_quantization_analysis_pass(graph: MaseGraph, args: SummarizeQuanti
     return graph, {"table": tables.nodes.frame(), "histogram": tables.types.frame().set_index(_BY_TYPE[0])}
 
 
-class Table(NamedTuple):
+class SummaryTable(NamedTuple):
     """A table as plain rows: importing pandas takes half a second, which `ch transform` does not spend."""
 
     title: str
@@ -84,8 +84,8 @@ class Table(NamedTuple):
 class QuantizationTables(NamedTuple):
     """What quantisation changed."""
 
-    nodes: Table
-    types: Table
+    nodes: SummaryTable
+    types: SummaryTable
 
 
 def summarize_quantization(original: MaseGraph, graph: MaseGraph, folder: Path | None) -> QuantizationTables:
@@ -126,7 +126,7 @@ def graph_iterator_node_histogram(
     return table.frame().set_index(_BY_TYPE[0])
 
 
-def _by_node(original: MaseGraph, graph: MaseGraph) -> Table:
+def _by_node(original: MaseGraph, graph: MaseGraph) -> SummaryTable:
     rows = [
         (
             before.name,
@@ -140,10 +140,10 @@ def _by_node(original: MaseGraph, graph: MaseGraph) -> Table:
         )
         for before, after in _pairs(original, graph)
     ]
-    return Table("Nodes of the original and of the quantised graph", _BY_NODE, rows)
+    return SummaryTable("Nodes of the original and of the quantised graph", _BY_NODE, rows)
 
 
-def _by_type(nodes: Table) -> Table:
+def _by_type(nodes: SummaryTable) -> SummaryTable:
     name, op, changed = (nodes.columns.index(column) for column in ("Original type", "Mase_OP", "Changed"))
     groups: dict[str, list[tuple[Any, ...]]] = {}
     for row in sorted(nodes.rows, key=itemgetter(name)):
@@ -152,7 +152,7 @@ def _by_type(nodes: Table) -> Table:
     for each, group in groups.items():
         count = sum(row[changed] for row in group)
         rows.append((each, group[0][op], len(group), count, len(group) - count))
-    return Table("Changes by original type", _BY_TYPE, rows)
+    return SummaryTable("Changes by original type", _BY_TYPE, rows)
 
 
 def _pairs(ori_graph: MaseGraph, graph: MaseGraph) -> list[tuple[fx.Node, fx.Node]]:
