@@ -11,6 +11,7 @@ To add an area, add one file to `fuzz/areas/`; it is found by its name. The file
 `draw` takes all its randomness from `random`. Its result must be plain data, because the test of a failing case
 contains it as a literal. `check` runs with the empty `folder` as current folder, which is deleted afterwards. Any
 error that it raises is a failure, and so is a case that takes longer than TIME_LIMIT seconds, a constant of the
-file (default: 30). A function `prepare()`, if the file has one, is called once before the first case.
+file (default: 30). Cases run in a child process: one that ends it, for example by a segmentation fault, is a
+failure too, and another process continues. A function `prepare()`, if the file has one, is called once per process.
 `tests/test_fuzz.py` runs a few cases of each area with a fixed seed.
 """

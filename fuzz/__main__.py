@@ -8,7 +8,8 @@ import secrets
 import sys
 from pathlib import Path
 
-from fuzz.frame import area_names, run_area, write_failures
+from fuzz.child import run_area_in_child
+from fuzz.frame import area_names, write_failures
 
 MAX_MEMORY = 16 * 2**30  # bytes of address space: a case that needs more fails instead of filling the machine
 
@@ -31,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"seed {seed}", flush=True)
     num_failures = 0
     for area in areas:
-        result = run_area(area, seed, options.seconds / len(areas), options.cases)
+        result = run_area_in_child(area, seed, options.seconds / len(areas), options.cases)
         print(f"{area}: {result.num_cases} cases, {len(result.failures)} failures", flush=True)
         for path, failure in zip(
             write_failures(result.failures, options.failures) if result.failures else [],

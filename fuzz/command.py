@@ -35,7 +35,7 @@ def run_ch(words: Sequence[str], folder: Path) -> Outcome:
     """Run `ch` with the user's folders in `folder`, and check what holds for every command.
 
     The exit code is 0 or 2. After an error there is one line about it, of at most MAX_MESSAGE characters, and the
-    files of the current folder are those from before.
+    files of the current folder are those from before, except for a finished run that the message names.
     """
     before = _files(Path.cwd())
     out, err = io.StringIO(), io.StringIO()
@@ -48,6 +48,8 @@ def run_ch(words: Sequence[str], folder: Path) -> Outcome:
         assert len(lines) == 1, f"{len(lines)} error lines: {outcome.err[-2000:]}"
         assert len(outcome.message) <= MAX_MESSAGE, f"a message of {len(outcome.message)} characters"
         new = _files(Path.cwd()) - before
+        kept = {Path(word).resolve() for word in outcome.message.split() if (Path(word) / "summary.json").is_file()}
+        new = {path for path in new if not kept & {path, *path.parents}}
         left = sorted(str(path) for path in new if path.is_file() or path.parent != Path.cwd())
         assert not left, f"files left after '{outcome.message}': {left[:5]}"
     return outcome

@@ -1,4 +1,4 @@
-"""Running the cases of an area: seeds, time limits, and a test file for each failure."""
+"""The cases of an area: seeds, time limits, and a test file for each failure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import pkgutil
 import signal
 import tempfile
-import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -84,24 +83,28 @@ def draw_case(area: str, seed: int, number: int) -> Any:
     return _load(area).draw(Random(f"{area} {seed} {number}"))
 
 
+@cache
+def prepare_area(area: str) -> None:
+    """Run what an area needs once per process, without a time limit."""
+    getattr(_load(area), "prepare", lambda: None)()
+
+
 def check_case(area: str, case: object, folder: Path) -> None:
     """Check a case with `folder` as the current folder; raise the error, or HangError after the time limit."""
     module = _load(area)
-    _prepare(area)
+    prepare_area(area)
     with _in_folder(folder), _time_limit(getattr(module, "TIME_LIMIT", TIME_LIMIT)):
         module.check(case, folder)
 
 
-def run_area(area: str, seed: int, seconds: float, max_cases: int | None = None) -> Result:
-    """Check cases until the time is over; every area gets at least one case."""
-    end = time.monotonic() + seconds
-    number = 0
-    failures: list[Failure] = []
-    while number == 0 or (time.monotonic() < end and number != max_cases and len(failures) < MAX_FAILURES):
-        failure = _run_case(area, seed, number)
-        failures += [failure] if failure is not None else []
-        number += 1
-    return Result(area, number, failures)
+def run_case(area: str, seed: int, number: int, case: object) -> Failure | None:
+    """Check a case in a folder that is deleted afterwards, and return its failure, if any."""
+    with tempfile.TemporaryDirectory(prefix="fuzz-", ignore_cleanup_errors=True) as folder:
+        try:
+            check_case(area, case, Path(folder))
+        except (Exception, SystemExit):  # noqa: BLE001  # whatever is raised is the finding
+            return Failure(area, seed, number, case, traceback.format_exc())
+    return None
 
 
 def write_failures(failures: list[Failure], folder: Path) -> list[Path]:
@@ -111,22 +114,6 @@ def write_failures(failures: list[Failure], folder: Path) -> list[Path]:
     for path, failure in zip(paths, failures, strict=True):
         path.write_text(failure.test_source(), encoding="utf-8")
     return paths
-
-
-def _run_case(area: str, seed: int, number: int) -> Failure | None:
-    case = draw_case(area, seed, number)
-    with tempfile.TemporaryDirectory(prefix="fuzz-", ignore_cleanup_errors=True) as folder:
-        try:
-            check_case(area, case, Path(folder))
-        except (Exception, SystemExit):  # noqa: BLE001  # whatever is raised is the finding
-            return Failure(area, seed, number, case, traceback.format_exc())
-    return None
-
-
-@cache
-def _prepare(area: str) -> None:
-    """Run what an area needs once per process, without a time limit."""
-    getattr(_load(area), "prepare", lambda: None)()
 
 
 def _load(area: str) -> Area:

@@ -89,7 +89,7 @@ def test_a_model_instance_is_refused(name: str) -> None:
 
 
 def test_an_unknown_option_is_reported() -> None:
-    with pytest.raises(ValueError, match=r"chop.train: unknown key 'max_epoch', did you mean 'max_epochs'"):
+    with pytest.raises(ValueError, match=r"chop.train: unknown key 'max_epoch'; did you mean 'max_epochs'"):
         chop.train("toy", "toy_tiny", max_epoch=3)
     with pytest.raises(ValueError, match=r"chop.train: 'dataset' is required"):
         chop.train("toy")
@@ -178,7 +178,7 @@ def test_evaluate_accepts_a_run(trained: chop.Run) -> None:
         ),
         (
             lambda: chop.evaluate(nn.Linear(4, 2), "toy_tiny", split=cast(Any, "valid")),
-            "unknown split 'valid', did you mean 'val'",
+            "unknown split 'valid'; did you mean 'val'",
         ),
         (
             lambda: chop.evaluate(nn.Linear(4, 2), cast(Any, (torch.ones(3, 4), torch.ones(3)))),
@@ -195,5 +195,5 @@ def test_a_wrong_argument_gets_one_sentence(call: Any, message: str) -> None:
 def test_lists_of_values_are_reported_with_a_loop() -> None:
     with pytest.raises(ValueError, match=r"chop.train: 'batch_size' takes one value; .* in \[64, 128\]\]"):
         chop.train("toy", "toy_tiny", batch_size=[64, 128])
-    with pytest.raises(ValueError, match=r"chop.train: unknown key 'lr', did you mean 'learning_rate'\?"):
+    with pytest.raises(ValueError, match=r"chop.train: unknown key 'lr'; did you mean 'learning_rate'\?"):
         chop.train("toy", "toy_tiny", lr=0.1)

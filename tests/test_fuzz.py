@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import faulthandler
 import math
+import signal
 import subprocess
 import sys
 import time
@@ -13,15 +15,20 @@ from typing import Any
 import pytest
 from fuzz import __main__ as command
 from fuzz import frame
-from fuzz.frame import area_names, check_case, draw_case, run_area
+from fuzz.child import run_area_in_child
+from fuzz.frame import area_names, check_case, draw_case, run_case
 
 ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize("area", area_names())
 def test_a_short_share_of_every_area_holds(area: str) -> None:
-    result = run_area(area, seed=1, seconds=10, max_cases=25)
-    assert [failure.test_source() for failure in result.failures] == []
+    end = time.monotonic() + 10
+    for number in range(25):
+        failure = run_case(area, 1, number, draw_case(area, 1, number))
+        assert failure is None, failure.test_source()
+        if time.monotonic() > end:
+            break
 
 
 @pytest.mark.parametrize("area", area_names())
@@ -74,6 +81,31 @@ def test_a_failing_case_becomes_a_test_that_fails(tmp_path: Path, capsys: pytest
 def test_a_hang_is_a_failure(tmp_path: Path) -> None:
     with pytest.raises(frame.HangError, match=r"longer than 0\.2 s"):
         check_case("broken", {"number": 9}, tmp_path)
+
+
+def test_crashes_and_hangs_of_compiled_code_are_failures_and_the_other_cases_still_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def check(case: int, folder: Path) -> None:
+        if case == 2:
+            faulthandler._sigsegv()  # type: ignore[attr-defined]
+        if case == 3:  # as in compiled code, no signal handler of Python runs
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+            time.sleep(60)
+        assert case != 5, "a plain failure"
+
+    area = SimpleNamespace(draw=lambda random: int(random.text), check=check, TIME_LIMIT=0.2)
+    monkeypatch.setattr(frame, "_load", lambda name: area)
+    monkeypatch.setattr(frame, "Random", lambda text: SimpleNamespace(text=text.split()[-1]))
+    result = run_area_in_child("crashing", seed=1, seconds=60, max_cases=7)
+    assert result.num_cases == 7
+    assert [(each.number, each.case) for each in result.failures] == [(2, 2), (3, 3), (5, 5)]
+    crash, hang, plain = (each.error for each in result.failures)
+    assert "Segmentation fault" in crash
+    assert crash.endswith("the process ended with signal SIGSEGV")
+    assert "Timeout" in hang
+    assert "in check" in hang
+    assert "AssertionError: a plain failure" in plain
 
 
 @pytest.mark.slow  # a second process

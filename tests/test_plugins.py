@@ -154,7 +154,7 @@ def test_error_in_a_plug_in_is_reported_with_its_line(
     ("name", "message"),
     [
         ("no.py:Net", "Python file 'no.py' does not exist"),
-        ("net.py:Ned", "'net.py' does not define 'Ned', did you mean 'Net'?"),
+        ("net.py:Ned", "'net.py' does not define 'Ned'; did you mean 'Net'?"),
         ("net.py:WIDTH", "'net.py:WIDTH' is of type int; it must be a torch.nn.Module class, or a function "),
         ("net.py:get_number", "model 'net.py:get_number' returned int, not an nn.Module"),
         ("no_such.module:Net", "'no_such.module': ImportError: module 'no_such.module' does not exist; "),

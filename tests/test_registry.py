@@ -31,17 +31,17 @@ def test_the_decorator_files_and_returns_what_it_decorates() -> None:
 def test_an_unknown_name_names_the_nearest() -> None:
     with pytest.raises(UnknownNameError) as caught:
         fruits()["aple"]
-    assert str(caught.value) == "unknown fruit 'aple', did you mean 'apple'?"
+    assert str(caught.value) == "unknown fruit 'aple'; did you mean 'apple'?"
 
 
 def test_a_name_near_to_none_lists_all() -> None:
-    with pytest.raises(UnknownNameError, match=r"^unknown fruit 'xyz', known: apple, pear$"):
+    with pytest.raises(UnknownNameError, match=r"^unknown fruit 'xyz'; known: apple, pear$"):
         fruits()["xyz"]
 
 
 def test_an_empty_registry_says_so() -> None:
     empty: Registry[int] = Registry("fruit")
-    with pytest.raises(UnknownNameError, match=r"^unknown fruit 'apple', none are registered$"):
+    with pytest.raises(UnknownNameError, match=r"^unknown fruit 'apple'; none are registered$"):
         empty["apple"]
 
 

@@ -31,6 +31,7 @@ PHRASES = {
     r"\bpull of the weights\b": "weight decay",
     r"\ba line an?\b|\bone file an?\b": "one ... per ...",
     r"\bwhat one has to\b": "what to",
+    r", did you mean|, \{closest\(": "; did you mean ...?, ; {closest(...)}",
 }
 
 

@@ -203,7 +203,7 @@ def _batches(data: Data, split: Split, batch_size: int) -> Iterator[Batch]:
         data = MaseDataModule(data, batch_size)
     if isinstance(data, MaseDataModule):
         if split not in get_args(Split):
-            raise ValueError(f"chop.evaluate: unknown split '{split}', {closest(split, get_args(Split))}")
+            raise ValueError(f"chop.evaluate: unknown split '{split}'; {closest(split, get_args(Split))}")
         data.prepare_data()
         data.setup()
         return evaluation_batches(getattr(data.splits, split), data.batch_size)

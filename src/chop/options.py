@@ -43,7 +43,7 @@ def check_options(cls: type[object], mapping: Mapping[str, object] | None, where
     values: dict[str, Any] = {}
     for key, value in mapping.items():
         if key not in names:
-            raise ValueError(f"{where}: unknown key '{key}', {closest(key, names)}")
+            raise ValueError(f"{where}: unknown key '{key}'; {closest(key, names)}")
         name = names[key]
         if name in values:
             raise ValueError(f"{where}: '{name}' is given twice, as {_spellings(mapping, names, name)}")
@@ -156,7 +156,7 @@ def _read_table(table: Mapping[Any, object], kinds: Sequence[Any], where: str, n
 def _mismatch(value: object, hint: object, where: str, name: str) -> ValueError:
     message = f"{where}: '{name}' must be {_describe(hint)}, got {_show(value)}"
     nearest = closest(value, _words(hint))
-    return ValueError(f"{message}, {nearest}" if nearest.startswith("did you mean") else message)
+    return ValueError(f"{message}; {nearest}" if nearest.startswith("did you mean") else message)
 
 
 def _words(hint: object) -> list[str]:

@@ -79,7 +79,7 @@ def _load(reference: str) -> tuple[ModuleType, object]:
     module = load_plugin(Path(source)) if source.endswith(".py") else _import_module(source)
     if not hasattr(module, name):
         known = [key for key in vars(module) if not key.startswith("_")]
-        raise ValueError(f"'{source}' does not define '{name}', {closest(name, known)}")
+        raise ValueError(f"'{source}' does not define '{name}'; {closest(name, known)}")
     return module, getattr(module, name)
 
 

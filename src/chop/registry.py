@@ -80,7 +80,7 @@ class Registry(Mapping[str, T]):
         try:
             return self._entries[name]
         except (KeyError, TypeError):
-            raise UnknownNameError(f"unknown {self.kind} '{name}', {closest(name, self._entries)}") from None
+            raise UnknownNameError(f"unknown {self.kind} '{name}'; {closest(name, self._entries)}") from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)

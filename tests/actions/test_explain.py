@@ -41,7 +41,7 @@ def test_nodes_are_listed_if_none_is_given(trained: Path, capsys: pytest.Capture
 def test_unknown_node_is_reported_in_one_line(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert cli.main(["explain", str(trained), "seq_block_0"]) == 2
-    assert "there is no node 'seq_block_0' in the graph, did you mean 'seq_blocks_0'?" in capsys.readouterr().err
+    assert "there is no node 'seq_block_0' in the graph; did you mean 'seq_blocks_0'?" in capsys.readouterr().err
 
 
 def test_a_node_alone_is_one_of_the_newest_run(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,8 +40,8 @@ def error_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["jsc-tinny", "jsc"], "unknown model 'jsc-tinny', did you mean 'jsc-tiny'?"),
-        (["jsc-tiny", "jcs"], "unknown data set 'jcs', did you mean 'jsc'?"),
+        (["jsc-tinny", "jsc"], "unknown model 'jsc-tinny'; did you mean 'jsc-tiny'?"),
+        (["jsc-tiny", "jcs"], "unknown data set 'jcs'; did you mean 'jsc'?"),
         (["toy", "toy_tiny", "--load", "no.ckpt"], "checkpoint 'no.ckpt' does not exist"),
         (["toy", "no.csv"], "data file 'no.csv' does not exist"),
         (["toy", "toy_tiny", "--data-option", "rows=3"], "data set 'toy_tiny' has no option 'rows'; "),
@@ -49,7 +49,7 @@ def error_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
             ["toy", "toy_tiny", "--data-option", "num_rows=x"],
             "data set 'toy_tiny': 'num_rows' must be int, got 'x'",
         ),
-        (["toy", "toy_tiny", "--seeed", "3"], "unknown option '--seeed', did you mean '--seed'?"),
+        (["toy", "toy_tiny", "--seeed", "3"], "unknown option '--seeed'; did you mean '--seed'?"),
         (["toy", "toy_tiny", "--batch-size", "1.5"], "command line: 'batch_size' must be int, got '1.5' (str)"),
         (
             ["toy", "toy_tiny", "--task", "ner"],
@@ -67,7 +67,7 @@ def test_error_on_the_command_line_is_reported(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("batchsize = 3\n", "unknown key 'batchsize', did you mean 'batch_size'?"),
+        ("batchsize = 3\n", "unknown key 'batchsize'; did you mean 'batch_size'?"),
         ("batch_size = '3'\n", "'batch_size' must be int, got '3' (str)"),
         ("seed = 1\nbatch_size = = 3\n", "not valid TOML: Invalid value (at line 2, column 14)"),
     ],
@@ -82,14 +82,14 @@ def test_error_in_a_config_file_is_reported(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[passes.quantise]\n", "unknown pass 'quantise', did you mean 'quantize'?"),
+        ("[passes.quantise]\n", "unknown pass 'quantise'; did you mean 'quantize'?"),
         (
             "[passes.quantize]\nby = 'typ'\n",
             "quantize_transform_pass: 'by' must be 'type' or 'name' or 'regex_name'",
         ),
         (
             "[passes.quantize]\nby = 'type'\n[passes.quantize.linear.config]\nname = 'integr'\n",
-            "unknown format 'integr', did you mean 'integer'?",
+            "unknown format 'integr'; did you mean 'integer'?",
         ),
         (
             "[passes.quantize]\nby = 'type'\n[passes.quantize.liner.config]\nname = 'integer'\n",

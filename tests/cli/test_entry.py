@@ -137,7 +137,7 @@ def test_help_lists_only_options_of_the_action(capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["trasnform"], "unknown action 'trasnform', did you mean 'transform'?"),
+        (["trasnform"], "unknown action 'trasnform'; did you mean 'transform'?"),
         (["transform", "a", "b", "c"], "unexpected argument 'c'"),
         (["transform", "--max-epochs", "8"], "'--max-epochs' is an option of ch train, not of ch transform"),
         (["transform", "a", "b", "--seed", "1,2"], "'seed' takes a single value: only ch train accepts a list"),
@@ -148,15 +148,15 @@ def test_help_lists_only_options_of_the_action(capsys: pytest.CaptureFixture[str
             ["train", "a", "b", "--data-option", "x"],
             "command line: a data option must have the form name=value, got 'x'",
         ),
-        (["info", "foramts"], "unknown kind 'foramts', did you mean 'formats'?"),
-        (["info", "formats", "--plugni", "a"], "unknown option '--plugni', did you mean '--plugin'?"),
-        (["info", "formats", "integr"], "unknown format 'integr', did you mean 'integer'?"),
-        (["info", "ops", "liner"], "unknown op 'liner', did you mean 'linear'?"),
-        (["info", "passes", "quantise"], "unknown pass 'quantise', did you mean 'quantize'?"),
-        (["info", "models", "jsc-tyo"], "unknown model 'jsc-tyo', did you mean 'jsc-toy'?"),
-        (["info", "datasets", "jcs"], "unknown data set 'jcs', did you mean 'jsc'?"),
-        (["transform", "--btach-size", "8"], "unknown option '--btach-size', did you mean '--batch-size'?"),
-        (["transform", "--btach-size=8"], "unknown option '--btach-size', did you mean '--batch-size'?"),
+        (["info", "foramts"], "unknown kind 'foramts'; did you mean 'formats'?"),
+        (["info", "formats", "--plugni", "a"], "unknown option '--plugni'; did you mean '--plugin'?"),
+        (["info", "formats", "integr"], "unknown format 'integr'; did you mean 'integer'?"),
+        (["info", "ops", "liner"], "unknown op 'liner'; did you mean 'linear'?"),
+        (["info", "passes", "quantise"], "unknown pass 'quantise'; did you mean 'quantize'?"),
+        (["info", "models", "jsc-tyo"], "unknown model 'jsc-tyo'; did you mean 'jsc-toy'?"),
+        (["info", "datasets", "jcs"], "unknown data set 'jcs'; did you mean 'jsc'?"),
+        (["transform", "--btach-size", "8"], "unknown option '--btach-size'; did you mean '--batch-size'?"),
+        (["transform", "--btach-size=8"], "unknown option '--btach-size'; did you mean '--batch-size'?"),
         (["transform", "--batch-size"], "argument --batch-size: expected one argument"),
         (["transform", "--batch-size", "x"], "command line: 'batch_size' must be int, got 'x' (str)"),
         (["transform", "--batch-size", "0", "a", "b"], "transform: 'batch_size' must be at least 1, got 0"),
@@ -166,7 +166,7 @@ def test_help_lists_only_options_of_the_action(capsys: pytest.CaptureFixture[str
         (["transform"], "transform: 'model' is required"),
         (["report", "a", "b"], "unexpected argument 'b'"),
         (["report", "--seed", "1"], "'--seed' is an option of ch train, not of ch report"),
-        (["report", "--smaples", "1"], "unknown option '--smaples', did you mean '--samples'?"),
+        (["report", "--smaples", "1"], "unknown option '--smaples'; did you mean '--samples'?"),
         (["report", "--show-config"], "'--show-config' is an option of ch train, not of ch report"),
         (["report", "--samples", "0"], "report: 'samples' must be at least 1, got 0"),
         (["view", "--port", "65536"], "view: 'port' must be at most 65535, got 65536"),
@@ -207,7 +207,7 @@ def test_no_output_path_is_printed_for_an_action_without_results(
 def test_wrong_choice_lists_all_choices_and_suggests_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     message = error_of(capsys, "transform", "--accelerator", "gup")
     assert message == (
-        "command line: 'accelerator' must be 'auto' or 'cpu' or 'gpu' or 'mps', got 'gup' (str), "
+        "command line: 'accelerator' must be 'auto' or 'cpu' or 'gpu' or 'mps', got 'gup' (str); "
         "did you mean 'gpu'?"
     )
 
@@ -217,7 +217,7 @@ def test_wrong_choice_lists_all_choices_and_suggests_the_nearest(capsys: pytest.
     [
         ("model = [\n", "not valid TOML: Invalid value (at end of document)"),
         ("model = 'a'\nseed = = 3\n", "not valid TOML: Invalid value (at line 2, column 8)"),
-        ("batchsize = 3\n", "unknown key 'batchsize', did you mean 'batch_size'?"),
+        ("batchsize = 3\n", "unknown key 'batchsize'; did you mean 'batch_size'?"),
         ("batch_size = 'x'\n", "'batch_size' must be int, got 'x' (str)"),
         ("passes = 3\n", "'passes' must be a dict, got 3 (int)"),
         ("seed = []\n", "'seed' is an empty list"),
@@ -225,10 +225,10 @@ def test_wrong_choice_lists_all_choices_and_suggests_the_nearest(capsys: pytest.
         ("data = 3\n", "'data' must be Path or None, got 3 (int)"),
         ("data_path = 'a'\n[data]\npath = 'b'\n", "'data_path' is given twice, as 'data_path' and 'data'"),
         ("config = 'b.toml'\n", "'config' can only be given on the command line"),
-        ("[pases.quantize]\n", "unknown key 'pases', did you mean 'passes'?"),
+        ("[pases.quantize]\n", "unknown key 'pases'; did you mean 'passes'?"),
         (
             "[transform]\nstyle = 'grph'\n",
-            "transform: 'style' must be 'graph' or 'module', got 'grph' (str), did you mean 'graph'?",
+            "transform: 'style' must be 'graph' or 'module', got 'grph' (str); did you mean 'graph'?",
         ),
     ],
 )

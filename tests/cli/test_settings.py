@@ -203,8 +203,8 @@ def test_set_works_without_a_file() -> None:
     ("text", "message"),
     [
         ("seed", "command line: --set must have the form name=value, got 'seed'"),
-        ("sede=1", "command line: unknown key 'sede', did you mean 'seed'?"),
-        ("transform.stile=1", "command line: transform: unknown key 'stile', did you mean 'style'?"),
+        ("sede=1", "command line: unknown key 'sede'; did you mean 'seed'?"),
+        ("transform.stile=1", "command line: transform: unknown key 'stile'; did you mean 'style'?"),
         ("seed.x.y=1", "command line: 'seed' must be int, got {'x': {'y': 1}} (dict)"),
     ],
 )

@@ -73,7 +73,7 @@ def test_a_statistic_without_values_merges_with_any_other(name: str, tmp_path: P
 
 @pytest.mark.parametrize("name", STATISTICS)
 def test_a_misspelt_option_is_reported_with_the_right_name(name: str) -> None:
-    with pytest.raises(ValueError, match="unknown key 'dim', did you mean 'dims'"):
+    with pytest.raises(ValueError, match="unknown key 'dim'; did you mean 'dims'"):
         make_statistic(name, {"dim": "all"}, "test")
 
 

@@ -32,9 +32,9 @@ def test_conventions_of_operations(layer: nn.Module, mase: int, macs: int, two_p
 
 def test_an_unknown_convention_suggests_the_nearest() -> None:
     meta = first_layer(nn.ReLU())
-    with pytest.raises(UnknownNameError, match="unknown convention 'mac', did you mean 'macs'"):
+    with pytest.raises(UnknownNameError, match="unknown convention 'mac'; did you mean 'macs'"):
         flops(meta, "mac")
-    with pytest.raises(UnknownNameError, match="unknown convention 'bop', did you mean 'bops'"):
+    with pytest.raises(UnknownNameError, match="unknown convention 'bop'; did you mean 'bops'"):
         bitops(meta, "bop")
 
 

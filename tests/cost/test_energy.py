@@ -120,9 +120,9 @@ def test_a_users_table() -> None:
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ({"weights": "drams"}, "unknown memory 'drams', did you mean 'dram'"),
+        ({"weights": "drams"}, "unknown memory 'drams'; did you mean 'dram'"),
         ({"float_add": {"sixteen": 1.0}}, "float_add must have widths in bits as keys"),
-        ({"float_ad": {}}, "unknown key 'float_ad', did you mean 'float_add'"),
+        ({"float_ad": {}}, "unknown key 'float_ad'; did you mean 'float_add'"),
         (
             {"memory": {"dram": -1.0, "cache_1mb": 1.0}},
             "memory 'dram' must have picojoules per bit of at least 0, got -1.0",

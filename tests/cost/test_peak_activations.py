@@ -181,5 +181,5 @@ def test_movement_passes_on_the_format_of_its_readers() -> None:
 
 def test_formats_of_missing_operands_are_rejected() -> None:
     one = metas_of(lambda m, x: m.one(x))[1]
-    with pytest.raises(ValueError, match="node 'one' has no operand 'wieght', did you mean 'weight'"):
+    with pytest.raises(ValueError, match="node 'one' has no operand 'wieght'; did you mean 'weight'"):
         in_formats(one, {"wieght": Integer(8, 4)})

@@ -100,7 +100,7 @@ def test_no_work_takes_no_time_and_unknown_is_none() -> None:
         ),
         ({"name": "a", "peak": {"8": 0.0}, "bandwidth": 1.0}, "peak must be positive numbers, got 0.0 for 8 bits"),
         ({"name": "a", "peak": {"8": 1.0}, "bandwidth": -1}, "bandwidth must be a positive number of bytes"),
-        ({"name": "a", "peak": {"8": 1.0}, "bandwith": 1.0}, "unknown key 'bandwith', did you mean 'bandwidth'"),
+        ({"name": "a", "peak": {"8": 1.0}, "bandwith": 1.0}, "unknown key 'bandwith'; did you mean 'bandwidth'"),
     ],
 )
 def test_errors_in_a_device_are_reported(table: dict[str, Any], said: str) -> None:

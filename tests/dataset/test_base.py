@@ -46,7 +46,7 @@ def test_an_unknown_dataset_suggests_the_nearest() -> None:
     for look_up in (get_dataset_info, lambda name: MaseDataModule(name, 8)):
         with pytest.raises(UnknownNameError) as caught:
             look_up("jcs")
-        assert str(caught.value) == "unknown data set 'jcs', did you mean 'jsc'?"
+        assert str(caught.value) == "unknown data set 'jcs'; did you mean 'jsc'?"
 
 
 def test_a_users_dataset_needs_only_info_and_load(monkeypatch: pytest.MonkeyPatch) -> None:

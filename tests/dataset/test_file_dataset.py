@@ -81,7 +81,7 @@ def test_columns_can_be_ignored(tmp_path: Path) -> None:
         ValueError, match=r"column 'name' is not numeric \('rex' in row 1\); leave it out with ignore="
     ):
         FileDataset(path, label="kind").load()
-    with pytest.raises(ValueError, match=r"has no 'nmae' to ignore, did you mean 'name'\?"):
+    with pytest.raises(ValueError, match=r"has no 'nmae' to ignore; did you mean 'name'\?"):
         FileDataset(path, label="kind", ignore="nmae").load()
 
 
@@ -119,11 +119,11 @@ def test_arrays_are_chosen_by_the_name_of_the_labels(tmp_path: Path) -> None:
     assert FileDataset(path, label="kind", ignore="extra").info.class_names == ("a", "b")
     with pytest.raises(ValueError, match="besides 'kind' there must be one array of features, not 2"):
         FileDataset(path, label="kind").load()
-    with pytest.raises(ValueError, match=r"has no array 'knid', did you mean 'kind'\?"):
+    with pytest.raises(ValueError, match=r"has no array 'knid'; did you mean 'kind'\?"):
         FileDataset(path, label="knid").load()
     with pytest.raises(ValueError, match="no arrays x and y, nor features and labels; it has data, kind, extra"):
         FileDataset(path).load()
-    with pytest.raises(ValueError, match=r"has no 'exrta' to ignore, did you mean 'extra'\?"):
+    with pytest.raises(ValueError, match=r"has no 'exrta' to ignore; did you mean 'extra'\?"):
         FileDataset(path, ignore="exrta").load()
 
 

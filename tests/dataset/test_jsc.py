@@ -190,7 +190,7 @@ def test_fewer_rows_stay_in_their_splits(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"num_rows": 3}, "num_rows of at least 10, got 3"),
-        ({"version": "cernbx"}, r"has no version 'cernbx', did you mean 'cernbox'\?"),
+        ({"version": "cernbx"}, r"has no version 'cernbx'; did you mean 'cernbox'\?"),
         ({"version": "generated", "path": "jets.h5"}, "version 'generated' cannot be read from 'jets.h5'"),
         ({"path": "nowhere.h5"}, "data file 'nowhere.h5' of data set 'jsc' does not exist"),
     ],

@@ -108,7 +108,7 @@ def test_other_tables_of_hdf5_are_rejected(tmp_path: Path, frame: pd.DataFrame, 
 
 
 def test_a_different_hdf5_file_is_rejected(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="has no table 't_allpar_new', known: jets"):
+    with pytest.raises(ValueError, match="has no table 't_allpar_new'; known: jets"):
         read_jets(write_hdf5(tmp_path / "jets.h5", {"jets": cernbox_jets()}))
 
 

@@ -83,9 +83,9 @@ def test_a_registered_name_is_that_data_set() -> None:
 
 @pytest.mark.parametrize("name", ["jcs", "JSC", "mnits"])
 def test_an_unknown_name_suggests_the_nearest(name: str) -> None:
-    with pytest.raises(UnknownNameError, match=f"unknown data set '{name}', "):
+    with pytest.raises(UnknownNameError, match=f"unknown data set '{name}'; "):
         resolve_dataset(name)
-    with pytest.raises(UnknownNameError, match=r"^unknown data set 'jcs', did you mean 'jsc'\?$"):
+    with pytest.raises(UnknownNameError, match=r"^unknown data set 'jcs'; did you mean 'jsc'\?$"):
         MaseDataModule("jcs", 8)
 
 
@@ -105,7 +105,7 @@ def test_a_function_in_a_module_is_a_data_set(file: str, tmp_path: Path, monkeyp
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("Pionts", r"does not define 'Pionts', did you mean 'Points'\?"),
+        ("Pionts", r"does not define 'Pionts'; did you mean 'Points'\?"),
         ("needs_more", "points.py:needs_more' needs the option 'size'"),
         ("gives_nothing", r"points.py:gives_nothing' is of type NoneType, without info and load\(\)"),
         ("LIST", r"points.py:LIST' is of type list; it must be a class with info and load\(\), or"),

@@ -114,7 +114,7 @@ def test_a_getter_with_two_required_arguments_is_rejected() -> None:
 
 
 def test_an_unknown_model_suggests_the_nearest() -> None:
-    with pytest.raises(UnknownNameError, match=r"unknown model 'jsc-tinny', did you mean 'jsc-tiny'\?"):
+    with pytest.raises(UnknownNameError, match=r"unknown model 'jsc-tinny'; did you mean 'jsc-tiny'\?"):
         get_model("jsc-tinny", dataset_info=JETS)
 
 

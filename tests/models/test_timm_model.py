@@ -41,7 +41,7 @@ def test_a_model_is_built_for_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_unknown_name_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "timm", fake_timm())
-    with pytest.raises(ValueError, match=r"timm has no model 'resnet17', did you mean 'resnet18'\?"):
+    with pytest.raises(ValueError, match=r"timm has no model 'resnet17'; did you mean 'resnet18'\?"):
         get_model_info("timm/resnet17")
 
 

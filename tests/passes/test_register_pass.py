@@ -53,7 +53,7 @@ def test_arguments_are_read_once_and_mistakes_are_found_without_a_run() -> None:
     for given in (None, {"factor": 2}, Args()):
         assert sample_analysis_pass(graph, given)[1] == {"factor": 2}
     assert read_arguments(sample_analysis_pass, {"factor": 3}) == Args(3)
-    with pytest.raises(ValueError, match="sample_analysis_pass: unknown key 'facter', did you mean 'factor'"):
+    with pytest.raises(ValueError, match="sample_analysis_pass: unknown key 'facter'; did you mean 'factor'"):
         read_arguments(sample_analysis_pass, {"facter": 3})
 
 

@@ -56,9 +56,9 @@ def test_a_run_is_found_by_name_and_by_any_path_in_it(tmp_path: Path) -> None:
 def test_an_unknown_run_names_the_nearest_or_the_newest(tmp_path: Path) -> None:
     for number in range(7):
         make_run(tmp_path, f"run{number}", 1000 + number)
-    with pytest.raises(UnknownNameError, match=r"^there is no run 'run10', did you mean 'run1'\?$"):
+    with pytest.raises(UnknownNameError, match=r"^there is no run 'run10'; did you mean 'run1'\?$"):
         find_run(Path("run10"), tmp_path)
-    with pytest.raises(UnknownNameError, match=r"'zz', the newest are: run6, run5, run4, run3, run2$"):
+    with pytest.raises(UnknownNameError, match=r"'zz'; the newest are: run6, run5, run4, run3, run2$"):
         find_run(Path("zz"), tmp_path)
 
 

@@ -243,13 +243,13 @@ def test_a_stopped_run_is_listed_but_is_not_the_latest(trained: Path, train_conf
 
 def test_an_unknown_run_names_the_nearest(trained: Path, train_config: TrainConfig) -> None:
     project = train_config.project_dir
-    with pytest.raises(UnknownNameError, match=rf"^there is no run 'toy_clas.*', did you mean '{trained.name}'\?$"):
+    with pytest.raises(UnknownNameError, match=rf"^there is no run 'toy_clas.*'; did you mean '{trained.name}'\?$"):
         open_run(trained.name.replace("ssif", "sif"), project)
     for number in range(6):
         (project / f"run{number}").mkdir()
         (project / f"run{number}" / "run.toml").touch()
         os.utime(project / f"run{number}" / "run.toml", (2**31 + number, 2**31 + number))
-    with pytest.raises(UnknownNameError, match=r"'zz', the newest are: run5, run4, run3, run2, run1$"):
+    with pytest.raises(UnknownNameError, match=r"'zz'; the newest are: run5, run4, run3, run2, run1$"):
         open_run("zz", project)
     with pytest.raises(
         UnknownNameError, match=r"^there is no run 'zz', and '.*nowhere' has no runs; use 'project_dir'"
@@ -274,7 +274,7 @@ def test_a_folder_that_is_not_a_run_is_reported(tmp_path: Path) -> None:
         ("run.toml", b"model = ", r"run.toml is corrupt: Invalid value"),
         ("run.toml", b"\xff", r"run.toml is corrupt: "),
         ("run.toml", b"model = 'toy'", r"run.toml: 'dataset' is required$"),
-        ("run.toml", b"modle = 'toy'", r"run.toml: unknown key 'modle', did you mean 'model'\?$"),
+        ("run.toml", b"modle = 'toy'", r"run.toml: unknown key 'modle'; did you mean 'model'\?$"),
     ],
 )
 def test_corrupt_files_are_reported(trained: Path, file: str, content: bytes, message: str) -> None:

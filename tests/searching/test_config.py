@@ -137,7 +137,7 @@ SPACE, STRATEGY = "search/search_space", "search/strategy"
 LAYER = f"{SPACE}/seed/seq_blocks_2/config"
 QAT = "graph/quantize/mixed_precision_qat"
 ERRORS: list[tuple[dict[str, Any], str]] = [
-    ({"search/serch_space": {}}, "unknown key 'serch_space', did you mean 'search_space'?"),
+    ({"search/serch_space": {}}, "unknown key 'serch_space'; did you mean 'search_space'?"),
     ({f"{SPACE}/name": "graph/quantize/mixed_precision_pt"}, "did you mean 'graph/quantize/mixed_precision_ptq'?"),
     ({f"{SPACE}/setup/by": "names"}, "did you mean 'name'?"),
     ({f"{SPACE}/setup/at": "name"}, "unknown key 'at'"),
@@ -147,8 +147,8 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ({f"{LAYER}/weight_width": [4, "four"]}, "got 'four'"),
     ({f"{SPACE}/seed/seq_blocks_22/config/name": ["integer"]}, "no node 'seq_blocks_22'"),
     ({f"{SPACE}/seed/seq_blocks_2/cfg": {}}, "must hold one table, 'config'"),
-    ({f"{STRATEGY}/name": "optunaa"}, "unknown search strategy 'optunaa', did you mean 'optuna'?"),
-    ({f"{STRATEGY}/runner": {}}, "unknown key 'runner', did you mean"),
+    ({f"{STRATEGY}/name": "optunaa"}, "unknown search strategy 'optunaa'; did you mean 'optuna'?"),
+    ({f"{STRATEGY}/runner": {}}, "unknown key 'runner'; did you mean"),
     ({f"{STRATEGY}/sw_runner/basic_evaluate": {}}, "did you mean 'basic_evaluation'?"),
     ({f"{STRATEGY}/sw_runner/basic_evaluation/num_sample": 3}, "did you mean 'num_samples'?"),
     ({f"{STRATEGY}/sw_runner/basic_evaluation/num_samples": 0}, "'num_samples' must be at least 1, got 0"),
@@ -159,14 +159,14 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ({f"{STRATEGY}/hw_runner/average_bitwith": {}}, "did you mean 'average_bitwidth'?"),
     ({f"{STRATEGY}/hw_runner/average_bitwidth/compare": 32}, "did you mean 'compare_to'?"),
     ({f"{STRATEGY}/hw_runner/average_bitwidth/compare_to": 0}, "'compare_to' must be at least 1"),
-    ({f"{STRATEGY}/setup/n_trails": 3}, "unknown key 'n_trails', did you mean 'n_trials'?"),
+    ({f"{STRATEGY}/setup/n_trails": 3}, "unknown key 'n_trails'; did you mean 'n_trials'?"),
     ({f"{STRATEGY}/setup/n_trials": 0}, "'n_trials' must be at least 1, got 0"),
     ({f"{STRATEGY}/setup/n_jobs": -2}, "'n_jobs' must be at least 1, got -2"),
-    ({f"{STRATEGY}/setup/sampler": "tp"}, "unknown sampler 'tp', did you mean 'tpe'?"),
+    ({f"{STRATEGY}/setup/sampler": "tp"}, "unknown sampler 'tp'; did you mean 'tpe'?"),
     ({f"{STRATEGY}/setup/direction": "up"}, "'direction' must be 'maximize' or 'minimize'"),
     ({f"{STRATEGY}/setup/timeout": -1}, "'timeout' must be above 0 seconds"),
-    ({f"{STRATEGY}/metrics/acuracy": {"scale": 1.0}}, "unknown metric 'acuracy', did you mean 'accuracy'?"),
-    ({f"{STRATEGY}/metrics/accuracy/scal": 1.0}, "unknown key 'scal', did you mean 'scale'?"),
+    ({f"{STRATEGY}/metrics/acuracy": {"scale": 1.0}}, "unknown metric 'acuracy'; did you mean 'accuracy'?"),
+    ({f"{STRATEGY}/metrics/accuracy/scal": 1.0}, "unknown key 'scal'; did you mean 'scale'?"),
     ({f"{STRATEGY}/metrics/accuracy/direction": "maximise"}, "did you mean 'maximize'?"),
     ({f"{SPACE}/training": {"learning_rate": [0.1]}}, f"needs training in the loop: set name = '{QAT}'"),
     ({f"{SPACE}/name": QAT, f"{SPACE}/training": {"learning_rat": [1]}}, "did you mean 'learning_rate'?"),
@@ -177,7 +177,7 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ({f"{SPACE}/name": QAT, f"{STRATEGY}/name": "ilp"}, "strategy 'ilp' does not train configurations"),
     (
         {"model": "jsc-mlp", f"{SPACE}/name": QAT, f"{SPACE}/model": {"hiden": [[8]]}},
-        "search.search_space.model: unknown name 'hiden', did you mean 'hidden'?",
+        "search.search_space.model: unknown name 'hiden'; did you mean 'hidden'?",
     ),
     (
         {"model": "jsc-mlp", "load_name": "x.pt", f"{SPACE}/name": QAT, f"{SPACE}/model": {"hidden": [[8]]}},

@@ -247,11 +247,11 @@ CHANGES: list[tuple[Any, str]] = [
     (lambda h, t: h["places"][0].__setitem__(1, "arg"), "does not identify a tensor"),
     (lambda h, t: h["places"].append("node"), "cannot load profile"),
     (lambda h, t: h.update(collections=3), "is corrupt: TypeError"),
-    (lambda h, t: h["collections"][0]["summary"].update(statistic="sumary"), "unknown statistic 'sumary', did you"),
+    (lambda h, t: h["collections"][0]["summary"].update(statistic="sumary"), "unknown statistic 'sumary'; did you"),
     (lambda h, t: h["collections"][0]["summary"].update(statistic=["x"]), "unknown statistic"),
     (
         lambda h, t: h["collections"][0]["summary"].update(options={"bin": 3}),
-        "unknown key 'bin', did you mean 'bins'",
+        "unknown key 'bin'; did you mean 'bins'",
     ),
     (
         lambda h, t: h["collections"][0]["summary"]["header"].update(kept_shape=[3]),

@@ -362,7 +362,7 @@ def test_without_values_the_count_is_zero(name: str) -> None:
 
 @pytest.mark.parametrize("name", STATISTICS)
 def test_a_wrong_option_is_reported(name: str) -> None:
-    with pytest.raises(ValueError, match=f"here: '{name}': unknown key 'dim', did you mean 'dims'"):
+    with pytest.raises(ValueError, match=f"here: '{name}': unknown key 'dim'; did you mean 'dims'"):
         make_statistic(name, {"dim": "all"}, "here")
     with pytest.raises(ValueError, match=r"'dims' must be 'all'.*did you mean 'all'"):
         make_statistic(name, {"dims": "al"}, "here")
@@ -375,7 +375,7 @@ def test_options_out_of_range_are_refused() -> None:
         make_statistic("range_quantile", {"quantile": 0.03}, "here")
     with pytest.raises(ValueError, match="'num_sigma' must be above 0, got -1"):
         make_statistic("range_n_sigma", {"num_sigma": -1}, "here")
-    with pytest.raises(UnknownNameError, match="unknown statistic 'range_minmax', did you mean 'range_min_max'"):
+    with pytest.raises(UnknownNameError, match="unknown statistic 'range_minmax'; did you mean 'range_min_max'"):
         make_statistic("range_minmax", {}, "here")
 
 

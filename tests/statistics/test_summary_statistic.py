@@ -334,7 +334,7 @@ def test_precise_keeps_all_values() -> None:
         ("histogram", {"bins": 0}, "'bins' must be from 1 to 4096, got 0"),
         ("summary", {"bins": 5000}, "'bins' must be from 1 to 4096, got 5000"),
         ("summary", {"dims": [0], "keep": [1]}, "give either 'dims', the dimensions to reduce, or 'keep'"),
-        ("summary", {"share": [0.5]}, "unknown key 'share', did you mean 'shares'"),
+        ("summary", {"share": [0.5]}, "unknown key 'share'; did you mean 'shares'"),
     ],
 )
 def test_mistakes_are_reported(name: str, options: dict[str, Any], message: str) -> None:

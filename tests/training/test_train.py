@@ -231,8 +231,8 @@ def test_a_missing_gpu_is_a_warning(train_config: TrainConfig, caplog: pytest.Lo
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model": "tooy"}, "unknown model 'tooy', did you mean 'toy'?"),
-        ({"dataset": "jcs"}, "unknown data set 'jcs', did you mean 'jsc'?"),
+        ({"model": "tooy"}, "unknown model 'tooy'; did you mean 'toy'?"),
+        ({"dataset": "jcs"}, "unknown data set 'jcs'; did you mean 'jsc'?"),
         ({"load_name": Path("no.ckpt")}, "checkpoint 'no.ckpt' does not exist"),
         ({"max_steps": 0}, "'max_steps' must be 1 or more, or -1 for no limit, got 0"),
         ({"report_to": "wandb"}, "report_to 'wandb' needs wandb, which is not installed: "),

@@ -73,7 +73,7 @@ def test_passes_over_two_graphs_run_in_a_pipeline(
 
 
 def test_an_unknown_pass_is_reported() -> None:
-    with pytest.raises(UnknownNameError, match="unknown pass 'quantise', did you mean 'quantize'"):
+    with pytest.raises(UnknownNameError, match="unknown pass 'quantise'; did you mean 'quantize'"):
         check_names({"quantise": {}})
 
 

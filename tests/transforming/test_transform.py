@@ -96,9 +96,9 @@ def test_the_weights_of_a_checkpoint_are_transformed(config: TransformConfig, tm
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"passes": {"quantise": {}}}, "unknown pass 'quantise', did you mean 'quantize'?"),
-        ({"model": "tooy"}, "unknown model 'tooy', did you mean 'toy'?"),
-        ({"dataset": "jcs"}, "unknown data set 'jcs', did you mean 'jsc'?"),
+        ({"passes": {"quantise": {}}}, "unknown pass 'quantise'; did you mean 'quantize'?"),
+        ({"model": "tooy"}, "unknown model 'tooy'; did you mean 'toy'?"),
+        ({"dataset": "jcs"}, "unknown data set 'jcs'; did you mean 'jsc'?"),
         ({"load_name": Path("no.ckpt")}, "checkpoint 'no.ckpt' does not exist"),
     ],
 )
@@ -272,7 +272,7 @@ def test_a_report_is_written_on_request(config: TransformConfig, capsys: pytest.
     assert "<!doctype html>" in page.read_text().lower()
     assert f"report: {page}" in capsys.readouterr().out
     module = TransformTable(style="module")
-    with pytest.raises(ValueError, match='--report cannot be used with style = "module"'):
+    with pytest.raises(ValueError, match="'report' cannot be used with style = \"module\""):
         transform(replace(config, report=True, transform=module))
 
 

@@ -36,7 +36,7 @@ def parse(words: Sequence[str]) -> Request:
     """Parse the command line; `--help` and `--version` print and exit."""
     first = words[0] if words else "--help"
     if not first.startswith("-") and first not in ACTIONS:
-        raise UnknownNameError(f"unknown action '{first}', {closest(first, ACTIONS)}")
+        raise UnknownNameError(f"unknown action '{first}'; {closest(first, ACTIONS)}")
     given, unknown = build_parser().parse_known_args(words or ["--help"])
     if unknown:
         raise ValueError(_explain_unknown(unknown[0], given.action))
@@ -177,7 +177,7 @@ def _explain_unknown(argument: str, action: str) -> str:
     for other, cls in ACTIONS.items():
         if flag in _all_flags(cls):
             return f"'{flag}' is an option of ch {other}, not of ch {action}"
-    return f"unknown option '{flag}', {closest(flag, [*_all_flags(ACTIONS[action]), '--help'])}"
+    return f"unknown option '{flag}'; {closest(flag, [*_all_flags(ACTIONS[action]), '--help'])}"
 
 
 def _all_flags(cls: type[CommandConfig]) -> list[str]:

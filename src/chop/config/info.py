@@ -31,6 +31,6 @@ class InfoConfig(CommandConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.kind is not None and self.kind not in INFO_KINDS:
-            raise UnknownNameError(f"unknown kind '{self.kind}', {closest(self.kind, INFO_KINDS)}")
+            raise UnknownNameError(f"unknown kind '{self.kind}'; {closest(self.kind, INFO_KINDS)}")
         if self.png is not None and (self.kind != "formats" or self.name is None):
             raise ValueError("--png plots the values of one format: ch info formats NAME --png PATH")

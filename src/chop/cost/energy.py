@@ -57,7 +57,7 @@ class Energy:
                 raise ValueError(f"memory '{name}' must have picojoules per bit of at least 0, got {picojoules}")
         for name in (self.weights, self.activations):
             if name not in self.memory:
-                raise ValueError(f"unknown memory '{name}', {closest(name, self.memory)}")
+                raise ValueError(f"unknown memory '{name}'; {closest(name, self.memory)}")
 
     def add(self, width: float, *, floating_point: bool) -> float:
         """Return the energy of one addition of `width` bits, in pJ."""

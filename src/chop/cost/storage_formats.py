@@ -19,7 +19,7 @@ def in_formats(meta: NodeMeta, formats: Mapping[str, Format]) -> NodeMeta:
     known = (*meta.args, *meta.results)
     for name in formats:
         if name not in known:
-            raise ValueError(f"node '{meta.node.name}' has no operand '{name}', {closest(name, known)}")
+            raise ValueError(f"node '{meta.node.name}' has no operand '{name}'; {closest(name, known)}")
     return replace(meta, args=_changed(meta.args, formats), results=_changed(meta.results, formats))
 
 

@@ -110,7 +110,7 @@ class FileDataset:
 def _check_ignored(ignore: Sequence[str], known: Sequence[str], where: str) -> None:
     for name in ignore:
         if name not in known:
-            raise ValueError(f"{where} has no '{name}' to ignore, {closest(name, known)}")
+            raise ValueError(f"{where} has no '{name}' to ignore; {closest(name, known)}")
 
 
 def _from_table(frame: DataFrame, label: str | None, ignore: Sequence[str], where: str) -> _Samples:
@@ -187,7 +187,7 @@ def _pick_arrays(arrays: Sequence[str], label: str | None, where: str) -> tuple[
                 return by_lower[labels], by_lower[features]
         raise ValueError(f"{where} has no arrays x and y, nor features and labels; it has {', '.join(arrays)}")
     if label not in arrays:
-        raise ValueError(f"{where} has no array '{label}', {closest(label, arrays)}")
+        raise ValueError(f"{where} has no array '{label}'; {closest(label, arrays)}")
     others = [name for name in arrays if name != label]
     if len(others) != 1:
         raise ValueError(f"{where}: besides '{label}' there must be one array of features, not {len(others)}")

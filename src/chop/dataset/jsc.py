@@ -44,7 +44,7 @@ class JSC:
         if self.num_rows is not None and self.num_rows < 10:
             raise ValueError(f"data set 'jsc' needs num_rows of at least 10, got {self.num_rows}")
         if self.version not in (None, *VERSIONS):
-            raise ValueError(f"data set 'jsc' has no version '{self.version}', {closest(self.version, VERSIONS)}")
+            raise ValueError(f"data set 'jsc' has no version '{self.version}'; {closest(self.version, VERSIONS)}")
         if self.version == "generated" and self.path is not None:
             raise ValueError(f"data set 'jsc': version 'generated' cannot be read from '{os.fspath(self.path)}'")
 

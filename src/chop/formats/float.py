@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from chop.formats.base import Encoded, Format, Scales, param, register_format
+from chop.formats.base import Encoded, Format, Scales, check_range, param, register_format
 
 
 @register_format("float")
@@ -19,6 +19,9 @@ class Float(Format):
     rounds = False
 
     width: int = param(32, help="bits per element that cost passes count")
+
+    def __post_init__(self) -> None:
+        check_range("width", self.width, 1, 64)
 
     def quantize(self, x: Tensor) -> Tensor:
         return x

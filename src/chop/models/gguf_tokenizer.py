@@ -68,4 +68,4 @@ def _pre_tokenizer(path: Path, split: str, kinds: Any, regex: Any) -> Any:
         words = kinds.Split(regex(SPLITS[split]), behavior="isolated")
         return kinds.Sequence([words, kinds.ByteLevel(add_prefix_space=False, use_regex=False)])
     known = [*PLAIN, *DIGITS, *SPLITS]
-    raise ValueError(f"'{path}' has a tokenizer of the unknown kind '{split}', {closest(split, known)}")
+    raise ValueError(f"'{path}' has a tokenizer of the unknown kind '{split}'; {closest(split, known)}")

@@ -44,7 +44,7 @@ def get_model_info(
 def _unknown_model(name: str) -> str:
     if name.endswith(".py"):
         return f"'{name}' is a file, not a model: name the class or function in it, as {name}:{_first_class(name)}"
-    text = f"unknown model '{name}', {closest(name, MODELS)}"
+    text = f"unknown model '{name}'; {closest(name, MODELS)}"
     return text if text.endswith("?") else f"{text}; a network of your own is given as path/to/net.py:Net"
 
 

@@ -18,7 +18,7 @@ def describe_timm(name: str, pretrained: bool) -> ModelInfo:
     timm = _import(name)
     architecture = name.removeprefix(TIMM)
     if not timm.is_model(architecture):
-        raise ValueError(f"timm has no model '{architecture}', {closest(architecture, timm.list_models())}")
+        raise ValueError(f"timm has no model '{architecture}'; {closest(architecture, timm.list_models())}")
     config = timm.get_pretrained_cfg(architecture)
 
     def make(info: DataInfo) -> nn.Module:

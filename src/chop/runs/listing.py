@@ -43,7 +43,7 @@ def find_run(run: Path | None, project_dir: Path) -> RunFolder:
                 return RunFolder(folder)
     if any(path.exists() for path in paths):
         raise ValueError(f"'{run}' is not a run folder; ch train, ch test, ch transform and ch search create them")
-    raise UnknownNameError(f"there is no run '{run}', {_nearest(str(run), project_dir)}")
+    raise UnknownNameError(f"there is no run '{run}'{_nearest(str(run), project_dir)}")
 
 
 def with_run_to_load(config: Config) -> Config:
@@ -137,8 +137,8 @@ def _has(folder: RunFolder, wanted: Mapping[str, str]) -> bool:
 def _nearest(name: str, project_dir: Path) -> str:
     names = [folder.name for folder in list_runs(project_dir)]
     if not names:
-        return f"and '{project_dir}' has no runs; use {option_name('project_dir')} to select another folder"
+        return f", and '{project_dir}' has no runs; use {option_name('project_dir')} to select another folder"
     text = closest(name, names)
     if text.startswith("did you mean") or len(names) <= MAX_RUNS_NAMED:
-        return text
-    return f"the newest are: {', '.join(names[:MAX_RUNS_NAMED])}"
+        return f"; {text}"
+    return f"; the newest are: {', '.join(names[:MAX_RUNS_NAMED])}"

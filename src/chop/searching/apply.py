@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from chop.config import SearchConfig, TrainConfig, common_options
+from chop.display.launcher import option_name
 from chop.files import CorruptFileError
 from chop.runs import Experiment, RunFolder
 from chop.runs.folder import run_prefix
@@ -56,11 +57,11 @@ def apply_best(
     max_drop = spec.config.max_drop
     best = results.best(max_drop).record
     if best is None and results.most_accurate is not None:
-        nearest = results.most_accurate
+        nearest, drop = results.most_accurate, option_name("max_drop")
         raise ValueError(
-            f"all trials lose more accuracy than --max-drop {max_drop:g}; the most accurate, trial "
+            f"all trials lose more accuracy than {drop} {max_drop:g}; the most accurate, trial "
             f"{nearest.number}, loses {results.accuracy_drop(nearest):.2f} percentage points: offer wider formats, "
-            "or use a larger --max-drop"
+            f"or use a larger {drop}; the search is saved in {folder}"
         )
     if best is None or not spec.config.finetune:
         return folder

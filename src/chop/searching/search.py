@@ -6,15 +6,13 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
 import optuna
 
 from chop.config import SearchConfig
-from chop.display.launcher import launcher
+from chop.display.launcher import launcher, option_name
 from chop.runs import Experiment, RunFolder
 from chop.searching.apply import apply_best, apply_trial
 from chop.searching.evaluation.problem import Problem
@@ -29,6 +27,7 @@ from chop.searching.study.study import Study
 from chop.searching.study.worker import make_worker
 from chop.training.interrupt import Interrupt
 from chop.training.threads import limit_threads_for
+from chop.transforming.pipeline import pass_messages_from
 
 logger = logging.getLogger(__name__)
 
@@ -47,30 +46,19 @@ def search(config: SearchConfig) -> RunFolder:
     num_workers = config.workers or spec.strategy.n_jobs
     if config.storage == MEMORY and num_workers > 1:
         raise ValueError(
-            f"--storage memory allows only one worker, got {num_workers}: processes do not share memory"
+            f"{option_name('storage')} memory allows only one worker, got {num_workers}: "
+            "processes do not share memory"
         )
     with database_errors_explained(config.storage):
         location = StudyLocation.find(config)
         experiment = Experiment.load(config)
         spec.warn(experiment)
         with limit_threads_for(experiment, config.batch_size):
-            with _suppress_pass_messages():
+            with pass_messages_from(logging.WARNING):
                 problem = spec.problem(experiment)
                 with open_study(spec, experiment, problem, location) as (folder, study):
                     results = Search(spec, experiment, problem, folder, study, num_workers).run()
             return apply_best(spec, experiment, problem, results, folder)
-
-
-@contextmanager
-def _suppress_pass_messages() -> Iterator[None]:
-    """Suppress the messages of passes about each layer: a search runs them for many trials."""
-    log = logging.getLogger("chop.passes")
-    before = log.level
-    log.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        log.setLevel(before)
 
 
 @dataclass(frozen=True)
@@ -90,7 +78,8 @@ class Search:
             self.study, self.spec.objectives, self.spec.strategy.save_every_n_trials, self._save
         )
         if not self._num_unfinished:
-            logger.info("all %d trials are finished; use a larger --n-trials to add more", self.study.num_planned)
+            message = "all %d trials are finished; use a larger %s to add more"
+            logger.info(message, self.study.num_planned, option_name("n_trials"))
         try:
             with Interrupt() as interrupt:
                 self._work(interrupt, progress)

@@ -194,4 +194,4 @@ def _check_names(given: Iterable[str], known: Iterable[str] | Mapping[str, objec
     names = [*known]
     for name in given:
         if name not in names:
-            raise ValueError(f"{where}: unknown name '{name}', {closest(name, names)}")
+            raise ValueError(f"{where}: unknown name '{name}'; {closest(name, names)}")

@@ -6,7 +6,6 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -24,7 +23,7 @@ from chop.training.evaluation import evaluate
 from chop.training.parallel import map_in_processes
 from chop.training.threads import limit_threads_for
 from chop.transforming.outcome import COST_CONVENTION
-from chop.transforming.pipeline import Passes, run_passes
+from chop.transforming.pipeline import Passes, pass_messages_from, run_passes
 
 
 def sweep(config: SweepConfig) -> RunFolder:
@@ -35,7 +34,7 @@ def sweep(config: SweepConfig) -> RunFolder:
     bench = Bench.load(config)
     bench.experiment.warn_if_untrained()
     baseline = bench.measure(None)
-    with _quiet_passes():
+    with pass_messages_from(logging.ERROR):
         rows = list(_measure_all(config, bench, settings))
     results = SweepResults(baseline, rows, f"{config.model}, data: {bench.experiment.data.dataset_info.title}")
     folder = RunFolder.create_for(config)
@@ -100,18 +99,6 @@ def _measure_all(config: SweepConfig, bench: Bench, settings: Sequence[Setting])
         line.draw(f"setting {number + 1} of {len(settings)}: {setting.label}, {setting.number_format.width} bits")
         yield next(rows)
     line.close()
-
-
-@contextmanager
-def _quiet_passes() -> Iterator[None]:
-    """Let the passes log nothing but errors: what they say about one layer in one setting is not asked for here."""
-    logger = logging.getLogger("chop")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 def _load(config: SweepConfig) -> Callable[[Setting], Row]:

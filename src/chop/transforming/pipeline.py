@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -59,6 +61,18 @@ def run_passes(passes: Passes, original: MaseGraph, experiment: Experiment) -> P
                 Comparison(name, measure, before.get(measure), after) for measure, after in numbers_in(info).items()
             ]
     return PassResults(graph, comparisons, infos)
+
+
+@contextmanager
+def pass_messages_from(level: int) -> Iterator[None]:
+    """Suppress messages of passes below `level`, where they run many times and say the same about each layer."""
+    log = logging.getLogger("chop.passes")
+    before = log.level
+    log.setLevel(level)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def _arguments(name: str, given: Mapping[str, Any], original: MaseGraph, experiment: Experiment) -> Any:

@@ -10,7 +10,7 @@ import time
 import torch
 
 from chop.config import TransformConfig
-from chop.display.launcher import launcher
+from chop.display.launcher import launcher, option_name
 from chop.files import write_bytes
 from chop.passes.module import quantize_module_transform_pass
 from chop.runs import Experiment, RunFolder
@@ -27,7 +27,7 @@ def transform(config: TransformConfig) -> RunFolder:
     start = time.perf_counter()
     by_module = config.transform.style == "module"
     if by_module and (config.report or config.open):
-        raise ValueError('a report needs a graph: --report cannot be used with style = "module"')
+        raise ValueError(f'a report needs a graph: {option_name("report")} cannot be used with style = "module"')
     check_names(config.passes)
     experiment = Experiment.load(config)
     if not config.passes:

@@ -168,7 +168,7 @@ def test_one_of_several_tables_can_be_chosen(tmp_path: Path) -> None:
     path = write_hdf5(tmp_path / "rows.h5", {"first": FRAME[["a", "b c"]], "second": other, "plain": np.zeros(3)})
     with pytest.raises(ValueError, match="has several tables: choose one with hdf5_table=; they are first, second"):
         read_content(path)
-    with pytest.raises(ValueError, match=r"has no table 'secnod', did you mean 'second'\?"):
+    with pytest.raises(ValueError, match=r"has no table 'secnod'; did you mean 'second'\?"):
         read_content(path, table="secnod")
     assert read_frame(path, table="second")["z"].tolist() == [7.0]
     assert list(read_frame(path, table="first", columns=["b c", "unknown"]).columns) == ["b c"]

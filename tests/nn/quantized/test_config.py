@@ -99,7 +99,7 @@ def test_errors_name_the_wrong_key(config: dict[str, Any], message: str) -> None
 
 
 def test_an_unknown_format_suggests_the_nearest() -> None:
-    with pytest.raises(UnknownNameError, match="unknown format 'integr', did you mean 'integer'"):
+    with pytest.raises(UnknownNameError, match="unknown format 'integr'; did you mean 'integer'"):
         QuantConfig.read({"name": "integr"}, "here")
 
 

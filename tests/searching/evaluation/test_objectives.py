@@ -54,7 +54,7 @@ def test_a_cost_with_a_negative_scale_is_minimized(direction: Direction | None) 
 
 
 def test_unknown_metrics_and_scales_are_reported() -> None:
-    with pytest.raises(ValueError, match="unknown metric 'acuracy', did you mean 'accuracy'"):
+    with pytest.raises(ValueError, match="unknown metric 'acuracy'; did you mean 'accuracy'"):
         Objectives.read({"acuracy": MetricTable()})
     with pytest.raises(ValueError, match="'scale' must be above 0, got -1"):
         Objectives.read({"accuracy": MetricTable(-1)})

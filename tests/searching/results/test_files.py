@@ -112,7 +112,7 @@ def test_a_max_drop_that_no_trial_meets_is_an_error(
     two = {**TOY_LAYER, "data_in_width": [2], "weight_width": [2]}
     space = SpaceTable(seed={"default": {"config": two}})
     narrow = replace(toy_search, search=replace(toy_search.search, search_space=space), max_drop=0.1)
-    with pytest.raises(ValueError, match=r"all trials lose more .* --max-drop 0.1; .* trial \d+, loses \d"):
+    with pytest.raises(ValueError, match=r"all trials lose more .* 'max_drop' 0.1; .* trial \d+, loses \d"):
         search(narrow)
     run = max(toy_search.project_dir.glob("*/search"), key=lambda each: each.stat().st_mtime)
     assert (run / "log.json").is_file()

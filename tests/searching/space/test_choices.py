@@ -103,7 +103,7 @@ def test_a_node_can_stay_unquantised() -> None:
     ("config", "message"),
     [
         ({"weight_width": [4]}, "here: needs 'name'"),
-        ({"name": "integr"}, "unknown format 'integr', did you mean 'integer'"),
+        ({"name": "integr"}, "unknown format 'integr'; did you mean 'integer'"),
         ({"name": "integer", "weight_widht": [4]}, "has no parameter 'weight_widht'; did you mean 'weight_width'"),
         ({"name": "integer", "weight_width": []}, "'weight_width' is an empty list"),
         ({"name": "integer", "weight_width": [4, 99]}, "width must be from 1 to"),

@@ -175,7 +175,7 @@ def test_unknown_storages_are_refused() -> None:
     assert not is_database(None)
     assert not is_database("memory")
     assert is_database("mysql+pymysql://me@host/name")
-    with pytest.raises(ValueError, match=r"--storage takes 'memory' or a URL .* did you mean 'postgresql'"):
+    with pytest.raises(ValueError, match=r"'storage' takes 'memory' or a URL .* did you mean 'postgresql'"):
         is_database("postgres://me@host/name")
     with pytest.raises(ValueError, match=r"got 'redis://me@host'") as caught:
         is_database("redis://me:secret@host")
@@ -186,7 +186,7 @@ def test_a_refused_connection_is_reported_without_the_password() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with pytest.raises(OSError, match=r"--storage postgresql://me@127.0.0.1:\d+/x: .*refused") as caught:
+    with pytest.raises(OSError, match=r"'storage' postgresql://me@127.0.0.1:\d+/x: .*refused") as caught:
         open_database(f"postgresql://me:sec%20ret@127.0.0.1:{port}/x")
     assert "sec" not in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -199,12 +199,12 @@ def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
 
 def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pymysql", None)
-    with pytest.raises(ValueError, match=r"--storage mysql needs a driver: .* -m pip install pymysql$"):
+    with pytest.raises(ValueError, match=r"'storage' mysql needs a driver: .* -m pip install pymysql$"):
         open_database("mysql://me:secret@host/name")
 
 
 def test_a_port_that_is_not_a_number_is_reported() -> None:
-    with pytest.raises(ValueError, match=r"--storage postgresql://me@host:abc/name: .*'abc'"):
+    with pytest.raises(ValueError, match=r"'storage' postgresql://me@host:abc/name: .*'abc'"):
         open_database("postgresql://me@host:abc/name")
 
 
@@ -265,7 +265,7 @@ def test_optuna_dashboard_shows_a_journal(tmp_path: Path) -> None:
 def test_a_corrupt_journal_is_reported(tmp_path: Path) -> None:
     (tmp_path / "search").mkdir()
     (tmp_path / "search" / "study.journal").write_text("garbage\nmore garbage\n")
-    with pytest.raises(ValueError, match=r"study.journal is corrupt .*; start a new search without --resume"):
+    with pytest.raises(ValueError, match=r"study.journal is corrupt .*; start a new search without 'resume'"):
         open_journal(RunFolder(tmp_path))
 
 

@@ -51,7 +51,7 @@ def _list_arrays(file: Any) -> dict[str, bool]:  # an h5py.File; h5py has no typ
 
 def _pick_table(path: Path, table: str | None, tables: list[str]) -> str:
     if table is not None and table not in tables:
-        raise ValueError(f"'{path}' has no table '{table}', {closest(table, tables)}")
+        raise ValueError(f"'{path}' has no table '{table}'; {closest(table, tables)}")
     if table is None and len(tables) > 1:
         raise ValueError(f"'{path}' has several tables: choose one with hdf5_table=; they are {', '.join(tables)}")
     return table if table is not None else tables[0]

@@ -73,7 +73,7 @@ class Objectives:
         found = []
         for name, table in (tables or DEFAULT_METRICS).items():
             if name not in known:
-                raise ValueError(f"search.strategy.metrics: unknown metric '{name}', {closest(name, known)}")
+                raise ValueError(f"search.strategy.metrics: unknown metric '{name}'; {closest(name, known)}")
             if table.scale <= 0 and not sum_scaled:
                 raise ValueError(f"search.strategy.metrics.{name}: 'scale' must be above 0, got {table.scale}")
             # In a sum, a negative scale already says that the metric is subtracted.

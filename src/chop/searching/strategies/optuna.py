@@ -46,7 +46,7 @@ class OptunaStrategy(Strategy):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.kind not in SAMPLERS:
-            raise ValueError(f"unknown sampler '{self.sampler}', {closest(self.sampler.lower(), SAMPLERS)}")
+            raise ValueError(f"unknown sampler '{self.sampler}'; {closest(self.sampler.lower(), SAMPLERS)}")
 
     @property
     def kind(self) -> str:

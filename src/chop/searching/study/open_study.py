@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from chop.config import SearchConfig
+from chop.display.launcher import option_name
 from chop.files import read_toml
 from chop.runs import Experiment, RunFolder
 from chop.runs.listing import find_run_to_resume
@@ -40,7 +41,7 @@ class StudyLocation:
     def find(cls, config: SearchConfig) -> StudyLocation:
         """Open the database and find the run to resume; errors are raised before anything is written."""
         if config.storage == MEMORY and config.resume:
-            raise ValueError("a search in memory cannot be resumed: leave out --storage memory")
+            raise ValueError(f"a search in memory cannot be resumed: leave out {option_name('storage')} memory")
         database = None
         if is_database(config.storage):
             assert config.storage is not None

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from chop.display.launcher import option_name
 from chop.searching.evaluation.problem import Problem
 from chop.searching.space import Configuration, Params, Space
 from chop.searching.space.baselines import uniform_baselines
@@ -65,7 +66,8 @@ def ensure_planned(
     if spec.strategy.n_trials <= stored:
         return
     if not spec.config.resume:
-        logger.info("study '%s' keeps its %d trials; use --resume to add more", study.name, study.num_planned)
+        message = "study '%s' keeps its %d trials; use %s to add more"
+        logger.info(message, study.name, study.num_planned, option_name("resume"))
     elif study.elect_planner():
         before = study.num_planned
         _store_plan(study, plan or TrialPlan.make(spec, problem), own_identity)

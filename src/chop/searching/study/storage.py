@@ -22,6 +22,7 @@ from optuna.storages.journal import BaseJournalBackend, JournalFileBackend, Jour
 from optuna.storages.journal._storage import JournalStorageReplayResult
 
 from chop.display.extras import install_command
+from chop.display.launcher import option_name
 from chop.files import check_regular, naming
 from chop.registry import closest
 from chop.runs import RunFolder
@@ -54,8 +55,8 @@ def is_database(url: str | None) -> bool:
     kind = url.partition(":")[0].partition("+")[0]
     if "://" not in url or kind not in DRIVERS:
         raise ValueError(
-            f"--storage takes 'memory' or a URL such as sqlite:///study.db or postgresql://user@host/name, got "
-            f"'{hide_password(url)}'; {closest(kind, DRIVERS)}"
+            f"{option_name('storage')} takes 'memory' or a URL such as sqlite:///study.db or "
+            f"postgresql://user@host/name, got '{hide_password(url)}'; {closest(kind, DRIVERS)}"
         )
     return True
 
@@ -78,7 +79,8 @@ def open_journal(folder: RunFolder) -> StudyStorage:
         raise OSError(f"cannot write to {folder.search}: {error.strerror}") from error
     except _CORRUPT as error:
         raise ValueError(
-            f"{path} is corrupt ({type(error).__name__}: {error}); start a new search without --resume"
+            f"{path} is corrupt ({type(error).__name__}: {error}); "
+            f"start a new search without {option_name('resume')}"
         ) from error
     return StudyStorage(storage, LockFileHeartbeat(folder.worker_lock))
 
@@ -91,9 +93,9 @@ def open_database(url: str) -> StudyStorage:
         try:
             storage = _connect(f"{DRIVERS.get(scheme, scheme)}://{rest}", kind)
         except ImportError as error:
-            raise ValueError(f"--storage {kind} needs a driver: {install_command(kind)}") from error
+            raise ValueError(f"{option_name('storage')} {kind} needs a driver: {install_command(kind)}") from error
         except ValueError as error:  # such as a port that is not a number
-            raise ValueError(f"--storage {hide_password(url)}: {error}") from error
+            raise ValueError(f"{option_name('storage')} {hide_password(url)}: {error}") from error
     return StudyStorage(storage, DatabaseHeartbeat(storage))
 
 
@@ -112,7 +114,7 @@ def database_errors_explained(url: str | None) -> Iterator[None]:
         text = " ".join(str(getattr(cause, "orig", None) or cause).split())
         password = url.partition("://")[2].rpartition("@")[0].partition(":")[2]
         raise OSError(
-            f"--storage {hide_password(url)}: {text.replace(password, '***') if password else text}"
+            f"{option_name('storage')} {hide_password(url)}: {text.replace(password, '***') if password else text}"
         ) from error
 
 

@@ -182,7 +182,7 @@ def test_the_original_is_required() -> None:
 
 def test_unknown_and_surplus_arguments_are_refused() -> None:
     graph = tiny_graph()
-    with pytest.raises(ValueError, match="unknown key 'treshold_db', did you mean 'threshold_db'"):
+    with pytest.raises(ValueError, match="unknown key 'treshold_db'; did you mean 'threshold_db'"):
         compare_graphs_analysis_pass(graph, graph, [], treshold_db=3)
     with pytest.raises(TypeError, match="takes at most 5 arguments, got 6"):
         compare_graphs_analysis_pass(graph, graph, [], 20.0, 8, 9)

@@ -82,7 +82,7 @@ def test_bops_count_macs_only() -> None:
 
 
 def test_mistakes_are_reported() -> None:
-    with pytest.raises(LookupError, match="unknown convention 'bopps', did you mean 'bops'"):
+    with pytest.raises(LookupError, match="unknown convention 'bopps'; did you mean 'bops'"):
         count_bitops_analysis_pass(jsc_tiny(), {"convention": "bopps"})
     with pytest.raises(ValueError, match="convention 'macs' does not count bit operations"):
         count_bitops_analysis_pass(jsc_tiny(), {"convention": "macs"})

@@ -94,9 +94,9 @@ def test_conventions(convention: str, total: int) -> None:
 
 
 def test_mistakes_are_reported() -> None:
-    with pytest.raises(LookupError, match="unknown convention 'maze', did you mean 'mase'"):
+    with pytest.raises(LookupError, match="unknown convention 'maze'; did you mean 'mase'"):
         count_flops_analysis_pass(jsc_tiny(), {"convention": "maze"})
-    with pytest.raises(ValueError, match="unknown key 'conventoin', did you mean 'convention'"):
+    with pytest.raises(ValueError, match="unknown key 'conventoin'; did you mean 'convention'"):
         count_flops_analysis_pass(jsc_tiny(), {"conventoin": "mase"})
     with pytest.raises(ValueError, match="run init_metadata_analysis_pass first"):
         count_flops_analysis_pass(MaseGraph(nn.Sequential(nn.ReLU())))

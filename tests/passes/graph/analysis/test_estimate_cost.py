@@ -131,7 +131,7 @@ def test_energy_can_be_given_by_the_user() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"convention": "ebop"}, "unknown convention 'ebop', did you mean 'ebops'"),
+        ({"convention": "ebop"}, "unknown convention 'ebop'; did you mean 'ebops'"),
         ({"convention": "macs"}, "convention 'macs' does not count bit operations"),
         ({"device": {"name": "a"}}, "device: 'peak' is required"),
         ({"device": {"name": "a", "peak": {"8": 1}, "bandwidth": 1}}, "device 'a' lists peaks up to 8 bits only"),

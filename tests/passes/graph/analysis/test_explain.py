@@ -415,7 +415,7 @@ def test_large_tensors_are_processed_in_chunks(monkeypatch: pytest.MonkeyPatch) 
 
 def test_an_unknown_node_is_reported_with_the_nearest_name() -> None:
     graph = annotated(Mixed(), x=torch.randn(3, 6))
-    with pytest.raises(UnknownNameError, match=r"^there is no node 'frist' in the graph, did you mean 'first'\?$"):
+    with pytest.raises(UnknownNameError, match=r"^there is no node 'frist' in the graph; did you mean 'first'\?$"):
         explain_node(graph, "frist")
 
 

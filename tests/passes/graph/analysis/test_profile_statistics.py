@@ -376,7 +376,7 @@ def test_several_inputs_are_cut_alike() -> None:
             "target_activation_nodes: there is no node 'seq_block_1'; did you mean 'seq_blocks_",
         ),
         ({"by": "types"}, "'by' must be 'type' or 'name', got 'types'"),
-        ({"num_sample": 3}, "unknown key 'num_sample', did you mean 'num_samples'"),
+        ({"num_sample": 3}, "unknown key 'num_sample'; did you mean 'num_samples'"),
         ({"num_samples": 0}, "'num_samples' must be at least 1, got 0"),
         ({"input_generator": None}, "'input_generator' is required"),
         ({"input_generator": [torch.zeros(8, 16)]}, "must be dicts such as {'x': tensor}, got Tensor"),
@@ -384,7 +384,7 @@ def test_several_inputs_are_cut_alike() -> None:
         ({"input_generator": [{"x": torch.zeros(8, 15)}]}, "node 'seq_blocks_0' does not run"),
         (
             {"weight_statistics": {"abs_mean": {"dim": "all"}}},
-            "weight_statistics: 'abs_mean': unknown key 'dim', did you mean 'dims'",
+            "weight_statistics: 'abs_mean': unknown key 'dim'; did you mean 'dims'",
         ),
         (
             {"activation_statistics": {"abs_mean": {"dims": [3]}}},
@@ -415,7 +415,7 @@ def test_unknown_statistics_are_reported_before_the_model_runs() -> None:
         yield {}
 
     wrong: dict[str, Any] = {"activation_statistics": {"range_minmax": {}}, "input_generator": never()}
-    with pytest.raises(UnknownNameError, match="unknown statistic 'range_minmax', did you mean 'range_min_max'"):
+    with pytest.raises(UnknownNameError, match="unknown statistic 'range_minmax'; did you mean 'range_min_max'"):
         profile_statistics_analysis_pass(tiny_graph(), lab_args(**wrong))
 
 

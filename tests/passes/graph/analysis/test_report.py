@@ -130,7 +130,7 @@ def test_report_node_meta_param_writes_the_table_too(tmp_path: Path, capsys: pyt
 def test_report_node_meta_param_reports_mistakes() -> None:
     with pytest.raises(ValueError, match=r"got 'sofware'.*did you mean 'software'"):
         report_node_meta_param_analysis_pass(tiny_graph(), {"which": ("sofware",)})
-    with pytest.raises(ValueError, match="unknown key 'save_pth', did you mean 'save_path'"):
+    with pytest.raises(ValueError, match="unknown key 'save_pth'; did you mean 'save_path'"):
         report_node_meta_param_analysis_pass(tiny_graph(), {"save_pth": "x"})
 
 

@@ -276,8 +276,8 @@ X, LABELS = torch.zeros(2, 16), torch.zeros(2, dtype=torch.long)
     ("change", "message"),
     [
         ({"config": None}, "'config' must be a dict"),
-        ({"config": {"name": "intger"}}, "unknown format 'intger', did you mean 'integer'"),
-        ({"num_sample": 3}, "unknown key 'num_sample', did you mean 'num_samples'"),
+        ({"config": {"name": "intger"}}, "unknown format 'intger'; did you mean 'integer'"),
+        ({"num_sample": 3}, "unknown key 'num_sample'; did you mean 'num_samples'"),
         ({"num_samples": 0}, "'num_samples' must be at least 1, got 0"),
         ({"linear": {"config": LAB_CONFIG}}, "'config' is for all nodes and cannot be combined with 'linear'"),
         ({"nodes": ["seq_block_2"]}, "no replacement for node 'seq_block_2'; did you mean 'seq_blocks_2'"),

@@ -185,7 +185,7 @@ def test_inherited_keys_are_logged_once_per_config(caplog: pytest.LogCaptureFixt
         ({"by": "regex_name", "conv.*": {"config": LAB_CONFIG}}, "'conv.*' matches no node"),
         ({"by": "regex_name", "out.*": {"config": LAB_CONFIG}}, "'out.*' matches no node that can be quantised"),
         ({"by": "regex_name", "seq_(": {"config": LAB_CONFIG}}, "'seq_(' is not a regular expression"),
-        ({"by": "typ"}, "'by' must be 'type' or 'name' or 'regex_name', got 'typ' (str), did you mean 'type'?"),
+        ({"by": "typ"}, "'by' must be 'type' or 'name' or 'regex_name', got 'typ' (str); did you mean 'type'?"),
         ({}, "'by' is required"),
         ({"by": "type", "linear": LAB_CONFIG}, "'linear' must be a dict {'config': {'name': ..., ...}}"),
     ],

@@ -116,7 +116,7 @@ def _find(metas: Iterable[NodeMeta], name: str) -> NodeMeta:
     paths = {str(meta.node.target): meta for meta in names.values() if meta.node.op == "call_module"}
     found = names.get(name) or paths.get(name)
     if found is None:
-        raise UnknownNameError(f"there is no node '{name}' in the graph, {closest(name, names)}")
+        raise UnknownNameError(f"there is no node '{name}' in the graph; {closest(name, names)}")
     return found
 
 
