@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+
+from chop.ir import MaseGraph
+from chop.passes.graph import report_html_analysis_pass
+from samples import annotated
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
@@ -22,6 +26,21 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.relu(self.norm(self.fc(x))) + x
+
+
+def trial(number: int, accuracy: float, bits: float, **rest: Any) -> dict[str, Any]:
+    metrics = {"accuracy": accuracy, "bits": bits}
+    return {"number": number, "state": "complete", "metrics": metrics, "front": False, "baseline": None} | rest
+
+
+METRICS = {"accuracy": {"direction": "maximize"}, "bits": {"direction": "minimize"}}
+
+
+def written(path: Path, graph: MaseGraph | None = None, **args: Any) -> Path:
+    """Write a small report."""
+    graph = graph or annotated(nn.Sequential(nn.Linear(8, 4)).eval(), input=torch.randn(1, 8))
+    report_html_analysis_pass(graph, {"path": path, **args})
+    return path
 
 
 def opened(page: Page, path: Path) -> Page:

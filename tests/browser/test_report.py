@@ -12,8 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from browser.report_page import Block, choose, names, number, opened
-from chop.ir import MaseGraph
+from browser.report_page import METRICS, Block, choose, names, number, opened, trial, written
 from chop.passes.graph import (
     compare_graphs_analysis_pass,
     estimate_cost_analysis_pass,
@@ -44,12 +43,6 @@ class Net(nn.Module):
         return y
 
 
-def trial(number: int, accuracy: float, bits: float, **rest: Any) -> dict[str, Any]:
-    metrics = {"accuracy": accuracy, "bits": bits}
-    return {"number": number, "state": "complete", "metrics": metrics, "front": False, "baseline": None} | rest
-
-
-METRICS = {"accuracy": {"direction": "maximize"}, "bits": {"direction": "minimize"}}
 SEARCH = {
     "study": "mixed",
     "plain": {"accuracy": 0.8},
@@ -236,9 +229,9 @@ def test_the_table_filters_and_shows_the_original(shown: Page, report: Report) -
     assert shown.locator("#filter-count").inner_text() == "2 of 11"
     cells = shown.locator("tr[data-node=blocks_0_norm] td")
     texts = {cell.get_attribute("data-column"): cell.inner_text() for cell in cells.all()}
-    assert (texts["formats_before"], texts["formats"]) == ("float", "mxint(6, 32)")
+    assert texts["formats"].split("\n") == ["mxint(6, 32)", "was float"]
     before = report.cost_before["by_node"]["blocks_0_norm"]["weight_bits"]
-    assert number(shown.locator("tr[data-node=blocks_0_norm] [data-column=weight_bits_before] data")) == before
+    assert number(shown.locator("tr[data-node=blocks_0_norm] [data-column=weight_bits] .was data")) == before
     shown.locator("tr[data-node=blocks_0_norm] button").click()
     assert shown.locator("#panel h2").inner_text() == "blocks_0_norm"
 
@@ -553,13 +546,6 @@ def test_the_document_is_embedded(shown: Page, report: Report) -> None:
 
 
 NASTY = "</script><!--<script>\u2028'\"`${hacked = 1}<img src=x onerror='hacked=1'>&lt;\\u003c"
-
-
-def written(path: Path, graph: MaseGraph | None = None, **args: Any) -> Path:
-    """Write a small report."""
-    graph = graph or annotated(nn.Sequential(nn.Linear(8, 4)).eval(), input=torch.randn(1, 8))
-    report_html_analysis_pass(graph, {"path": path, **args})
-    return path
 
 
 LAYER = "</script><!--<script>hacked = 1&lt;"  # torch.fx writes names into code, so quotes are not possible

@@ -17,7 +17,7 @@ import pytest
 import torch
 from torch import nn
 
-from chop.page.render import LIBRARIES, _finite, embedded, render
+from chop.page.render import LIBRARIES, SCRIPTS, _finite, embedded, render
 from chop.passes.graph import report_html_analysis_pass
 from samples import annotated
 
@@ -165,3 +165,48 @@ def test_lists_of_finite_numbers_are_not_copied() -> None:
     assert _finite({"counts": counts, "sqnr": math.inf}) == {"counts": counts, "sqnr": "\0inf"}
     assert _finite(counts) is counts
     assert _finite([1.0, math.inf, math.nan]) == [1.0, "\0inf", "\0nan"]
+
+
+def test_scripts_share_one_scope_without_repeated_names() -> None:
+    texts = [ASSETS.joinpath(f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS]
+    names = re.findall(r"^(?:async )?(?:function|const|let) (\w+)", "\n".join(texts), re.MULTILINE)
+    assert sorted(set(names)) == sorted(names)
+
+
+THEME = ASSETS.joinpath("theme.css").read_text(encoding="utf-8")
+COLOUR_BLINDNESS = {
+    "none": [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
+    # Machado, Oliveira, Fernandes 2009, severity 1.0, on linear RGB
+    "protanopia": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "deuteranopia": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.01182, 0.04294, 0.968881],
+    ],
+}
+
+
+def seen_colour(text: str, kind: str) -> torch.Tensor:
+    """Return a colour as a person with that colour vision sees it, in CIE Lab, where distances are even."""
+    rgb = torch.tensor([int(text[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    linear = torch.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    linear = (torch.tensor(COLOUR_BLINDNESS[kind], dtype=torch.float32) @ linear).clamp(0, 1)
+    to_xyz = [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.072175], [0.0193339, 0.119192, 0.9503041]]
+    xyz = torch.tensor(to_xyz) @ linear / torch.tensor([0.95047, 1.0, 1.08883])
+    f = torch.where(xyz > 0.008856, xyz ** (1 / 3), 7.787 * xyz + 16 / 116)
+    return torch.stack([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+@pytest.mark.parametrize("kind", COLOUR_BLINDNESS)
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_colours_of_charts_are_distinguishable(theme: str, kind: str) -> None:
+    rules = THEME.split("@media screen {")[0 if theme == "light" else 1]
+    found = {name: re.search(rf"--{name}: (#\w+)", rules) for name in ("accent", "second", "edge", "third")}
+    lab = {name: seen_colour(match[1], kind) for name, match in found.items() if match}
+    assert len(lab) == 4
+    distances = {(a, b): float((lab[a] - lab[b]).norm()) for a in lab for b in lab if a < b}
+    assert min(distances.values()) > 15, distances

@@ -39,11 +39,15 @@ def test_corrupt_search_log_is_reported(change: dict[str, Any]) -> None:
 
 def test_metrics_have_the_title_and_kind_of_their_key_figure() -> None:
     metrics = {"weight_bits": {"direction": "minimize"}, "luts_used": {"direction": "minimize"}}
-    found = read_search_log({"study": "s", "metrics": metrics, "trials": []})
+    trials = [{"number": 0, "state": "complete", "metrics": {"num_rows": 3.0}}]
+    found = read_search_log({"study": "s", "metrics": metrics, "trials": trials})
     assert found is not None
-    memory = {"title": "weight memory", "axis_title": "weight memory (bits)", "kind": "memory"}
-    unknown = {"title": "luts used", "axis_title": "luts used", "kind": "number"}
     assert found["metrics"] == {
-        "weight_bits": {"direction": "minimize", **memory},
-        "luts_used": {"direction": "minimize", **unknown},
+        "weight_bits": {"direction": "minimize", "axis_title": "weight memory"},
+        "luts_used": {"direction": "minimize", "axis_title": "luts used"},
+    }
+    assert found["shown"] == {
+        "weight_bits": {"title": "weight memory", "kind": "memory"},
+        "luts_used": {"title": "luts used", "kind": "number"},
+        "num_rows": {"title": "rows evaluated", "kind": "number"},
     }

@@ -97,10 +97,11 @@ def test_report_of_a_transform_compares_and_has_the_curves_of_its_training(
     assert document["notes"]["cost"] in printed
 
 
-def test_large_numbers_are_printed_with_all_digits(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_terminal_has_the_units_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     energy = {"name": "energy_pj", "title": "Energy", "value": 224250.4, "before": 12.5, "kind": "energy"}
-    print_summary({"nodes": [], "notes": {"cost": "Costs are for one sample."}, "figures": [energy]})
-    assert "Energy: 224,250 pJ  (was 12.5)" in capsys.readouterr().out
+    memory = {"name": "weight_bits", "title": "Weight memory", "value": 10464, "before": None, "kind": "memory"}
+    print_summary({"nodes": [], "notes": {"cost": "Costs are for one sample."}, "figures": [energy, memory]})
+    assert capsys.readouterr().out.endswith("Energy: 224 nJ  (was 12.5 pJ)\nWeight memory: 1.31 kB\n")
 
 
 def test_sensitivity_can_be_skipped_and_the_output_path_chosen(quantized: Path, tmp_path: Path) -> None:

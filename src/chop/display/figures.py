@@ -28,8 +28,6 @@ _COLUMN_FORMATS: dict[Kind, str] = {
     "points": "+.4f",
     "count": ",.0f",
     "number": ".6g",
-    "memory": ",.0f",
-    "energy": ",.1f",
     "decibel": ".1f",
     "seconds": ",.1f",
 }
@@ -84,8 +82,9 @@ class KeyFigure:
         return _TEXT[self.kind](value)
 
     def column_text(self, value: float) -> str:
-        """Return the stored value without a unit, for a terminal column: `0.9231`, `9,840,000`."""
-        return format(value, self.column_format or _COLUMN_FORMATS[self.kind])
+        """Return the value for a terminal column: `0.9231`, `9,840,000`, `1.23 MB`."""
+        given = self.column_format or _COLUMN_FORMATS.get(self.kind)
+        return self.text(value) if given is None else format(value, given)
 
     def change(self, before: float, after: float) -> str:
         """Return the difference between two values: `+2.10 points` for shares, else `-25.0 %` or a factor."""
@@ -230,6 +229,7 @@ for _each in (
     ),
     KeyFigure("dsp", "DSP blocks", "estimated DSP blocks of the circuit", better="lower", kind="count"),
     KeyFigure("latency", "latency", "clock cycles from an input to its result", unit="cycles", better="lower"),
+    KeyFigure("num_rows", "rows evaluated", "rows that the metrics were measured on"),
     KeyFigure("seconds", "time", "duration of the run", unit="s", kind="seconds"),
 ):
     declare_figure(_each)

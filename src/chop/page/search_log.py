@@ -46,7 +46,10 @@ class LoggedBestTrial:
 
 
 def read_search_log(log: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the study's name, its metrics, the metrics of the original model, and the complete trials."""
+    """Return the study's name, its metrics, the metrics of the original model, and the complete trials.
+
+    `shown` has the title and the kind of every metric, including those of trials that are not objectives.
+    """
     if log is None:
         return None
     for key, kind in (("study", str), ("metrics", Mapping), ("trials", list)):
@@ -57,19 +60,23 @@ def read_search_log(log: Mapping[str, Any] | None) -> dict[str, Any] | None:
     complete = [asdict(trial) for trial in trials if trial.state == "complete"]
     plain = log.get("plain") if isinstance(log.get("plain"), Mapping) else {}
     best = None if log.get("best") is None else asdict(_read(LoggedBestTrial, log["best"], "the best trial"))
-    return {"study": log["study"], "metrics": metrics, "plain": plain, "trials": complete, "best": best}
+    names = dict.fromkeys([*metrics, *(name for trial in complete for name in trial["metrics"])])
+    return {
+        "study": log["study"],
+        "metrics": metrics,
+        "shown": {name: {"title": figure(name).title, "kind": figure(name).kind} for name in names},
+        "plain": plain,
+        "trials": complete,
+        "best": best,
+    }
 
 
 def _metric(name: str, given: Any) -> dict[str, str]:
-    """Return the direction of a metric, and how it is shown."""
-    shown = figure(name)
+    """Return the direction of a metric, and its title on an axis."""
     logged = _read(LoggedMetric, given, f"metric '{name}'")
-    return {
-        "direction": logged.direction,
-        "title": shown.title,
-        "axis_title": shown.axis_title,
-        "kind": shown.kind,
-    }
+    shown = figure(name)
+    has_unit_on_ticks = shown.kind in ("memory", "energy")
+    return {"direction": logged.direction, "axis_title": shown.title if has_unit_on_ticks else shown.axis_title}
 
 
 def _read(kind: Any, given: Any, where: str) -> Any:

@@ -217,8 +217,9 @@ def print_summary(document: Info) -> None:
         print(f"... and {len(layers) - MAX_LAYERS_PRINTED} more in the report")
     print(f"\n{document['notes']['cost']}")
     for card in document["figures"]:
-        before = "" if card["before"] in (None, card["value"]) else f"  (was {table_number(card['before'])})"
-        print(f"{card['title']}: {table_number(card['value'])} {figure(card['name']).unit}".rstrip() + before)
+        text = figure(card["name"]).text
+        before = "" if card["before"] in (None, card["value"]) else f"  (was {text(card['before'])})"
+        print(f"{card['title']}: {text(card['value'])}{before}")
 
 
 def _layer_row(node: Info) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tabulate import tabulate
 
 from chop.config import SweepConfig, TransformConfig, common_options
-from chop.display.numbers import table_number
+from chop.display.numbers import memory, table_number
 from chop.display.tables import write_table
 from chop.files import write_text
 from chop.runs import RunFolder
@@ -17,7 +17,7 @@ from chop.sweeping.settings import Setting
 from chop.toml import to_table, write_toml
 from chop.transforming.pipeline import Passes
 
-HEADERS = ("format", "bits", "accuracy", "loss", "BitOPs", "weight memory in bits")
+HEADERS = ("format", "bits", "accuracy", "loss", "BitOPs", "weight memory")
 FLOAT_BITS = 32.0
 
 
@@ -42,10 +42,16 @@ class Row:
         return FLOAT_BITS if self.setting is None else self.setting.number_format.bits
 
     def cells(self) -> list[str]:
-        """Return the row of the table."""
-        numbers = (table_number(self.bitops), table_number(self.weight_bits))
+        """Return the row of the printed table."""
+        return [*self._first_cells(), table_number(round(self.bitops)), memory(self.weight_bits)]
+
+    def exact_cells(self) -> list[str]:
+        """Return the row of the table in files, with the weight memory in bits."""
+        return [*self._first_cells(), f"{self.bitops:g}", f"{self.weight_bits:.0f}"]
+
+    def _first_cells(self) -> list[str]:
         bits = "" if self.setting is None else f"{self.bits:g}"
-        return [self.label, bits, f"{self.accuracy:.4f}", f"{self.loss:.4f}", *numbers]
+        return [self.label, bits, f"{self.accuracy:.4f}", f"{self.loss:.4f}"]
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,8 @@ def write_results(
     align = ("left", *("right",) * (len(HEADERS) - 1))
     print(f"\n{results.title}, test split")
     print(tabulate(cells, HEADERS, disable_numparse=True, colalign=align))
-    write_table(folder.sweep_table, HEADERS, [[cell.replace(",", "") for cell in line] for line in cells])
+    headers = [*HEADERS[:-1], f"{HEADERS[-1]} in bits"]
+    write_table(folder.sweep_table, headers, [row.exact_cells() for row in rows])
     plot(results, folder)
     best = results.best(config.max_drop)
     if best is None or best.setting is None:

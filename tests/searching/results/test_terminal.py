@@ -117,12 +117,23 @@ def test_the_table_shows_the_front_with_the_nearest_baselines(
         "0.8060",
         "9.00",
         "900",
-        "9,000",
+        "1.12",
+        "kB",
         *["integer,", "8", "bits"],
         "0.8000",
         "1,000",
     ]
-    assert lines[5].split() == ["2", "0.7900", "5.00", "500", "5,000", *["integer,", "4", "bits"], "0.6000", "400"]
+    assert lines[5].split() == [
+        "2",
+        "0.7900",
+        "5.00",
+        "500",
+        "625",
+        "B",
+        *["integer,", "4", "bits"],
+        "0.6000",
+        "400",
+    ]
     text = "\n".join(lines)
     assert "Pareto-optimal uniform baselines: integer, 4 bits (accuracy 0.6000)" in text
     assert "the importance of choices is not shown for 4 trials; it needs at least 20" in text
@@ -159,7 +170,7 @@ def test_the_table_has_rows_for_better_baselines_outside_the_space(
     show_results(results(*FOUR), None, RunFolder(tmp_path))
     out = capsys.readouterr().out
     row = next(line for line in out.splitlines() if line.lstrip().startswith("- "))
-    assert row.split() == ["-", "0.6000", "4.00", "400", "4,000", "integer,", "4", "bits"]
+    assert row.split() == ["-", "0.6000", "4.00", "400", "500", "B", "integer,", "4", "bits"]
     assert "-: Pareto-optimal uniform baselines that are not in the search space" in out
     show_results(
         results(*FOUR, trial(9, 0.6, 400), baseline_labels={9: "integer, 4 bits"}), None, RunFolder(tmp_path)

@@ -80,7 +80,7 @@ function drawBars(list, more, { measure, all }) {
   const share = (value) => `${isNumber(value) ? Math.min(100, (100 * Math.abs(value)) / top) : 0}%`;
   list.replaceChildren(
     ...seen.map(({ node, index, value, before }) => {
-      const now = el("i", { class: value < 0 ? "bar negative" : "bar" });
+      const now = el("i", { class: value === Infinity ? "bar exact" : value < 0 ? "bar negative" : "bar" });
       now.style.width = share(value);
       const was = isNumber(before) && before !== value ? el("i", { class: "bar was" }) : null;
       if (was) was.style.width = share(before);

@@ -1,6 +1,14 @@
 // Training curves (uPlot), with the same numbers as tables.
 
 const MAX_ROWS = 200; // of the table below a plot
+// The same in all plots; each series has its own lightness or dashes, so that the colours need not be told apart.
+const LINES = {
+  "each batch": { ink: "--edge", width: 1 },
+  training: { ink: "--accent", width: 2 },
+  validation: { ink: "--second", width: 2, dash: [7, 4] },
+  test: { ink: "--third", width: 2, dash: [2, 3] },
+};
+const OTHER_INKS = ["--fourth", "--third", "--accent", "--second"];
 const drawn = [];
 
 function makeCurves() {
@@ -97,26 +105,29 @@ function curveOptions(curves, width) {
     ticks: { stroke: colour("--line"), width: 1 },
     font: "12px system-ui, sans-serif",
   };
-  const inks = ["--accent", "--second", "--third", "--fourth"].map(colour);
   return {
     width,
     height: 250,
     scales: { x: { time: false } },
     cursor: { points: { size: 6 } },
+    legend: { live: false },
     axes: [
       { ...axis, label: curves.x_title, labelSize: 18, labelFont: "12px system-ui, sans-serif" },
       { ...axis, size: 58, values: (plot, ticks) => ticks.map((tick) => significant(tick, 6)) },
     ],
     series: [
       { label: curves.x_title },
-      ...curves.series.map((series, i) => ({
-        label: series.name,
-        stroke: inks[i % inks.length],
-        width: 2,
-        spanGaps: true,
-        dash: i > 1 ? [6, 4] : [],
-        points: { show: curves.x.length < 30, size: 5 },
-      })),
+      ...curves.series.map((series, i) => {
+        const { ink, width, dash = [] } = LINES[series.name] || { ink: OTHER_INKS[i % OTHER_INKS.length], width: 2 };
+        return {
+          label: series.name,
+          stroke: colour(ink),
+          width,
+          spanGaps: true,
+          dash,
+          points: { show: curves.x.length < 30, size: 5 },
+        };
+      }),
     ],
   };
 }

@@ -1,6 +1,7 @@
 // The graph as boxes and arrows, with modules that open and close.
 
 const MAX_BOXES_AT_FIRST = 40;
+const MIN_SCALE_AT_FIRST = 0.5; // smaller text is hard to read
 const MAX_BOXES = 700;
 
 const graph = { open: new Set(), matches: new Set(), boxes: new Map(), focused: null, way: null };
@@ -10,7 +11,6 @@ function makeGraph() {
   graph.items = [];
   const collect = (item) => (item.isGroup ? item.children.forEach(collect) : (graph.items[item.index] = item));
   collect(graph.root);
-  openUpTo(MAX_BOXES_AT_FIRST);
   graph.layer = svg("g", {});
   graph.canvas = svg(
     "svg",
@@ -103,6 +103,16 @@ function openUpTo(limit) {
     }
     level = next;
   }
+}
+
+// Draw the graph so that all of it is visible, with as many open modules as can be read.
+function drawReadable() {
+  for (let limit = MAX_BOXES_AT_FIRST; ; limit = Math.floor(limit / 2)) {
+    openUpTo(limit);
+    drawGraph();
+    if (limit === 0 || graph.view.fittingScale() >= MIN_SCALE_AT_FIRST) break;
+  }
+  graph.view.fit();
 }
 
 function openAll() {

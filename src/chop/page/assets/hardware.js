@@ -27,7 +27,7 @@ function schedule(design) {
   const scale = (CHART_WIDTH - LABEL_WIDTH - 40) / Math.max(1, design.latency);
   const height = design.units.length * BAR_HEIGHT + 4;
   const rows = design.units.flatMap((unit, i) => [
-    svg("text", { x: 0, y: i * BAR_HEIGHT + 16, class: "schedule-label" }, shortened(unit.node)),
+    svg("text", { x: 0, y: i * BAR_HEIGHT + 16, class: "schedule-label" }, partName(unit.node)),
     svg(
       "rect",
       {
@@ -50,7 +50,7 @@ function schedule(design) {
   return svg("svg", { viewBox: `0 0 ${CHART_WIDTH} ${height}`, role: "img", "aria-label": label }, rows);
 }
 
-function shortened(name) {
+function partName(name) {
   const first = name.split(" + ")[0];
   return first.length > 18 ? `${first.slice(0, 17)}…` : first;
 }

@@ -70,8 +70,7 @@ function start() {
     ),
   );
   byId("footer").append(el("p", {}, report.footer));
-  drawGraph();
-  graph.view.fit(0.5);
+  drawReadable();
   setTheme("auto");
   for (const query of ["(prefers-color-scheme: dark)", "print"])
     matchMedia(query).addEventListener("change", () => emit("theme"));

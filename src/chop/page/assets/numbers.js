@@ -84,9 +84,9 @@ function percentage(share) {
 }
 
 // In the largest unit of which there is at least one.
-function inUnits(value, units) {
+function inUnits(value, units, digits = 3) {
   const [size, unit] = units.find(([each]) => Math.abs(value) >= ROUNDS_UP * each) || units[units.length - 1];
-  return `${significant(value / size, 3)} ${unit}`;
+  return `${significant(value / size, digits)} ${unit}`;
 }
 
 function withCommas(text) {

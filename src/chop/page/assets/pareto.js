@@ -85,13 +85,12 @@ function bestTrial() {
   );
 }
 
-// The title of a metric; metrics of single trials need not be among those of the study.
 function metricTitle(name) {
-  return Object.hasOwn(report.search.metrics, name) ? report.search.metrics[name].title : name;
+  return report.search.shown[name].title;
 }
 
 function metricKind(name) {
-  return Object.hasOwn(report.search.metrics, name) ? report.search.metrics[name].kind : "number";
+  return report.search.shown[name].kind;
 }
 
 function axisTitle(name) {
@@ -99,8 +98,8 @@ function axisTitle(name) {
 }
 
 function choiceTitle(name) {
-  const { title, direction } = report.search.metrics[name];
-  return `${title} (${direction === "maximize" ? "higher" : "lower"} is better)`;
+  const { direction } = report.search.metrics[name];
+  return `${metricTitle(name)} (${direction === "maximize" ? "higher" : "lower"} is better)`;
 }
 
 function drawPareto() {
@@ -120,6 +119,7 @@ function drawPareto() {
     PLOT.top,
   );
   const at = (trial) => [across(trial.metrics[pareto.x]), up(trial.metrics[pareto.y])];
+  const taken = placed.map((trial) => boxAround(...at(trial), isBest(trial) ? 12 : 7));
   const order = (trial) => Number(trial.front) + 2 * Number(trial.baseline !== null);
   pareto.points = placed
     .slice()
@@ -127,13 +127,13 @@ function drawPareto() {
     .map((trial) => ({ trial, element: point(trial, ...at(trial)) }));
   pareto.plot.replaceChildren(
     axes(across, up),
-    plainLine(up),
+    plainLine(up, taken),
     frontLine(
       placed.filter((trial) => trial.front),
       at,
     ),
     ...pareto.points.map(({ element }) => element),
-    ...placed.filter((trial) => trial.baseline !== null).map((trial) => baselineLabel(trial, ...at(trial))),
+    ...placed.filter((trial) => trial.baseline !== null).map((trial) => baselineLabel(trial, ...at(trial), taken)),
   );
   pareto.points.sort(
     (a, b) => a.trial.metrics[pareto.x] - b.trial.metrics[pareto.x] || a.trial.number - b.trial.number,
@@ -151,13 +151,15 @@ function scale(name, values, from, to) {
   const room = (high - low > 1e-9 * size ? high - low : size || 1) * 0.06;
   [low, high] = [low >= 0 && low < room ? 0 : low - room, high + room];
   const position = (value) => from + ((Math.min(high, Math.max(low, value)) - low) / (high - low)) * (to - from);
-  position.ticks = ticks(low, high, metricKind(name) === "share" ? percentTick : withPrefix);
+  position.ticks = ticks(low, high, TICKS[metricKind(name)] || withPrefix);
   return position;
 }
 
-function percentTick(value, unit, digits) {
-  return `${significant(100 * value, digits)} %`;
-}
+const TICKS = {
+  share: (value, unit, digits) => `${significant(100 * value, digits)} %`,
+  memory: (value, unit, digits) => withPrefix(value / 8, "B", digits),
+  energy: (value, unit, digits) => inUnits(value, ENERGY_UNITS, digits),
+};
 
 function ticks(low, high, write) {
   const rough = (high - low) / 5;
@@ -225,17 +227,47 @@ function frontLine(front, at) {
   });
 }
 
-// The metric of the original model.
-function plainLine(up) {
+// The metric of the original model, with a label where it covers no point; without a free place it has a tooltip only.
+function plainLine(up, taken) {
   const value = report.search.plain[pareto.y];
   if (!isNumber(value)) return "";
   const right = PLOT.width - PLOT.right;
+  const text = `original model: ${shown(value, metricKind(pareto.y))}`;
+  taken.push({ left: PLOT.left, right, top: up(value) - 1, bottom: up(value) + 1 });
+  const places = [up(value) - 5, up(value) + 15].flatMap((y) => [
+    { x: PLOT.left + 6, y, anchor: "start" },
+    { x: right, y, anchor: "end" },
+    { x: (PLOT.left + right) / 2, y, anchor: "middle" },
+  ]);
   return svg(
     "g",
-    { class: "plain-line", role: "img", "aria-label": `${metricTitle(pareto.y)} of the original model: ${shown(value, metricKind(pareto.y))}` },
+    { class: "plain-line", role: "img", "aria-label": `${metricTitle(pareto.y)} of the ${text}` },
     svg("path", { d: `M${PLOT.left},${up(value)}H${right}` }),
-    svg("text", { x: right, y: up(value) - 5, "text-anchor": "end" }, `original model: ${shown(value, metricKind(pareto.y))}`),
+    label({}, text, places, taken),
+    svg("title", {}, text),
   );
+}
+
+function boxAround(x, y, radius) {
+  return { left: x - radius, right: x + radius, top: y - radius, bottom: y + radius };
+}
+
+// A text at the first of `places` that is inside the plot and covers nothing in `taken`, to which it is added.
+function label(attributes, text, places, taken) {
+  const width = textWidth(text, "400 12px");
+  for (const { x, y, anchor } of places) {
+    const left = x - { start: 0, middle: width / 2, end: width }[anchor];
+    const box = { left, right: left + width, top: y - 11, bottom: y + 3 };
+    const isInside = box.left >= PLOT.left && box.right <= PLOT.width && box.top >= 0 && box.bottom <= PLOT.height - PLOT.bottom;
+    if (!isInside || taken.some((other) => overlap(box, other))) continue;
+    taken.push(box);
+    return svg("text", { ...attributes, x, y, "text-anchor": anchor }, text);
+  }
+  return "";
+}
+
+function overlap(a, b) {
+  return a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
 }
 
 function point(trial, x, y) {
@@ -265,19 +297,17 @@ function point(trial, x, y) {
   return element;
 }
 
-function baselineLabel(trial, x, y) {
-  const end = x > PLOT.width * 0.7;
-  return svg(
-    "text",
-    {
-      class: "baseline-label",
-      "aria-hidden": "true",
-      x: x + (end ? -11 : 11),
-      y: y + 4,
-      "text-anchor": end ? "end" : "start",
-    },
-    trial.baseline,
-  );
+function baselineLabel(trial, x, y, taken) {
+  const places = [
+    { x: x + 11, y: y + 4, anchor: "start" },
+    { x: x - 11, y: y + 4, anchor: "end" },
+    { x: x + 8, y: y + 18, anchor: "start" },
+    { x: x - 8, y: y + 18, anchor: "end" },
+    { x, y: y + 22, anchor: "middle" },
+    { x, y: y - 12, anchor: "middle" },
+    { x: x + 14, y: y + 32, anchor: "start" },
+  ];
+  return label({ class: "baseline-label", "aria-hidden": "true" }, trial.baseline, places, taken);
 }
 
 function onParetoKey(event) {

@@ -1,6 +1,14 @@
 // Table of all layers, with sorting and filtering. It is also the accessible form of the graph.
 
 const MAX_ROWS_AT_FIRST = 200;
+const MORE_COLUMNS = [
+  "parameters",
+  "activation_bits",
+  "energy_pj",
+  "max_error",
+  "alone_loss_change",
+  "alone_accuracy_change",
+];
 
 const table = { sort: null, descending: false, all: false, limit: MAX_ROWS_AT_FIRST };
 
@@ -44,6 +52,7 @@ function makeTable() {
         table.count,
       ),
       el("label", { class: "field" }, everything, el("span", {}, "include inputs and data movement")),
+      table.columns.some((column) => column.isMore) && moreColumns(),
     ),
     el(
       "div",
@@ -54,6 +63,27 @@ function makeTable() {
   );
   showRows();
   return made;
+}
+
+function moreColumns() {
+  const box = el("input", {
+    type: "checkbox",
+    id: "all-columns",
+    onchange: () => byId("table").classList.toggle("all-columns", box.checked),
+  });
+  return el("label", { class: "field" }, box, el("span", {}, "all columns"));
+}
+
+function cellClass(column) {
+  return `${isText(column) ? "text" : "figure"}${column.isMore ? " more" : ""}`;
+}
+
+// The value in the original graph, if it was another one.
+function valueBefore(column, node) {
+  const before = column.before ? column.before(node) : null;
+  const isOther = before !== null && before !== undefined && before !== column.of(node);
+  if (!isOther) return null;
+  return el("span", { class: "was" }, "was ", column.kind === "text" ? before : datum(before, column.kind));
 }
 
 function columns() {
@@ -92,29 +122,15 @@ function columns() {
     "alone_loss_change",
     "alone_accuracy_change",
   ];
-  const all = [...found, ...measuresPresent().filter((measure) => wanted.includes(measure.key))];
-  return all.flatMap((column) =>
-    (column.kind === "text" ? hasOther(column) : differs(column))
-      ? [beforeColumn(column), { ...column, title: `${column.title}, now` }]
-      : [column],
-  );
-}
-
-function hasOther(column) {
-  return (
-    Boolean(column.before) && nodes.some((node) => column.before(node) && column.before(node) !== column.of(node))
-  );
-}
-
-function beforeColumn(column) {
-  return { key: `${column.key}_before`, title: `${column.title}, before`, help: column.help, kind: column.kind, of: column.before };
+  const measures = measuresPresent().filter((measure) => wanted.includes(measure.key));
+  return [...found, ...measures.map((measure) => ({ ...measure, isMore: MORE_COLUMNS.includes(measure.key) }))];
 }
 
 function headerCell(column) {
   const button = el("button", { type: "button", title: column.help, onclick: () => sortBy(column) }, column.title);
   column.header = el(
     "th",
-    { scope: "col", "data-column": column.key, "aria-sort": "none", class: isText(column) ? "text" : "figure" },
+    { scope: "col", "data-column": column.key, "aria-sort": "none", class: cellClass(column) },
     button,
   );
   return column.header;
@@ -142,8 +158,9 @@ function rowElement({ index, values }) {
     if (column.kind !== "name")
       return el(
         "td",
-        { "data-column": column.key, class: isText(column) ? "text" : "figure" },
+        { "data-column": column.key, class: cellClass(column) },
         column.kind === "text" ? values[i] || "–" : datum(values[i], column.kind),
+        valueBefore(column, nodes[index]),
       );
     return el(
       "th",

@@ -21,10 +21,14 @@ function makeView(canvas, layer) {
     view.y += dy;
     apply();
   };
+  // The scale at which the whole drawing is visible.
+  view.fittingScale = () => {
+    const box = size();
+    return Math.min((box.width - 40) / view.width, (box.height - 40) / view.height, 1.15);
+  };
   view.fit = (minScale = ZOOM.min) => {
     const box = size();
-    const fitting = Math.min((box.width - 40) / view.width, (box.height - 40) / view.height, 1.15);
-    view.scale = Math.max(fitting, minScale);
+    view.scale = Math.max(view.fittingScale(), minScale);
     view.x = (box.width - view.width * view.scale) / 2;
     view.y = Math.max(20, (box.height - view.height * view.scale) / 2);
     apply();
