@@ -117,7 +117,7 @@ def test_the_table_shows_the_front_with_the_nearest_baselines(
         "0.8060",
         "9.00",
         "900",
-        "1.12",
+        "1.13",
         "kB",
         *["integer,", "8", "bits"],
         "0.8000",
