@@ -1,7 +1,7 @@
 // Training curves (uPlot), with the same numbers as tables.
 
 const MAX_ROWS = 200; // of the table below a plot
-// The same in all plots; each series has its own lightness or dashes, so that the colours need not be told apart.
+// The same in all plots; each series has its own lightness or dashes, so that colour alone decides nothing.
 const LINES = {
   "each batch": { ink: "--edge", width: 1 },
   training: { ink: "--accent", width: 2 },
