@@ -16,6 +16,7 @@ from chop.config.base import (
 from chop.config.demo import DemoConfig
 from chop.config.emit import EmitConfig, HardwareOptions
 from chop.config.explain import ExplainConfig
+from chop.config.export import ExportConfig
 from chop.config.info import INFO_KINDS, InfoConfig
 from chop.config.report import ReportConfig
 from chop.config.search import (
@@ -48,6 +49,7 @@ __all__ = [
     "Direction",
     "EmitConfig",
     "ExplainConfig",
+    "ExportConfig",
     "HardwareOptions",
     "InfoConfig",
     "MetricTable",

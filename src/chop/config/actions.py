@@ -9,6 +9,7 @@ from chop.config.base import CommandConfig
 from chop.config.demo import DemoConfig
 from chop.config.emit import EmitConfig
 from chop.config.explain import ExplainConfig
+from chop.config.export import ExportConfig
 from chop.config.info import InfoConfig
 from chop.config.report import ReportConfig
 from chop.config.search import SearchConfig
@@ -35,6 +36,7 @@ ACTIONS: Mapping[str, type[CommandConfig]] = {
     "search": SearchConfig,
     "emit": EmitConfig,
     "simulate": SimulateConfig,
+    "export": ExportConfig,
     "report": ReportConfig,
     "explain": ExplainConfig,
     "view": ViewConfig,

@@ -22,6 +22,7 @@ from chop.toml import to_table, write_toml
 
 logger = logging.getLogger(__name__)
 
+EXPORTED_FILES = {"onnx": "model.onnx", "qonnx": "model.qonnx.onnx", "safetensors": "model.safetensors"}
 NOT_KEPT = (*COMMAND_LINE_ONLY, "resume")  # options that repeating the run does not need
 
 
@@ -156,6 +157,12 @@ class RunFolder:
         """What the circuit is, as JSON: its ports, parts, timing and files."""
         return self.hardware / MANIFEST
 
+    # Exporting
+
+    def exported(self, target: str) -> Path:
+        """Return the path of the run's model as a file for other tools; `target` is the kind of file."""
+        return self.path / "export" / EXPORTED_FILES[target]
+
     # Searching
 
     @property
@@ -264,6 +271,12 @@ class RunFolder:
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         write_json(self.summary, summary)
+
+    def add_export(self, entry: Mapping[str, Any]) -> None:
+        """Add an exported file to the summary; an earlier export to the same file is replaced."""
+        summary = self.read_summary()
+        others = [each for each in summary.get("exports", []) if each["file"] != entry["file"]]
+        self.write_summary({**summary, "exports": [*others, entry]})
 
     def write_metrics(self, lines: Sequence[Mapping[str, float]]) -> None:
         """Write the metrics of a run that knows all of them at once."""

@@ -14,9 +14,10 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from chop.exporting import is_exported_graph, read_safetensors
 from chop.files import CorruptFileError, check_regular
 from chop.ir import MaseGraph
-from chop.passes.graph import load_mase_graph_interface_pass
+from chop.ir.graph.storage import load_graph
 from chop.runs.folder import RunFolder
 
 logger = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ def load_model(
     check_regular(path)
     if RunFolder(path).config.is_file():
         path = RunFolder(path).weights
-    if load_type == "mz" or (load_type == "auto" and path.is_dir()):
+    if load_type == "mz" or (load_type == "auto" and (path.is_dir() or is_exported_graph(path))):
         return _load_graph(path, model, example_inputs).eval()
     if path.is_dir():
         raise ValueError(f"checkpoint '{path}' is a folder, but load_type '{load_type}' needs a file; try 'mz'")
@@ -67,18 +68,19 @@ def load_model(
 def _load_graph(
     path: Path, model: nn.Module | None, example_inputs: Callable[[], Mapping[str, Tensor]] | None
 ) -> nn.Module:
-    if not path.is_dir():
+    is_file = is_exported_graph(path)
+    if not (path.is_dir() or is_file):
         raise ValueError(f"checkpoint '{path}' is a file, but load_type 'mz' needs a folder; try 'pl' or 'pt'")
+    load = read_safetensors if is_file else load_graph
     try:
-        graph, _ = load_mase_graph_interface_pass(None, str(path))
+        return load(path).model
     except CorruptFileError:
         raise
     except ValueError:  # for example a layer that only the code of the model can build
         if model is None:
             raise
         inputs = None if example_inputs is None else dict(example_inputs())
-        graph, _ = load_mase_graph_interface_pass(MaseGraph(model, example_inputs=inputs), str(path))
-    return graph.model
+        return load(path, MaseGraph(model, example_inputs=inputs)).model
 
 
 def _read_safely(path: Path) -> object:

@@ -26,6 +26,7 @@ from chop.passes.graph.analysis import (
 )
 from chop.passes.graph.analysis.explain import explain, explain_node
 from chop.passes.graph.interface import (
+    export_safetensors_interface_pass,
     load_mase_graph_interface_pass,
     load_node_meta_param_interface_pass,
     save_mase_graph_interface_pass,
@@ -58,6 +59,7 @@ __all__ = [
     "explain",
     "explain_analysis_pass",
     "explain_node",
+    "export_safetensors_interface_pass",
     "fold_batch_norm_transform_pass",
     "init_metadata_analysis_pass",
     "load_mase_graph_interface_pass",

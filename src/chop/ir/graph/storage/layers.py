@@ -35,6 +35,10 @@ class TensorStore:
         is_parameter = isinstance(tensor, nn.Parameter)
         return {"tensor": path, "requires_grad": tensor.requires_grad} if is_parameter else {"tensor": path}
 
+    def path_of(self, tensor: Tensor) -> str:
+        """Return the path under which a tensor was stored."""
+        return self._paths[id(tensor)]
+
     def get(self, record: Mapping[str, Any]) -> Tensor:
         """Return the tensor of a JSON record."""
         path = record["tensor"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,8 @@ _CORRUPT = (KeyError, IndexError, TypeError, AttributeError, AssertionError, Syn
 """Errors that reading a corrupt file raises; nesting that is too deep is a RuntimeError."""
 
 
-def save_graph(graph: MaseGraph, folder: Path) -> None:
-    """Write `graph` into `folder`. An earlier save in it stays intact until the new one is complete."""
+def encode_graph(graph: MaseGraph) -> tuple[dict[str, Any], TensorStore]:
+    """Return the JSON record of a graph, and its tensors."""
     store = TensorStore()
     called = frozenset(str(node.target) for node in graph.fx_graph.nodes if node.op == "call_module")
     name = type(graph.model).__name__
@@ -42,8 +43,14 @@ def save_graph(graph: MaseGraph, folder: Path) -> None:
         "model": model,
         "metadata": {node.name: encode_meta(node.meta["mase"]) for node in annotated},
     }
+    return data, store
+
+
+def save_graph(graph: MaseGraph, folder: Path) -> None:
+    """Write `graph` into `folder`. An earlier save in it stays intact until the new one is complete."""
+    data, store = encode_graph(graph)
     folder.mkdir(parents=True, exist_ok=True)
-    weights = safetensors.torch.save(_without_shared_memory(store.tensors))
+    weights = safetensors.torch.save(without_shared_memory(store.tensors))
     # The name depends on the content, so that graph.json always refers to the weights it was saved with.
     data["weights"] = f"weights-{hashlib.sha256(weights).hexdigest()[:16]}.safetensors"
     earlier = _weights_of_earlier_save(folder / GRAPH_FILE)
@@ -60,13 +67,20 @@ def save_graph(graph: MaseGraph, folder: Path) -> None:
 
 def load_graph(folder: Path, into: MaseGraph | None = None) -> MaseGraph:
     """Return the graph saved in `folder`: newly built, or loaded into `into`, a graph of the same model."""
+    return decode_graph(folder, partial(_read, folder), into)
+
+
+def decode_graph(
+    source: Path, read: Callable[[], tuple[dict[str, Any], dict[str, Tensor]]], into: MaseGraph | None = None
+) -> MaseGraph:
+    """Return the graph of the JSON record and the tensors that `read` returns; `source` names them in errors."""
     try:
-        data, weights = _read(folder)
+        data, weights = read()
         return _build(data, weights) if into is None else load_into(into, data, weights)
     except _CORRUPT as error:
-        raise CorruptFileError(f"{folder} is corrupt: {type(error).__name__}: {error}") from error
+        raise CorruptFileError(f"{source} is corrupt: {type(error).__name__}: {error}") from error
     except (ValueError, LookupError) as error:
-        raise ValueError(f"cannot load {folder}: {error}") from error
+        raise ValueError(f"cannot load {source}: {error}") from error
 
 
 def read_versioned_json(
@@ -121,7 +135,7 @@ def _weights_of_earlier_save(path: Path) -> str | None:
     return name if re.fullmatch(r"weights-[0-9a-f]{16}\.safetensors", str(name)) else None
 
 
-def _without_shared_memory(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def without_shared_memory(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the tensors without shared memory, as safetensors requires."""
     seen: set[int] = set()
     separate = {}

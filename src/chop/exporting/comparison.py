@@ -1,0 +1,168 @@
+"""Comparing the outputs of an exported file with those of the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, fx
+
+from chop.exporting.tolerance import FLOAT_TOLERANCE, tolerance_of
+from chop.ir import MaseGraph
+from chop.ir.graph.interpreter import NodeInterpreter, bind_inputs, evaluation_mode, tensors_in
+
+Batch = Mapping[str, Any]
+MAX_LAYER_ROWS = 64
+"""Rows of the batch on which layers are compared one by one."""
+
+
+class Engine(Protocol):
+    """A program that runs an exported file."""
+
+    title: str
+    """Its name and version, such as `onnxruntime 1.31.1`."""
+    is_exact: bool
+    """Whether it computes every sum as PyTorch does, so that no difference is allowed."""
+
+    def run(self, inputs: Batch) -> list[Tensor]:
+        """Return the outputs for a batch."""
+        ...
+
+    def run_layers(self, inputs: Batch, results: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the result of each node, computed from the given `results` of the nodes before it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first node whose result differs by more than its tolerance."""
+
+    node: str
+    largest: float
+    tolerance: float
+
+    def __str__(self) -> str:
+        return f"node '{self.node}' differs by {self.largest:.3g}, more than {self.tolerance:.3g}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The outputs of an engine compared with those of PyTorch."""
+
+    engine: str
+    num_outputs: int
+    """The number of samples."""
+    num_equal: int
+    largest: float
+    """The largest difference of two outputs."""
+    difference: Difference | None = None
+    explained: bool = True
+    """Whether all differences are within the tolerance of the node that causes them."""
+
+    def __str__(self) -> str:
+        text = f"{self.num_equal:,} of {self.num_outputs:,} outputs equal ({self.engine})"
+        if self.num_equal == self.num_outputs:
+            return text
+        text += f", largest difference {self.largest:.3g}"
+        if not self.explained:
+            return f"{text}: {self.difference}" if self.difference is not None else text
+        return (
+            f"{text}: each node is within {FLOAT_TOLERANCE:.2g} of its largest result, because float32 sums are "
+            "added in another order"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the numbers for `summary.json`."""
+        return {
+            "engine": self.engine,
+            "outputs": self.num_outputs,
+            "equal": self.num_equal,
+            "largest_difference": self.largest,
+        }
+
+
+def compare(graph: MaseGraph, engine: Engine, batches: Iterable[Batch]) -> Comparison:
+    """Return how the outputs of an engine differ from those of the graph on all batches."""
+    total = equal = 0
+    largest = 0.0
+    first: Batch | None = None
+    for batch in batches:
+        expected, found = outputs_of(graph, batch), engine.run(batch)
+        if [tuple(each.shape) for each in expected] != [tuple(each.shape) for each in found]:
+            shapes = [[list(each.shape) for each in outputs] for outputs in (found, expected)]
+            raise ValueError(
+                f"the file returns outputs of the shapes {shapes[0]} in {engine.title}, not {shapes[1]}"
+            )
+        same = _equal_rows(expected, found)
+        total, equal = total + len(same), equal + int(same.sum())
+        largest = max([largest, *map(_largest_difference, expected, found)])
+        if first is None or (not bool(same.all()) and not largest):
+            first = batch
+    if first is None:
+        raise ValueError("an export is proven on samples: there are none")
+    if equal == total:
+        return Comparison(engine.title, total, equal, largest)
+    difference = first_difference(graph, engine, first)
+    explained = difference is None and not engine.is_exact
+    return Comparison(engine.title, total, equal, largest, difference, explained)
+
+
+def outputs_of(graph: MaseGraph, batch: Batch) -> list[Tensor]:
+    """Return the output tensors of the graph for a batch, in evaluation mode."""
+    with evaluation_mode(graph.model):
+        return tensors_in(_values(graph.model(*bind_inputs(graph, batch))))
+
+
+def _values(output: Any) -> Any:
+    """Return the fields of an output that is a dataclass of tensors."""
+    return dict(vars(output)) if hasattr(output, "__dataclass_fields__") else output
+
+
+def first_difference(graph: MaseGraph, engine: Engine, batch: Batch) -> Difference | None:
+    """Return the first node whose result, from the same inputs, differs by more than its tolerance."""
+    rows = {name: value[:MAX_LAYER_ROWS] if isinstance(value, Tensor) else value for name, value in batch.items()}
+    recorder = _Recorder(graph.model)
+    with evaluation_mode(graph.model):
+        recorder.run(*bind_inputs(graph, rows))
+    found = engine.run_layers(rows, recorder.results)
+    for meta in graph.metas():
+        name = meta.node.name
+        if name not in found:
+            continue
+        expected = recorder.results[name]
+        relative = 0.0 if engine.is_exact or not expected.numel() else tolerance_of(meta)
+        allowed = relative * float(expected.abs().max()) if relative else 0.0
+        difference = _largest_difference(expected, found[name])
+        if difference > allowed:
+            return Difference(name, difference, allowed)
+    return None
+
+
+class _Recorder(NodeInterpreter):
+    """An interpreter that keeps the tensor that each node returns."""
+
+    def __init__(self, model: fx.GraphModule) -> None:
+        super().__init__(model)
+        self.results: dict[str, Tensor] = {}
+
+    def after(self, node: fx.Node, result: Any) -> None:
+        if isinstance(result, Tensor):
+            self.results[node.name] = result.clone()  # a later node may overwrite it
+
+
+def _equal_rows(expected: list[Tensor], found: list[Tensor]) -> Tensor:
+    """Return for each sample whether all of its outputs are equal; NaN equals NaN."""
+    num_rows = len(expected[0]) if expected and expected[0].dim() else 1
+    same = torch.ones(num_rows, dtype=torch.bool)
+    for mine, other in zip(expected, found, strict=True):
+        equal = (mine == other) | (mine.isnan() & other.isnan())
+        same &= equal.reshape(num_rows, -1).all(1) if len(mine.reshape(-1)) % num_rows == 0 else equal.all()
+    return same
+
+
+def _largest_difference(mine: Tensor, other: Tensor) -> float:
+    difference = (mine.double() - other.double()).abs()
+    difference = difference.where(mine != other, 0.0)  # infinities
+    return float(difference.nan_to_num(nan=torch.inf).max()) if difference.numel() else 0.0

@@ -1,0 +1,81 @@
+"""Writing a graph as a file of another tool: it is kept only if the file computes what the graph computes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from chop.exporting.comparison import Batch, Comparison, Engine, compare
+from chop.files import atomic_path
+from chop.ir import MaseGraph
+from chop.registry import Registry
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """Options of an export."""
+
+    opset: int | None = None
+    """The opset of an ONNX file; None: the smallest that has all types."""
+
+
+class Target(Protocol):
+    """A kind of file that graphs are exported to."""
+
+    suffix: str
+    """The end of its file names."""
+
+    def write(self, graph: MaseGraph, path: Path, batch: Batch, options: ExportOptions) -> Engine:
+        """Write the file and return what runs it; `batch` is an example of the inputs."""
+        ...
+
+
+TARGETS: Registry[Target] = Registry("export target")
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A file that was written, and the comparison that proves it."""
+
+    path: Path
+    target: str
+    comparison: Comparison
+    sha256: str
+    num_bytes: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what `summary.json` has about the file."""
+        return {
+            "file": str(self.path),
+            "target": self.target,
+            "bytes": self.num_bytes,
+            "sha256": self.sha256,
+            **self.comparison.as_dict(),
+        }
+
+
+def export_graph(
+    graph: MaseGraph, path: Path, target: str, batches: Iterable[Batch], options: ExportOptions | None = None
+) -> Exported:
+    """Write `graph` to `path`, run the file on `batches`, and keep it if its outputs are those of the graph."""
+    chosen = TARGETS[target]
+    given = list(batches)
+    if not given:
+        raise ValueError("an export is proven on samples: there are none")
+    if not path.suffix:
+        path = path.with_suffix(chosen.suffix)
+    if path.suffix != chosen.suffix:
+        raise ValueError(f"a {target} file ends in '{chosen.suffix}', got '{path}'")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_path(path) as temporary:
+        engine = chosen.write(graph, temporary, given[0], options or ExportOptions())
+        comparison = compare(graph, engine, given)
+        if not comparison.explained:
+            raise ValueError(
+                f"'{path}' is not written, because the {target} file computes something else: {comparison}"
+            )
+        content = temporary.read_bytes()
+    return Exported(path, target, comparison, hashlib.sha256(content).hexdigest(), len(content))

@@ -1,0 +1,84 @@
+"""`ch export`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from chop import cli
+from chop.actions.train import train
+from chop.actions.transform import transform
+from chop.config import TrainConfig, TransformConfig
+from samples import LAB_PASS_ARGS
+
+
+@pytest.fixture
+def quantized(train_config: TrainConfig) -> Path:
+    """A run with a quantised model."""
+    folder = train(train_config)
+    config = TransformConfig(
+        model=train_config.model,
+        dataset=train_config.dataset,
+        load_name=folder,
+        project_dir=folder.parent,
+        passes={"quantize": LAB_PASS_ARGS},
+    )
+    return transform(config).parents[1]
+
+
+def export(folder: Path, *words: str) -> int:
+    return cli.main(["export", str(folder), "--samples", "40", *words])
+
+
+def test_an_exported_file_is_proven_listed_and_loaded(quantized: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert export(quantized, "--format", "safetensors") == 0
+    file = quantized / "export" / "model.safetensors"
+    out = capsys.readouterr().out
+    assert "40 of 40 outputs equal (read back by chop 0.1.0)" in out
+    assert out.splitlines()[-1] == f"saved in {file}"
+    (listed,) = json.loads((quantized / "summary.json").read_text())["exports"]
+    assert listed["file"] == str(file)
+    assert listed["sha256"] == hashlib.sha256(file.read_bytes()).hexdigest()
+    summary = json.loads((quantized / "summary.json").read_text())
+    words = [summary["model"], summary["dataset"], "--load", str(file), "--project-dir", str(quantized.parent)]
+    assert cli.main(["test", *words, "--name", "again"]) == 0
+    again = json.loads((quantized.parent / "again" / "summary.json").read_text())
+    assert again["test"]["loss"] == summary["test"]["after"]["loss"]
+
+
+def test_a_second_export_replaces_the_first(quantized: Path) -> None:
+    assert export(quantized, "--format", "safetensors") == 0
+    assert export(quantized, "--format", "safetensors") == 0
+    assert len(json.loads((quantized / "summary.json").read_text())["exports"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--format", "tflite"], "'format' must be 'safetensors', got 'tflite'"),
+        (["--format", "safetensors", "--output", "model.onnx"], "a safetensors file ends in '.safetensors'"),
+        (["--format", "safetensors", "--output", "/proc/nothing/model.safetensors"], "/proc/nothing"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_leaves_no_file(
+    quantized: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(quantized.rglob("*"))
+    assert export(quantized, *words) == 2
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert message in error
+    assert sorted(quantized.rglob("*")) == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_write_permission_is_an_error(
+    quantized: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    locked = tmp_path / "locked"
+    locked.mkdir(mode=0o500)
+    assert export(quantized, "--output", str(locked / "model.safetensors")) == 2
+    assert str(locked) in capsys.readouterr().err
