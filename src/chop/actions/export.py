@@ -16,6 +16,6 @@ def export(config: ExportConfig) -> Path:
     path = run.folder.exported(config.format) if config.output is None else config.output
     exported = export_graph(graph, path, config.format, run.test_batches(config.samples), ExportOptions())
     run.folder.add_export(exported.as_dict())
-    print(exported.comparison)
+    print(exported.proof)
     print(f"{exported.path}: {exported.num_bytes:,} bytes, SHA-256 {exported.sha256}")
     return exported.path

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from chop.exporting.comparison import Batch, Comparison, Engine, compare
+from chop.exporting.proof import Batch, Engine, Proof, compare
 from chop.files import atomic_path
 from chop.ir import MaseGraph
 from chop.registry import Registry
@@ -42,7 +42,7 @@ class Exported:
 
     path: Path
     target: str
-    comparison: Comparison
+    proof: Proof
     sha256: str
     num_bytes: int
 
@@ -53,7 +53,7 @@ class Exported:
             "target": self.target,
             "bytes": self.num_bytes,
             "sha256": self.sha256,
-            **self.comparison.as_dict(),
+            **self.proof.as_dict(),
         }
 
 
@@ -72,10 +72,10 @@ def export_graph(
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_path(path) as temporary:
         engine = chosen.write(graph, temporary, given[0], options or ExportOptions())
-        comparison = compare(graph, engine, given)
-        if not comparison.explained:
+        proof = compare(graph, engine, given)
+        if not proof.explained:
             raise ValueError(
-                f"'{path}' is not written, because the {target} file computes something else: {comparison}"
+                f"'{path}' is not written, because the {target} file computes something else: {proof}"
             )
         content = temporary.read_bytes()
-    return Exported(path, target, comparison, hashlib.sha256(content).hexdigest(), len(content))
+    return Exported(path, target, proof, hashlib.sha256(content).hexdigest(), len(content))

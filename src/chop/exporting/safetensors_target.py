@@ -10,8 +10,8 @@ from typing import Any
 from torch import Tensor, fx
 
 from chop import __version__
-from chop.exporting.comparison import Batch, Engine, outputs_of
 from chop.exporting.export import TARGETS, ExportOptions
+from chop.exporting.proof import Batch, Engine, outputs_of
 from chop.exporting.safetensors_file import TARGET, read_safetensors, write_safetensors
 from chop.files import CorruptFileError
 from chop.ir import MaseGraph

@@ -35,4 +35,4 @@ def export_safetensors_interface_pass(graph: MaseGraph, args: ExportArgs) -> Pas
 def _export(graph: MaseGraph, args: ExportArgs, target: str, options: ExportOptions) -> dict[str, Any]:
     given = [annotated_inputs(graph)] if args.input_generator is None else args.input_generator
     exported = export_graph(graph, args.path, target, limited_batches(given, args.num_samples), options)
-    return {**exported.as_dict(), "proof": str(exported.comparison)}
+    return {**exported.as_dict(), "proof": str(exported.proof)}

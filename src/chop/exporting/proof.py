@@ -48,7 +48,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Proof:
     """The outputs of an engine compared with those of PyTorch."""
 
     engine: str
@@ -83,7 +83,7 @@ class Comparison:
         }
 
 
-def compare(graph: MaseGraph, engine: Engine, batches: Iterable[Batch]) -> Comparison:
+def compare(graph: MaseGraph, engine: Engine, batches: Iterable[Batch]) -> Proof:
     """Return how the outputs of an engine differ from those of the graph on all batches."""
     total = equal = 0
     largest = 0.0
@@ -103,10 +103,10 @@ def compare(graph: MaseGraph, engine: Engine, batches: Iterable[Batch]) -> Compa
     if first is None:
         raise ValueError("an export is proven on samples: there are none")
     if equal == total:
-        return Comparison(engine.title, total, equal, largest)
+        return Proof(engine.title, total, equal, largest)
     difference = first_difference(graph, engine, first)
     explained = difference is None and not engine.is_exact
-    return Comparison(engine.title, total, equal, largest, difference, explained)
+    return Proof(engine.title, total, equal, largest, difference, explained)
 
 
 def outputs_of(graph: MaseGraph, batch: Batch) -> list[Tensor]:
