@@ -74,8 +74,6 @@ def export_graph(
         engine = chosen.write(graph, temporary, given[0], options or ExportOptions())
         proof = compare(graph, engine, given)
         if not proof.explained:
-            raise ValueError(
-                f"'{path}' is not written, because the {target} file computes something else: {proof}"
-            )
+            raise ValueError(f"'{path}' is not written, because the {target} file computes something else: {proof}")
         content = temporary.read_bytes()
     return Exported(path, target, proof, hashlib.sha256(content).hexdigest(), len(content))
