@@ -153,6 +153,8 @@ def test_default_parameters_written_in_toml_change_nothing(name: str) -> None:
 def _toml(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, tuple):
+        return str(list(value))
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 

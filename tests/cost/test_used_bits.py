@@ -16,6 +16,7 @@ from chop.formats.block_fp import BlockFP
 from chop.formats.fp8 import FP8
 from chop.formats.integer import Integer
 from chop.formats.log import Log
+from chop.formats.mixed_integer import MixedInteger
 from chop.formats.ternary import Ternary
 from chop.ir import NodeMeta
 from chop.passes.graph import quantize_transform_pass
@@ -128,3 +129,23 @@ def test_convolutions(groups: int) -> None:
     fixed = Integer(8, 4)
     used = 0 + 1 + 4 + 2 if groups == 1 else 1 + 4
     assert bitops(in_formats(meta, {"data_in_0": fixed, "weight": fixed}), "ebops") == 15 * 7 * used
+
+
+def test_each_product_counts_the_bits_of_its_own_factors() -> None:
+    layer = nn.Linear(2, 2, bias=False)
+    layer.weight.data = torch.tensor([[0.6875, 0.375], [0.5, 3.0]])
+    meta = annotated(nn.Sequential(layer), input=torch.randn(3, 2)).annotated_metas()[1]
+    # In steps of 1/16, 1/8, 1/2 and 0 bits: 11, 3, 1 and 0, which use 4, 2, 1 and 0 bits.
+    weight = MixedInteger((8, 8, 8, 0), (4, 3, 1, 0), shape=(2, 2))
+    data = MixedInteger((6, 3), (4, 1), shape=(2,))
+    of_one_row = 5 * 4 + 2 * 2 + 5 * 1 + 2 * 0
+    assert bitops(in_formats(meta, {"data_in_0": data, "weight": weight}), "ebops") == 3 * of_one_row
+    assert bitops(in_formats(meta, {"data_in_0": Integer(6, 4), "weight": weight}), "ebops") == 3 * 5 * 7
+
+
+def test_each_channel_of_a_grouped_convolution_counts_its_own_bits() -> None:
+    layer = nn.Conv1d(2, 2, 1, groups=2, bias=False)
+    layer.weight.data = torch.tensor([[[0.6875]], [[0.5]]])
+    meta = annotated(nn.Sequential(layer), input=torch.randn(1, 2, 5)).annotated_metas()[1]
+    data = MixedInteger((6, 3), (4, 1), shape=(2, 1), is_signed=False)
+    assert bitops(in_formats(meta, {"data_in_0": data, "weight": Integer(8, 4)}), "ebops") == 5 * (6 * 4 + 3 * 1)

@@ -23,8 +23,8 @@ class Product:
     right: Format
     terms: int
     """The number of products per sum."""
-    used_bits: Callable[[], tuple[Fraction, Fraction]]
-    """Returns the average number of used bits of both factors (`chop.cost.used_bits`)."""
+    used_bits: Callable[[], Fraction]
+    """Returns the average product of the used bits of both factors (`chop.cost.used_bits`)."""
 
     @property
     def bits(self) -> tuple[Number, Number]:
@@ -121,8 +121,7 @@ def _effective_bitops(work: Work) -> Number:
     """
     total = Fraction(0)
     for product in work.products:
-        left, right = product.used_bits()
-        total += product.macs * left * right
+        total += product.macs * product.used_bits()
     return int(total) if total.denominator == 1 else float(total)
 
 

@@ -10,12 +10,13 @@ from torch import Tensor
 from chop.cost.memory import is_constant
 from chop.formats import Format
 from chop.formats.float import Float
+from chop.formats.mixed_integer import MixedInteger
 from chop.ir import NodeMeta
 from chop.nn.quantized import QuantizedLayer
 
 
-def used_bits(meta: NodeMeta, left: str, right: str) -> tuple[Fraction, Fraction]:
-    """Return the average number of bits of two operands that their products use, as defined by HGQ.
+def used_bits(meta: NodeMeta, left: str, right: str) -> Fraction:
+    """Return the average product of the numbers of bits of two operands that are used, as defined by HGQ.
 
     - Signs do not count, and neither does what a block shares: it is applied to sums.
     - All other bits of data count, because they depend on the input.
@@ -23,20 +24,44 @@ def used_bits(meta: NodeMeta, left: str, right: str) -> tuple[Fraction, Fraction
       This refers to the integer that represents the weight, or else to its significand: powers of two, and
       therefore exponents, are shifts, which cost nothing.
 
-    A weight whose value is unknown counts as data. Each element of a weight is a factor of equally many products,
-    so the average is sufficient.
+    A weight whose value is unknown counts as data.
     """
-    return _used(meta, left), _used(meta, right)
+    first, second = _used(meta, left), _used(meta, right)
+    if isinstance(_format_of(meta, left), MixedInteger) and second.dim() > 1:
+        data = first.movedim(meta.operands[left].reduce_dim, 0).flatten(1).sum(1)
+        by_input = _by_input(second, meta.operands[right].reduce_dim, len(data))
+        if by_input is not None:
+            return Fraction(int((data * by_input).sum()) * len(data), first.numel() * second.numel())
+    return _mean(first) * _mean(second)
 
 
-def _used(meta: NodeMeta, name: str) -> Fraction:
+def _by_input(bits: Tensor, reduce_dim: int, num_inputs: int) -> Tensor | None:
+    """Return the sum of the bits of all weights that each input is multiplied by; None if it is not known.
+
+    Weights are [outputs, inputs of a group, ...] after the dimension that is summed over has been moved.
+    """
+    by_output = bits.movedim(reduce_dim, 1)
+    size = by_output.shape[1]
+    groups = num_inputs // size
+    if groups * size != num_inputs or by_output.shape[0] % groups:
+        return None
+    return by_output.reshape(groups, by_output.shape[0] // groups, size, -1).sum((1, 3)).flatten()
+
+
+def _mean(bits: Tensor) -> Fraction:
+    return Fraction(int(bits.sum()), bits.numel())
+
+
+def _used(meta: NodeMeta, name: str) -> Tensor:
+    """Return the used bits of each element of an operand, or one number for all of them."""
     number_format = _format_of(meta, name)
     constant = name in meta.args and is_constant(meta, name)
     value = meta.value(name) if constant else None
-    if value is None or value.numel() == 0:
-        return Fraction(_declared(number_format))
-    used = enclosed_bits(_integers(meta, name, value.float(), number_format))
-    return Fraction(int(used.sum()), used.numel())
+    if value is not None and value.numel():
+        return enclosed_bits(_integers(meta, name, value.float(), number_format))
+    if isinstance(number_format, MixedInteger):
+        return (number_format.widths_of(meta.args[name].shape) - int(number_format.is_signed)).clamp(min=0)
+    return torch.tensor(_declared(number_format))
 
 
 def _format_of(meta: NodeMeta, name: str) -> Format:

@@ -11,10 +11,11 @@ from torch import Tensor
 
 from chop.formats import Format
 from chop.formats.integer import Integer
+from chop.formats.mixed_integer import MixedInteger
 from chop.hardware.adders.csd import solve_csd
 from chop.hardware.program.instructions import Block
-from chop.hardware.program.number_formats import limits
-from chop.hardware.program.signal import IntArray
+from chop.hardware.program.number_formats import limits, mixed_signal
+from chop.hardware.program.signal import IntArray, Signal
 from chop.hardware.resolve.batch_norm import NORMS, WEIGHTED, factor_and_summand
 from chop.hardware.rtl.circuit import Circuit
 from chop.hardware.rtl.pipeline import PipelineOptions
@@ -44,9 +45,10 @@ def estimate_node(meta: NodeMeta, strategy: Literal["unrolled", "folded"]) -> No
     """Return the estimate of a node: its products, and the rounding of its input."""
     if "data_in_0" not in meta.args or not meta.operands:
         return NodeEstimate()
-    data = _fixed(meta.args["data_in_0"].format)
-    elements = int(np.prod(meta.args["data_in_0"].shape[1:]))
-    rounded = NodeEstimate(lut=float(elements * data.width), latency=0.0)
+    data, shape = _fixed(meta.args["data_in_0"].format), meta.args["data_in_0"].shape[1:]
+    is_mixed = isinstance(data, MixedInteger)
+    bits = data.storage_bits(shape) if is_mixed else int(np.prod(shape)) * data.width
+    rounded = NodeEstimate(lut=float(bits), latency=0.0)
     if meta.mase_op not in (*WEIGHTED, *NORMS) or meta.module is None:
         return rounded
     matrix, copies = _matrix(meta)
@@ -57,13 +59,31 @@ def estimate_node(meta: NodeMeta, strategy: Literal["unrolled", "folded"]) -> No
         width = data.width + _width(matrix)
         lut = inputs * data.width + p_in * p_out * (width + _width(matrix)) + outputs
         return rounded + NodeEstimate(float(lut), float(p_in * p_out), float(steps + FOLDED_OVERHEAD))
-    return rounded + _unrolled(matrix, data, copies)
+    if not is_mixed:
+        return rounded + _unrolled(matrix, [limits(data)] * matrix.shape[1], copies)
+    return rounded + _unrolled(*_mixed_inputs(matrix, mixed_signal(data, tuple(shape))), copies)
 
 
-def _unrolled(matrix: IntArray, data: Integer, copies: int) -> NodeEstimate:
+def _mixed_inputs(matrix: IntArray, signal: Signal) -> tuple[IntArray, list[tuple[int, int]]]:
+    """Return a matrix with the factors that align its inputs, and the range of each input."""
+    channels = [each.reshape(each.shape[0], -1) for each in (signal.frac, signal.low, signal.high)]
+    frac, low, high = channels[0].max(1), channels[1].min(1), channels[2].max(1)
+    inputs = matrix.shape[1]
+    if inputs % len(frac):  # a grouped convolution, whose matrix has the inputs of one group only
+        return matrix, [(int(low.min()), int(high.max()))] * inputs
+    frac, low, high = (np.repeat(each, inputs // len(each)) for each in (frac, low, high))
+    used = (high > low) & matrix.any(axis=0)
+    shift = np.where(used, frac[used].max(initial=0) - frac, 0)
+    return matrix << shift, list(zip(low.tolist(), high.tolist(), strict=True))
+
+
+def _unrolled(matrix: IntArray, ranges: list[tuple[int, int]], copies: int) -> NodeEstimate:
     outputs, inputs = matrix.shape
     circuit = Circuit(PipelineOptions().cutoff)
-    wires = [circuit.input("", *limits(data)) if column.any() else None for column in matrix.T]
+    wires = [
+        circuit.input("", *each) if column.any() and each != (0, 0) else None
+        for column, each in zip(matrix.T, ranges, strict=True)
+    ]
     places = np.arange(inputs)[None], np.arange(outputs)[None]
     block = Block(matrix, np.ones(outputs, dtype=np.int64), *places)
     results = block_results(circuit, solve_csd(matrix), block, wires, [[] for _ in range(outputs)])
@@ -87,14 +107,21 @@ def _matrix(meta: NodeMeta) -> tuple[IntArray, int]:
 
 
 def _integers(value: Tensor, number_format: Format) -> IntArray:
-    return number_format.integers(value.detach().to(torch.float64))[0].numpy().astype(np.int64)
+    integers, scale = number_format.integers(value.detach().to(torch.float64))
+    if isinstance(number_format, MixedInteger):  # the fractions of one output are aligned
+        steps = torch.where(integers == 0, torch.inf, scale.expand_as(integers))
+        finest = steps.reshape(len(steps), -1).amin(1).reshape(-1, *(1,) * (steps.dim() - 1))
+        integers = torch.where(integers == 0, 0, integers * (scale / finest))
+    return integers.numpy().astype(np.int64)
 
 
 def _fixed(number_format: Format) -> Any:
     """Return a format whose values are integers, or the one that it is counted with."""
     width = number_format.width
-    if isinstance(number_format, Integer) or number_format.name in ("binary", "ternary"):
-        return number_format if isinstance(number_format, Integer) else _Signs(number_format)
+    if isinstance(number_format, Integer | MixedInteger):
+        return number_format
+    if number_format.name in ("binary", "ternary"):
+        return _Signs(number_format)
     return UNQUANTIZED if width > UNQUANTIZED.width else Integer(max(2, width))
 
 

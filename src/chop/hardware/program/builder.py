@@ -67,7 +67,7 @@ class ProgramBuilder:
             (self.metas[user], name) for user in meta.node.users for name in _operands_from(self.metas[user], meta)
         ]
         wanted = [data_signal(reader, name, shape) for reader, name in readers]
-        known = {(*(int(a.flat[0]) for a in (w[0].frac, w[0].low, w[0].high)), w[1]) for w in wanted if w}
+        known = {(*(a.tobytes() for a in (w[0].frac, w[0].low, w[0].high)), w[1]) for w in wanted if w}
         if len(known) != 1 or None in wanted:
             names = ", ".join(f"'{reader.node.name}'" for reader, _ in readers)
             raise ValueError(
@@ -109,6 +109,11 @@ class PendingFunction:
                 "and data_out_frac_width"
             )
         signal, rounding = chosen
+        if any((each != each.flat[0]).any() for each in (signal.frac, signal.low, signal.high)):
+            raise ValueError(
+                f"node '{node.name}': the results of '{meta.mase_op}' have different formats; give the node "
+                "data_out_width and data_out_frac_width"
+            )
         frac, low, high = (int(each.flat[0]) for each in (signal.frac, signal.low, signal.high))
         results = _call_plain(meta, self.inputs).double().numpy()
         port = InputPort(name="", node="", reads=(), out=Signal.uniform((1,), frac, low, high), rounding=rounding)

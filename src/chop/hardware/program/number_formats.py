@@ -8,6 +8,7 @@ from torch import Tensor
 
 from chop.formats import Format
 from chop.formats.integer import Integer
+from chop.formats.mixed_integer import MixedInteger
 from chop.hardware.program.rounding import ExactRounding, exact_rounding
 from chop.hardware.program.signal import IntArray, Signal
 from chop.ir import NodeMeta
@@ -21,10 +22,18 @@ def data_signal(meta: NodeMeta, name: str, shape: tuple[int, ...]) -> tuple[Sign
     if number_format is None or not number_format.rounds:
         return None
     where = f"node '{meta.node.name}'"
+    if isinstance(number_format, MixedInteger):
+        return mixed_signal(number_format, shape), exact_rounding(number_format.rounding, where)
     frac = _fraction(number_format, meta.scale_of(name), f"{where}: {name}")
     assert isinstance(number_format, Integer), "checked by _fraction"
     low, high = limits(number_format)
     return Signal.uniform(shape, frac, low, high), exact_rounding(number_format.rounding, where)
+
+
+def mixed_signal(number_format: MixedInteger, shape: tuple[int, ...]) -> Signal:
+    """Return the integers of a tensor whose elements have different widths."""
+    parts = (np.broadcast_to(each.numpy(), shape).astype(np.int64) for each in number_format.limits())
+    return Signal(*parts)
 
 
 def limits(number_format: Integer) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from torch import fx, nn
 
 from chop.formats import Format
 from chop.formats.integer import Integer
+from chop.formats.mixed_integer import MixedInteger
 from chop.hardware.program.lowering import format_hint
 from chop.hardware.program.windows import Windows
 from chop.hardware.resolve.batch_norm import NORMS, WEIGHTED, is_affine, make_affine
@@ -80,7 +81,7 @@ def _from_neighbours(meta: NodeMeta, missing: Iterable[str]) -> dict[str, Format
     after = _nearest(meta.node, lambda node: node.users)
     before = _nearest(meta.node, lambda node: node.all_input_nodes)
     chosen = after or before
-    if chosen is None or (after is None and _is_exact(meta)):
+    if chosen is None or (_is_exact(meta) and (after is None or isinstance(after["data_in_0"], MixedInteger))):
         return None
     formats: dict[str, Format] = {}
     for name in missing:
@@ -103,7 +104,7 @@ def _nearest(node: fx.Node, step: Callable[[fx.Node], Iterable[fx.Node]]) -> dic
             continue
         seen.add(other)
         quantized = other.meta["mase"].quantized
-        if quantized is not None and isinstance(quantized.formats.get("data_in_0"), Integer):
+        if quantized is not None and isinstance(quantized.formats.get("data_in_0"), Integer | MixedInteger):
             return dict(quantized.formats)
         waiting.extend(step(other))
     return None

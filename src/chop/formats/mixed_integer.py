@@ -1,0 +1,120 @@
+"""Fixed point whose width differs between channels or elements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from chop.formats.base import Format, check_range, param, register_format
+from chop.formats.bits import is_wide, largest_of, refuse_nan, working
+from chop.formats.rounding import Rounded, round_
+
+MAX_WIDTH = 24
+"""Longer integers do not fit float32, which holds the limits of each element."""
+
+
+@register_format("mixed_integer")
+@dataclass(frozen=True)
+class MixedInteger(Rounded, Format):
+    """Fixed point as in `integer`, with a width and fraction bits per channel or element; 0 bits: always 0."""
+
+    widths: tuple[int, ...] = param((8,), help="bits of each element of `shape`, sign included; 0: pruned")
+    frac_widths: tuple[int, ...] = param((4,), help="fraction bits of each element of `shape`, may be negative")
+    shape: tuple[int, ...] = param(
+        (),
+        help="last dimensions that the widths belong to: [8, 4] for 8 x 4 weights, [8, 1] for 8 channels",
+    )
+    is_signed: bool = param(True, help="two's complement; False: from 0 upwards")
+
+    def __post_init__(self) -> None:
+        size = math.prod(self.shape)
+        for name in ("widths", "frac_widths"):
+            if len(getattr(self, name)) != size:
+                raise ValueError(
+                    f"shape {list(self.shape)} needs {size} numbers in '{name}', got {len(getattr(self, name))}"
+                )
+        for width, fraction in zip(self.widths, self.frac_widths, strict=True):
+            check_range("each of 'widths'", width, 0, MAX_WIDTH)
+            check_range("each of 'frac_widths'", fraction, -96, 100)
+        exponent = torch.tensor(self.widths).reshape(self.shape) - int(self.is_signed)
+        top = torch.where(exponent < 0, 1.0, torch.exp2(exponent.double()))  # 0 bits have the range from 0 to 0
+        object.__setattr__(self, "_low", torch.where(exponent < 0, 0.0, -top * int(self.is_signed)).float())
+        object.__setattr__(self, "_high", (top - 1).float())
+        fractions = torch.tensor(self.frac_widths).reshape(self.shape)
+        object.__setattr__(self, "_factor", torch.exp2(fractions.double()).float())
+
+    @classmethod
+    def of(cls, widths: Tensor, frac_widths: Tensor, **options: Any) -> MixedInteger:
+        """Return the format with these widths and fraction bits, two tensors of one shape."""
+        bits, fractions = (tuple(int(n) for n in each.flatten().tolist()) for each in (widths, frac_widths))
+        return cls(widths=bits, frac_widths=fractions, shape=tuple(widths.shape), **options)
+
+    @property
+    def width(self) -> int:
+        """The bits of the widest element."""
+        return max(self.widths, default=0)
+
+    @property
+    def bits(self) -> float:
+        return sum(self.widths) / max(1, len(self.widths))
+
+    def storage_bits(self, shape: Sequence[int]) -> int:
+        return int(self.widths_of(shape).sum())
+
+    def widths_of(self, shape: Sequence[int]) -> Tensor:
+        """Return the width of each element of a tensor."""
+        self._check_shape(shape)
+        return torch.tensor(self.widths, dtype=torch.int64).reshape(self.shape).expand(tuple(shape))
+
+    @property
+    def precision(self) -> list[int | float]:
+        return [self.width, max(self.frac_widths, default=0)] if len(self.widths) == 1 else [self.width]
+
+    def __str__(self) -> str:
+        if len(self.widths) == 1:
+            return super().__str__()
+        return f"{self.name}({min(self.widths, default=0)} to {self.width} bits, mean {self.bits:.3g})"
+
+    def rounds_rows_independently(self, x: Tensor) -> bool:
+        return x.dim() > len(self.shape)
+
+    def quantize(self, x: Tensor) -> Tensor:
+        integers = self._rounded(x)
+        return integers.div_(self._factor.to(x.device)).to(x.dtype)
+
+    def integers(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        refuse_nan(x)
+        return self._rounded(x).long(), self._factor.reciprocal().to(working(x).dtype)
+
+    def limits(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return fraction bits, smallest and largest integer of each element of `shape`."""
+        fractions = torch.tensor(self.frac_widths, dtype=torch.int64).reshape(self.shape)
+        return fractions, self._low.long(), self._high.long()
+
+    def _rounded(self, x: Tensor) -> Tensor:
+        """Return the integers, in float32 or float64."""
+        self._check_shape(x.shape)
+        low, high, factor = (each.to(x.device) for each in (self._low, self._high, self._factor))
+        if not is_wide(x.dtype):  # no result may be larger than the largest number of a narrow dtype
+            top = (largest_of(x.dtype) * factor.double()).floor().to(factor.dtype)
+            low, high = low.maximum(-top), high.minimum(top)
+        scaled = round_(working(x) * factor, self.rounding)
+        return scaled.clamp_(low, high)
+
+    def _check_shape(self, shape: Sequence[int]) -> None:
+        own = self.shape
+        fits = len(own) <= len(shape) and all(
+            mine in (1, other) for mine, other in zip(reversed(own), reversed(shape), strict=False)
+        )
+        if not fits:
+            raise ValueError(f"format '{self.name}' with shape {list(own)} does not fit a tensor of {list(shape)}")
+
+    # Computed once, because every call needs them.
+    _low = torch.zeros(())
+    _high = torch.zeros(())
+    _factor = torch.ones(())

@@ -1,0 +1,129 @@
+"""Networks whose elements have different widths: PyTorch, the integer program and the circuit agree."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hardware_samples import annotated
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from chop.formats.integer import Integer
+from chop.formats.mixed_integer import MixedInteger
+from chop.hardware.emit import write_rtl, write_testbench
+from chop.hardware.node_estimate import estimate_node
+from chop.hardware.prepare import HardwareModel, prepare
+from chop.hardware.resolve.layers import set_formats
+from chop.hardware.rtl.design import DesignOptions, make_design
+from chop.hardware.simulate.cosimulate import Simulation
+from chop.hardware.simulate.simulators import SIMULATORS
+from chop.ir import MaseGraph
+
+
+def random_format(shape: tuple[int, ...], signed: bool, random: torch.Generator) -> MixedInteger:
+    """Return a format with widths of 0 to 6 bits."""
+    widths = torch.randint(0, 7, shape, generator=random)
+    fractions = widths - torch.randint(0, 4, shape, generator=random)
+    rounding = "nearest_even" if signed else "nearest_away"
+    return MixedInteger.of(widths, fractions, is_signed=signed, rounding=rounding)
+
+
+def mixed(model: nn.Module, x: Tensor, seed: int = 0, per_channel: bool = False) -> MaseGraph:
+    """Return a graph whose linear layers and convolutions have random widths for all elements or channels."""
+    random = torch.Generator().manual_seed(seed)
+    graph = annotated(model, x)
+    first = True
+    for meta in graph.annotated_metas():
+        if meta.mase_op not in ("linear", "conv2d"):
+            continue
+        row = tuple(meta.args["data_in_0"].shape[1:])
+        weight = tuple(meta.args["weight"].shape)
+        if per_channel:
+            row, weight = (row[0], *(1,) * (len(row) - 1)), (weight[0], *(1,) * (len(weight) - 1))
+        formats = {
+            "data_in_0": random_format(row, first, random),
+            "weight": random_format(weight, True, random),
+            "bias": random_format(tuple(meta.args["bias"].shape), True, random),
+        }
+        set_formats(meta, formats)
+        first = False
+    return graph
+
+
+def perceptron(*sizes: int) -> nn.Module:
+    layers = [part for a, b in pairwise(sizes) for part in (nn.Linear(a, b), nn.ReLU())]
+    return nn.Sequential(*layers[:-1])
+
+
+def check(graph: MaseGraph, x: Tensor) -> HardwareModel:
+    """Check that PyTorch and the integer program agree."""
+    ready = prepare(graph)
+    assert ready.num_differences(x.numpy()) == 0
+    return ready
+
+
+@given(sizes=st.lists(st.integers(1, 7), min_size=2, max_size=4), seed=st.integers(0, 2**16))
+def test_random_perceptrons_equal_fake_quantisation(sizes: list[int], seed: int) -> None:
+    torch.manual_seed(seed)
+    x = torch.randn(50, sizes[0]) * 4
+    check(mixed(perceptron(*sizes), x, seed), x)
+
+
+def test_widths_per_channel_of_a_cnn() -> None:
+    torch.manual_seed(1)
+    x = torch.randn(20, 2, 6, 6) * 4
+    model = nn.Sequential(
+        nn.Conv2d(2, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 3, groups=2), nn.ReLU(), nn.Flatten(), nn.Linear(16, 3)
+    )
+    check(mixed(model, x, per_channel=True), x)
+
+
+def test_widths_per_element_before_a_convolution_are_refused() -> None:
+    x = torch.randn(2, 1, 4, 4)
+    with pytest.raises(ValueError, match="the elements of one channel have different fraction bits"):
+        prepare(mixed(nn.Sequential(nn.Conv2d(1, 2, 3)), x))
+
+
+def test_an_input_with_two_formats_is_refused() -> None:
+    class TwoReaders(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(3, 2), nn.Linear(3, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            total: Tensor = self.first(x) + self.second(x)
+            return total
+
+    with pytest.raises(ValueError, match="needs one number format"):
+        prepare(mixed(TwoReaders(), torch.randn(2, 3)))
+
+
+@pytest.mark.skipif(not SIMULATORS["verilator"].is_available(), reason="Verilator is not installed")
+def test_the_circuit_equals_the_integer_program(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(100, 6) * 4
+    ready = check(mixed(perceptron(6, 8, 5, 3), x), x)
+    design = make_design(ready.program, DesignOptions())
+    files = [*write_rtl(design, tmp_path), *write_testbench(design, tmp_path)]
+    built = Simulation(design, files, "verilator", SIMULATORS["verilator"], tmp_path / "simulation")
+    assert str(built.compare(ready.program.quantize(x.numpy()))) == "100 of 100 vectors equal in verilator"
+
+
+def test_the_estimate_counts_each_element() -> None:
+    layer = nn.Linear(2, 1, bias=False)
+    layer.weight.data = torch.tensor([[0.75, 0.75]])
+    (meta,) = [m for m in annotated(nn.Sequential(layer), torch.randn(1, 2)).annotated_metas() if m.module]
+    uniform = {"data_in_0": Integer(8, 4), "weight": Integer(4, 2)}
+    same = {"data_in_0": MixedInteger((8, 8), (4, 4), (2,)), "weight": MixedInteger((4, 4), (2, 2), (1, 2))}
+    pruned = same | {"weight": MixedInteger((4, 0), (2, 2), (1, 2))}
+    luts = []
+    for formats in (uniform, same, pruned, same | {"weight": MixedInteger((0, 0), (2, 2), (1, 2))}):
+        set_formats(meta, formats)
+        luts.append(estimate_node(meta, "unrolled").lut)
+    assert luts[0] == luts[1] > luts[2] > luts[3] == 16  # the rounding of two inputs of 8 bits
+    assert np.isfinite(luts).all()
