@@ -244,3 +244,39 @@ def test_quantised_values_are_within_the_range(name: str, x: Tensor) -> None:
     if number_format.has_codes() and not number_format.values_depend_on_data:
         top = number_format.decode(number_format.all_codes()).abs().max()
         assert (y.abs() <= top).all()
+
+
+def with_scales(name: str) -> list[Format]:
+    """Return the format with each of its granularities, if it computes scales from data."""
+    granularities = ("tensor", "channel", "row", "group") if name == "integer" else ("tensor", "channel", "row")
+    options = (
+        [{"scale": "float", "granularity": each, "channel_dim": 0} for each in granularities]
+        if "granularity" in {field.name for field in parameters(FORMATS[name])}
+        else [{}]
+    )
+    formats = [FORMATS[name](**each) for each in options]
+    return [each for each in formats if each.scale_groups(torch.ones(2, 2)) is not None]
+
+
+@pytest.mark.parametrize(
+    "number_format", [each for name in ROUNDING for each in with_scales(name)], ids=lambda each: repr(each)[:60]
+)
+def test_elements_rounded_with_fixed_scales_are_on_the_grid_of_their_group(number_format: Format) -> None:
+    x = torch.randn(6, 70)
+    scales, groups = number_format.element_scales(x), number_format.scale_groups(x)
+    assert groups is not None
+    assert scales.shape == groups.shape == x.shape
+    for group in groups.unique():
+        assert len(scales[groups == group].unique()) == 1
+    y = number_format.quantize_with(x, scales)
+    torch.testing.assert_close(number_format.quantize_with(y, scales), y)
+    columns = [number_format.quantize_with(x[:, i], scales[:, i]) for i in range(x.shape[1])]
+    assert torch.stack(columns, 1).equal(y)
+    if number_format.name != "ternary":  # its threshold is not half of its scale
+        torch.testing.assert_close(y, number_format.quantize(x))
+
+
+@pytest.mark.parametrize("name", ROUNDING)
+def test_formats_whose_values_depend_on_data_say_what_shares_a_scale(name: str) -> None:
+    number_format = FORMATS[name]()
+    assert number_format.values_depend_on_data == (number_format.scale_groups(torch.randn(4, 40)) is not None)

@@ -129,6 +129,18 @@ class Format(ABC):
         """Return the smallest scale that covers `largest`; None if the format takes no scale."""
         return None
 
+    def scale_groups(self, x: Tensor) -> Tensor | None:
+        """Return for each element the index of the group that shares its scale; None if there are no scales."""
+        return None
+
+    def element_scales(self, x: Tensor) -> Tensor:
+        """Return the scale of each element when `x` is rounded; for formats with `scale_groups`."""
+        raise ValueError(f"format '{self.name}' computes no scales from data")
+
+    def quantize_with(self, x: Tensor, scales: Tensor) -> Tensor:
+        """Round with these scales, one per element, instead of those that `x` would have; for the same formats."""
+        raise ValueError(f"format '{self.name}' computes no scales from data")
+
     @property
     def has_learned_scale(self) -> bool:
         """Whether the format has a trainable scale, which starts at `initial_scale`."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from chop.formats.base import Encoded, Format, Scales, param, register_format
 from chop.formats.bits import finite_magnitude, mean_of_numbers, refuse_nan, signs, with_nan_of, working
-from chop.formats.granularity import num_scales
+from chop.formats.granularity import group_indices, num_scales
 
 
 @register_format("binary")
@@ -50,6 +50,15 @@ class Binary(Format):
     def quantize(self, x: Tensor) -> Tensor:
         values = working(x)
         return with_nan_of(self._signs(values).mul_(self._scale(values)), values).to(x.dtype)
+
+    def scale_groups(self, x: Tensor) -> Tensor | None:
+        return group_indices(x, "channel", self.channel_dim) if self.scaling else None
+
+    def element_scales(self, x: Tensor) -> Tensor:
+        return self._scale(working(x)).expand(x.shape)
+
+    def quantize_with(self, x: Tensor, scales: Tensor) -> Tensor:
+        return self._signs(working(x)).mul_(scales).to(x.dtype)
 
     def integers(self, x: Tensor) -> tuple[Tensor, Tensor]:
         values = working(x)

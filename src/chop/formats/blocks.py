@@ -64,6 +64,14 @@ class Blocks:
         return cast(Tensor, torch.ops.aten._unsafe_view(joined, joined.shape))
 
 
+def block_indices(x: Tensor, block_size: BlockSize, block_dim: int | None) -> Tensor:
+    """Return for each element of `x` the index of its block."""
+    blocks = Blocks.of(torch.zeros(x.shape, dtype=torch.int64, device=x.device), block_size, block_dim)
+    first = blocks.values.amax(blocks.dims, keepdim=True)
+    numbers = torch.arange(first.numel(), device=x.device).reshape(first.shape)
+    return blocks.join(numbers.expand_as(blocks.values), like=numbers.new_empty(x.shape))
+
+
 def _sizes(shape: Sequence[int], block_size: BlockSize, block_dim: int | None) -> dict[int, int]:
     """Return the size of a block in each divided dimension, at most the size of the dimension."""
     ndim = len(shape)

@@ -14,6 +14,7 @@ from chop.formats.bits import finite_magnitude, is_wide, working
 from chop.formats.elements import ELEMENTS
 from chop.formats.granularity import (
     SMALLEST_SCALE,
+    group_indices,
     largest_of_each,
     num_scales,
     round_by_loop,
@@ -85,6 +86,15 @@ class FP8(OnGrid):
             return fast
         elements, used = self._scaled(x, scale)
         return elements.mul_(used).to(x.dtype)
+
+    def scale_groups(self, x: Tensor) -> Tensor | None:
+        return None if self.scale == "none" else group_indices(x, self.granularity, self.channel_dim)
+
+    def element_scales(self, x: Tensor) -> Tensor:
+        return self._scaled(x, None)[1].expand(x.shape)
+
+    def quantize_with(self, x: Tensor, scales: Tensor) -> Tensor:
+        return self._scaled(x, scales)[0].mul_(scales).to(x.dtype)
 
     def _quantize_by_loop(self, x: Tensor, scale: Tensor | None) -> Tensor | None:
         if self.rounding not in ("nearest_even", "nearest_away"):

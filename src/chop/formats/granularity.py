@@ -81,3 +81,9 @@ def largest_of_each(magnitude: Tensor, granularity: Granularity, channel_dim: in
     channel = None if channel_dim is None or magnitude.dim() < 2 else channel_dim % magnitude.dim()
     dims = tuple(d for d in range(magnitude.dim()) if d != channel)
     return magnitude.amax(dims, keepdim=True) if dims else magnitude
+
+
+def group_indices(x: Tensor, granularity: Granularity, channel_dim: int | None) -> Tensor:
+    """Return for each element of `x` the index of what shares its scale (not for groups)."""
+    first = largest_of_each(torch.zeros(x.shape, device=x.device), granularity, channel_dim)
+    return torch.arange(first.numel(), device=x.device).reshape(first.shape).expand(x.shape)

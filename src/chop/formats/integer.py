@@ -19,10 +19,11 @@ from chop.formats.bits import (
     refuse_nan,
     working,
 )
-from chop.formats.blocks import Blocks, divided_dim, num_blocks, shared_bits
+from chop.formats.blocks import Blocks, block_indices, divided_dim, num_blocks, shared_bits
 from chop.formats.granularity import (
     SMALLEST_SCALE,
     Granularity,
+    group_indices,
     largest_of_each,
     num_scales,
     round_by_loop,
@@ -177,6 +178,22 @@ class Integer(Rounded, Format):
             return super().__call__(x)
         learns = torch.is_grad_enabled() and (scale.requires_grad or x.requires_grad)
         return learned_step(x, scale, self.quantize, (self._low, self._high)) if learns else self.quantize(x, scale)
+
+    def scale_groups(self, x: Tensor) -> Tensor | None:
+        if self.is_fixed_point or self.has_learned_scale:
+            return None
+        if self.granularity == "group":
+            return block_indices(x, self.group_size, self.block_dim)
+        return group_indices(x, self.granularity, self.channel_dim)
+
+    def element_scales(self, x: Tensor) -> Tensor:
+        if self.granularity == "group":
+            blocks, _, step = self._groups(x)
+            return blocks.join(step.expand_as(blocks.values), like=working(x))
+        return self._scaled_integers(x, None)[1].expand(x.shape)
+
+    def quantize_with(self, x: Tensor, scales: Tensor) -> Tensor:
+        return self._rounded(working(x), scales, x.dtype, self._lowest_covered).mul_(scales).to(x.dtype)
 
     def initial_scale(self, x: Tensor) -> Tensor:
         """Return the initial step of LSQ: twice the mean magnitude over the square root of the largest integer."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from chop.formats.base import Encoded, Format, Scales
 from chop.formats.bits import is_wide, working
-from chop.formats.blocks import Blocks, InBlocks, divided_dim, num_blocks, shared_bits
+from chop.formats.blocks import Blocks, InBlocks, block_indices, divided_dim, num_blocks, shared_bits
 from chop.formats.kernels.families import Element, Scale, round_blocks
 from chop.formats.rounding import Rounded, Rounding, without_overflow
 
@@ -122,6 +122,16 @@ class ScaledBlocks(InBlocks, Rounded, Format):
             found = fits if found is None else torch.where(fits_block, fits, found)
         assert found is not None, "a block has at least one possible scale"
         return blocks.join(found, like=x.isfinite()) & x.isfinite()
+
+    def scale_groups(self, x: Tensor) -> Tensor | None:
+        return block_indices(x, self.block_size, self.block_dim)
+
+    def element_scales(self, x: Tensor) -> Tensor:
+        blocks = Blocks.of(working(x), self.block_size, self.block_dim)
+        return blocks.join(self.scale(blocks.largest()).expand_as(blocks.values), like=working(x))
+
+    def quantize_with(self, x: Tensor, scales: Tensor) -> Tensor:
+        return self.elements(self.quotients(working(x), scales)).mul_(scales).to(x.dtype)
 
     def quotients(self, values: Tensor, scale: Tensor) -> Tensor:
         """Return the values of blocks divided by their scales."""

@@ -44,6 +44,15 @@ class Ternary(Format):
         signs, scale = self._signs_and_scale(values)
         return with_nan_of(signs.mul_(scale), values).to(x.dtype)
 
+    def scale_groups(self, x: Tensor) -> Tensor | None:
+        return torch.zeros(x.shape, dtype=torch.int64, device=x.device)
+
+    def element_scales(self, x: Tensor) -> Tensor:
+        return self._signs_and_scale(working(x))[1].expand(x.shape)
+
+    def quantize_with(self, x: Tensor, scales: Tensor) -> Tensor:
+        return working(x).div(scales).round_().clamp_(-1, 1).mul_(scales).to(x.dtype)
+
     def integers(self, x: Tensor) -> tuple[Tensor, Tensor]:
         codes, (scale,) = self.encode(x)
         return codes, scale

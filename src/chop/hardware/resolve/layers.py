@@ -28,7 +28,7 @@ def set_formats(meta: NodeMeta, formats: Mapping[str, Format]) -> None:
 
 
 def with_parameters(layer: nn.Module, values: Mapping[str, Tensor]) -> nn.Module:
-    """Return a copy of a layer with other parameters and buffers, and with the formats that it has."""
+    """Return a copy of a layer with other parameters and buffers, and with the formats and scales that it has."""
     plain = plain_layer(layer) if isinstance(layer, QuantizedLayer) else layer
     new = copy.copy(plain)
     vars(new).update({key: value.copy() for key, value in vars(plain).items() if isinstance(value, dict | set)})
@@ -41,7 +41,10 @@ def with_parameters(layer: nn.Module, values: Mapping[str, Tensor]) -> nn.Module
             new._parameters[name] = nn.Parameter(value.detach().to(like.dtype), requires_grad=like.requires_grad)
     if not isinstance(layer, QuantizedLayer):
         return new
-    return quantize_layer(new, layer.formats, type(layer).__name__.removeprefix(layer.base_class.__name__))
+    quantized = quantize_layer(new, layer.formats, type(layer).__name__.removeprefix(layer.base_class.__name__))
+    quantized.writes_back = layer.writes_back
+    quantized.take_scales(layer)
+    return quantized
 
 
 def replace_layer(meta: NodeMeta, layer: nn.Module) -> None:

@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 from chop.ir.graph.mase_graph import MaseGraph
 from chop.ir.graph.meta import NodeMeta
-from chop.nn.quantized import QuantizedLayer
+from chop.nn.quantized import QuantizedCall, QuantizedLayer, plain_layer
 from chop.ops import op_of_module
 from chop.registry import closest
 
@@ -44,6 +44,24 @@ class NodeInterpreter(fx.Interpreter):
         return next(
             self.args_iter
         )  # fx itself would take all remaining values as a list for `*args` and `**kwargs`
+
+
+class FloatInterpreter(NodeInterpreter):
+    """An interpreter that computes without rounding, with the parameters that the layers had when it was made."""
+
+    def __init__(self, model: fx.GraphModule) -> None:
+        super().__init__(model)
+        self.plain: dict[str, nn.Module] = {
+            path: plain_layer(layer) for path, layer in model.named_modules() if isinstance(layer, QuantizedLayer)
+        }
+
+    def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        layer = self.plain.get(target)
+        return super().call_module(target, args, kwargs) if layer is None else layer(*args, **kwargs)
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        function = target.function if isinstance(target, QuantizedCall) else target
+        return super().call_function(function, args, kwargs)
 
 
 def inputs_of(graph: MaseGraph) -> list[fx.Node]:

@@ -159,6 +159,14 @@ class QuantizedLayer(nn.Module):
         self.register_buffer(_scale_name(name), torch.tensor(scale, dtype=dtype))
         self.forget()
 
+    def take_scales(self, other: QuantizedLayer) -> None:
+        """Take over another layer's learned and calibrated scales."""
+        for key in map(_scale_name, self.formats):
+            if key in other._parameters:
+                self._parameters[key] = other._parameters[key]
+            elif key in other._buffers:
+                self.register_buffer(key, other._buffers[key])
+
     def extra_repr(self) -> str:
         shown = [f"{name}={number_format}" for name, number_format in self.formats.items()]
         return ", ".join(part for part in (super().extra_repr(), *shown) if part)

@@ -4,6 +4,7 @@ from chop.passes.graph.transforms.calibrate import calibrate_transform_pass
 from chop.passes.graph.transforms.emit_testbench import emit_testbench_transform_pass
 from chop.passes.graph.transforms.emit_verilog import emit_verilog_transform_pass
 from chop.passes.graph.transforms.fold_batch_norm import fold_batch_norm_transform_pass
+from chop.passes.graph.transforms.low_bits import gptq_transform_pass
 from chop.passes.graph.transforms.quantize import (
     quantize_transform_pass,
     summarize_quantization_analysis_pass,
@@ -15,6 +16,7 @@ __all__ = [
     "emit_testbench_transform_pass",
     "emit_verilog_transform_pass",
     "fold_batch_norm_transform_pass",
+    "gptq_transform_pass",
     "quantize_transform_pass",
     "resolve_formats_transform_pass",
     "summarize_quantization_analysis_pass",

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, fx, nn
+from torch import Tensor, fx
 
 from chop.display.progress import ProgressBar
 from chop.formats import Format
 from chop.ir import MaseGraph, NodeMeta
-from chop.ir.graph.interpreter import NodeInterpreter, bind_inputs, tensors_in, undisturbed
-from chop.nn.quantized import QuantizedCall, QuantizedLayer, plain_layer
+from chop.ir.graph.interpreter import FloatInterpreter, bind_inputs, tensors_in, undisturbed
+from chop.nn.quantized import QuantizedCall, QuantizedLayer
 from chop.passes.base import PassResult, register_pass
 from chop.passes.graph.transforms.calibrate.limits import Magnitudes, Method, limit
 from chop.statistics import Collection, Profile
@@ -107,16 +107,14 @@ def _named(collection: Collection, node: str, entry: str, method: Method) -> Mag
         raise ValueError(f"'{entry}' of node '{node}': {error}") from error
 
 
-class _Observer(NodeInterpreter):
+class _Observer(FloatInterpreter):
     """An interpreter that computes in float and collects the magnitudes of the operands that are quantised."""
 
     def __init__(self, model: fx.GraphModule, observed: Observed) -> None:
         super().__init__(model)
         self.observed = observed
-        self.plain: dict[str, nn.Module] = {}
-        for path, layer in model.named_modules():
+        for layer in model.modules():
             if isinstance(layer, QuantizedLayer):
-                self.plain[path] = plain_layer(layer)
                 for name, parameter in layer.op.parameters_of(layer).items():
                     observed[id(layer)][name].update(parameter)
 
@@ -132,14 +130,6 @@ class _Observer(NodeInterpreter):
         if quantized is not None and "data_out_0" in quantized.formats:
             for tensor in tensors_in(result)[:1]:
                 self.observed[id(quantized)]["data_out_0"].update(tensor)
-
-    def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        layer = self.plain.get(target)
-        return super().call_module(target, args, kwargs) if layer is None else layer(*args, **kwargs)
-
-    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        function = target.function if isinstance(target, QuantizedCall) else target
-        return super().call_function(function, args, kwargs)
 
 
 def _calibrate(
