@@ -22,8 +22,8 @@ from chop.hardware.resolve.layers import replace_layer, with_parameters
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.interpreter import undisturbed
 from chop.nn.quantized import QuantizedLayer
+from chop.passes.graph.transforms.low_bits.input_moments import InputMoments
 from chop.passes.graph.transforms.low_bits.matrices import MATRIX_OPS, from_matrices, to_matrices
-from chop.passes.graph.transforms.low_bits.moments import Moments
 from chop.passes.graph.transforms.low_bits.scales import FixedScales, can_fix_scales
 from chop.passes.graph.transforms.low_bits.walk import Walk
 from chop.statistics.batches import limited_batches
@@ -62,7 +62,7 @@ class LayerProblem:
     meta: NodeMeta
     layer: QuantizedLayer
     weight: Tensor
-    moments: Moments
+    moments: InputMoments
 
     @property
     def number_format(self) -> Format:
@@ -167,7 +167,7 @@ def _adjust(meta: NodeMeta, walk: Walk, args: CalibrationArgs, name: str, method
     layer = meta.quantized
     assert isinstance(layer, QuantizedLayer), "only quantised layers are in the list"
     inputs = [layer.rounded("data_in_0", x) for x in walk.inputs(meta.node)]
-    moments = Moments.of(layer, inputs, walk.masks, meta.node.name)
+    moments = InputMoments.of(layer, inputs, walk.masks, meta.node.name)
     weight = to_matrices(layer, _weight(layer))
     problem = LayerProblem(meta, layer, weight, moments)
     before = problem.decibels(problem.rounded(weight))

@@ -12,7 +12,7 @@ from chop.passes.graph.transforms.low_bits.matrices import input_rows
 
 
 @dataclass(frozen=True)
-class Moments:
+class InputMoments:
     """Means over the rows that a layer reads, in float64: of each input, and of the products of two inputs."""
 
     products: Tensor
@@ -22,7 +22,7 @@ class Moments:
     num_rows: int
 
     @classmethod
-    def of(cls, layer: nn.Module, inputs: Iterable[Tensor], masks: Iterable[Tensor | None], where: str) -> Moments:
+    def of(cls, layer: nn.Module, inputs: Iterable[Tensor], masks: Iterable[Tensor | None], where: str) -> InputMoments:
         """Return the moments of a layer's inputs, which are read in slices."""
         products = means = None
         num_rows = 0
