@@ -22,7 +22,9 @@ class InputMoments:
     num_rows: int
 
     @classmethod
-    def of(cls, layer: nn.Module, inputs: Iterable[Tensor], masks: Iterable[Tensor | None], where: str) -> InputMoments:
+    def of(
+        cls, layer: nn.Module, inputs: Iterable[Tensor], masks: Iterable[Tensor | None], where: str
+    ) -> InputMoments:
         """Return the moments of a layer's inputs, which are read in slices."""
         products = means = None
         num_rows = 0
