@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ from matplotlib.figure import Figure
 def one_thread_and_no_drawing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Use one thread, and do not draw plots, which takes longer than a small training."""
 
-    def write_header(self: Figure, path: Path, **options: object) -> None:
-        path.write_bytes(b"\x89PNG")
+    def write_header(self: Figure, file: Path | BytesIO, **options: object) -> None:
+        write = file.write if isinstance(file, BytesIO) else file.write_bytes
+        write(b"\x89PNG")
 
     monkeypatch.setattr(Figure, "savefig", write_header)
     before = torch.get_num_threads()

@@ -158,6 +158,11 @@ def test_a_transformed_graph_can_be_tested_and_trained(config: TransformConfig) 
     graph, _ = load_mase_graph_interface_pass(None, {"load_dir": again})
     assert type(graph.modules["seq_blocks.0"]).__name__ == "LinearInteger"
     assert summary(run_test(TestConfig(load_name=again, **common)))["test"] == trained
+    cost, quantised = summary(run)["cost"], summary(folder.parents[1])["cost"]
+    for name in ("weight_bits", "average_weight_bits", "average_activation_bits"):
+        assert cost["after"][name] == quantised["after"][name] < quantised["before"][name]
+    for name in ("macs", "bitops"):
+        assert cost["after"][name] / cost["samples"] == quantised["after"][name] / quantised["samples"]
 
 
 def test_weights_without_their_formats_are_a_warning(

@@ -11,7 +11,7 @@ from chop.config.base import RunConfig, option
 
 @dataclass(frozen=True, kw_only=True)
 class ReportConfig(RunConfig):
-    """Write a report on a run as a single HTML page."""
+    """Write a report on a run, or on a grid of runs, as a single HTML page."""
 
     examples: ClassVar[tuple[str, ...]] = (
         "ch report",

@@ -21,8 +21,13 @@ def html_table(headers: Sequence[object], rows: Sequence[Sequence[object]], capt
 
 def html_image(path: Path) -> str:
     """Return the PNG file at `path` as an image that needs no file."""
-    data = base64.b64encode(path.read_bytes()).decode()
-    return f'<img style="max-width: 640px" alt="{_text(path.stem)}" src="data:image/png;base64,{data}">'
+    return png_image(path.read_bytes(), path.stem)
+
+
+def png_image(data: bytes, alt: str) -> str:
+    """Return the content of a PNG file as an image; `alt` is read out by screen readers."""
+    source = f"data:image/png;base64,{base64.b64encode(data).decode()}"
+    return f'<img style="max-width: min(640px, 100%)" alt="{_text(alt)}" src="{source}">'
 
 
 def html_heading(text: str) -> str:

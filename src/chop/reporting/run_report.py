@@ -28,9 +28,12 @@ from chop.passes.graph import (
     sensitivity_analysis_pass,
 )
 from chop.registry import UnknownNameError
+from chop.reporting.grid_report import GridTable, write_grid_report
 from chop.runs import RunFolder
+from chop.runs.listing import find_grid
 from chop.runs.run import Run, TestBatches, open_run
 from chop.searching.results.command import command_of_best
+from chop.training.terminal import print_grid
 from chop.training.threads import limit_threads_for
 
 logger = logging.getLogger(__name__)
@@ -48,11 +51,17 @@ Info = Mapping[str, Any]
 
 
 def report(config: ReportConfig) -> Path:
-    """Write the page of the run that `config` names, print its summary, and return the path of the page."""
-    run = open_run(config.run, config.project_dir)
-    path = config.output or run.folder.report
-    document = write_report(run, path, num_samples=config.samples, with_sensitivity=not config.no_sensitivity)
-    print_summary(document)
+    """Write the page of the run or grid that `config` names, print its summary, and return the path of the page."""
+    grid = find_grid(config.run, config.project_dir)
+    if grid is not None:
+        path = config.output or grid.report
+        _check_writable(path)
+        print_grid_report(write_grid_report(grid, path))
+    else:
+        run = open_run(config.run, config.project_dir)
+        path = config.output or run.folder.report
+        document = write_report(run, path, num_samples=config.samples, with_sensitivity=not config.no_sensitivity)
+        print_summary(document)
     if config.open and not webbrowser.open(path.absolute().as_uri()):
         print(f"no browser was found; open {path.absolute()}")
     return path
@@ -200,6 +209,13 @@ def _training_log(run: Run) -> Sequence[Info]:
         return open_run(load).metrics
     except (ValueError, UnknownNameError, OSError):  # the weights do not belong to a run
         return run.metrics
+
+
+def print_grid_report(table: GridTable) -> None:
+    """Print the table of a grid and its best combination."""
+    print_grid(table.title, table.headers, table.cells)
+    if table.best is not None:
+        print(f"best test accuracy: {table.options(table.best)}")
 
 
 def print_summary(document: Info) -> None:

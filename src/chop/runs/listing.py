@@ -46,6 +46,12 @@ def find_run(run: Path | None, project_dir: Path) -> RunFolder:
     raise UnknownNameError(f"there is no run '{run}'{_nearest(str(run), project_dir)}")
 
 
+def find_grid(run: Path | None, project_dir: Path) -> RunFolder | None:
+    """Return the folder of a grid of training runs with this path or name; None if it is something else."""
+    folders = [] if run is None else [RunFolder(run), RunFolder(project_dir / run)]
+    return next((folder for folder in folders if folder.grid.is_file()), None)
+
+
 def with_run_to_load(config: Config) -> Config:
     """Return the configuration with the path of the run that its `load_name` stands for.
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from chop.config import SweepConfig
 from chop.cost import estimate
+from chop.cost.summary import COST_CONVENTION
 from chop.display.progress import StatusLine
 from chop.ir import MaseGraph
 from chop.ir.graph.meta import annotated_batch_size
@@ -22,7 +23,6 @@ from chop.training.devices import pick_device
 from chop.training.evaluation import evaluate
 from chop.training.parallel import map_in_processes
 from chop.training.threads import limit_threads_for
-from chop.transforming.outcome import COST_CONVENTION
 from chop.transforming.pipeline import Passes, pass_messages_from, run_passes
 
 
@@ -121,5 +121,8 @@ def _write_summary(
         "seconds": round(seconds, 3),
     }
     if best is not None:
+        named = {"before": results.baseline, "after": best}
         summary["test"] = {"accuracy": best.accuracy, "loss": best.loss}
+        costs = {name: {"bitops": row.bitops, "weight_bits": row.weight_bits} for name, row in named.items()}
+        summary["cost"] = {"samples": 1, "convention": COST_CONVENTION, **costs}
     folder.write_summary(summary)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from chop.config import TrainConfig
+from chop.cost.summary import summarize_cost
 from chop.display.launcher import launcher
 from chop.ir import MaseGraph
 from chop.passes.graph import save_mase_graph_interface_pass
@@ -53,7 +54,8 @@ def _train(config: TrainConfig, experiment: Experiment) -> RunFolder:
     test = trainer.evaluate(experiment.data.splits.test)
     if trainer.fabric.is_global_zero:
         _save_graph(experiment, folder)
-        folder.write_summary(_summary(trainer, experiment, test, progress.samples_per_second))
+        summary = _summary(trainer, experiment, test, progress.samples_per_second)
+        folder.write_summary(summary | _graph_cost(experiment))
         _plot(trainer, experiment, test, folder)
         print_training(trainer.history, trainer.best, test, experiment.data.dataset_info)
     trainer.fabric.barrier()  # the other processes may read what the first one has written
@@ -121,6 +123,13 @@ def _save_graph(experiment: Experiment, folder: RunFolder) -> None:
         graph = MaseGraph(experiment.model.cpu())
         save_mase_graph_interface_pass(graph, folder.graph)
         sys.stderr.write(f"graph with its number formats: {folder.graph}\n")
+
+
+def _graph_cost(experiment: Experiment) -> dict[str, Any]:
+    """Return the cost of a fine-tuned graph, whose layers are quantised, for the summary."""
+    if not experiment.is_graph:
+        return {}
+    return {"cost": summarize_cost({"after": experiment.annotated_graph(num_rows=1).metas()})}
 
 
 def _plot(trainer: Trainer, experiment: Experiment, test: Evaluation, folder: RunFolder) -> None:

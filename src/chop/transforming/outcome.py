@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import nn
 
 from chop.config import TransformConfig
-from chop.cost import estimate
+from chop.cost.summary import summarize_cost
 from chop.display.progress import ProgressBar
 from chop.files import write_json
 from chop.ir import MaseGraph
-from chop.ir.graph.meta import annotated_batch_size
 from chop.nn.quantized import QuantizedLayer
 from chop.passes import PASSES
 from chop.passes.graph import save_mase_graph_interface_pass
@@ -28,9 +27,6 @@ from chop.training.threads import limit_threads_for
 from chop.transforming.pass_results import to_json
 from chop.transforming.pipeline import Comparison, PassResults
 from chop.transforming.terminal import print_infos, print_layers, print_outcome
-
-COST_CONVENTION = "bops"
-"""How bit widths count in the cost that every summary has: `chop.cost.conventions`."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +53,8 @@ def graph_outcome(original: MaseGraph, results: PassResults) -> Outcome:
         save_mase_graph_interface_pass(graph, {"save_dir": folder.graph})
 
     models = {"before": original.model, "after": graph.model}
-    return Outcome(models, save, results.comparisons, results.infos, _cost(original, graph))
+    cost = summarize_cost({"before": original.metas(), "after": graph.metas()})
+    return Outcome(models, save, results.comparisons, results.infos, cost)
 
 
 def write_outcome(config: TransformConfig, experiment: Experiment, outcome: Outcome, start: float) -> RunFolder:
@@ -79,21 +76,6 @@ def write_outcome(config: TransformConfig, experiment: Experiment, outcome: Outc
     print_infos({name: info for name, info in outcome.infos.items() if not PASSES[name].prints})
     print_outcome(experiment.data.dataset_info, results, outcome.comparisons)
     return folder
-
-
-def _cost(original: MaseGraph, graph: MaseGraph) -> dict[str, Any] | None:
-    """Return the cost of both graphs for the annotated batch; None if a pass added nodes without shapes."""
-    before, after = original.metas(), graph.metas()
-    if not all(meta.annotated for meta in after):
-        return None
-    costs = {name: estimate(metas, COST_CONVENTION) for name, metas in (("before", before), ("after", after))}
-    totals = {name: asdict(cost.total) for name, cost in costs.items()}
-    return {
-        "samples": annotated_batch_size(before),
-        "convention": COST_CONVENTION,
-        "unknown": list(costs["after"].unknown),
-        **{name: {key: value for key, value in each.items() if value is not None} for name, each in totals.items()},
-    }
 
 
 def _evaluate(

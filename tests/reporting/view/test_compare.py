@@ -45,6 +45,17 @@ def test_key_figures_have_their_difference_to_the_first_run(pair: list[RunRecord
     assert rows["BitOPs"].cells[0].exact == "6,400"
 
 
+def test_accuracies_on_other_rows_say_so_and_are_not_compared(add_run: AddRun, project: Path) -> None:
+    add_run("tested", train_summary(0.5))
+    best = {"trial": 1, "accuracy": 0.75, "bitops": 5}
+    add_run("searched", {"action": "search", "evaluated_on": "val_dataloader", "best": best})
+    rows = {row.title: row for row in figure_rows(list_records(project)[::-1])}
+    tested, searched = rows["accuracy"].cells
+    assert (tested.rows, searched.rows) == (None, "validation rows")
+    assert (searched.text, searched.change, searched.verdict) == ("75.00 %", "", None)
+    assert rows["BitOPs"].cells[1].rows is None
+
+
 def test_unknown_figures_are_left_out(add_run: AddRun, project: Path) -> None:
     add_run("a", train_summary(0.5))
     add_run("b", train_summary(0.5))

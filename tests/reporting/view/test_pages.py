@@ -101,6 +101,23 @@ def test_a_grid_links_to_its_runs(project: Path) -> None:
     assert '<a href="/run/b">b</a>' in page
 
 
+def test_a_sweep_shows_its_table_and_marks_the_best_setting(add_run: Callable[..., Path], project: Path) -> None:
+    rows = [
+        {"format": name, "bits": bits, "accuracy": 0.5, "loss": 1.5, "bitops": 2000.0, "weight_bits": 800.0}
+        for name, bits in (("integer", 8), ("mxfp e2m3", 6.25))
+    ]
+    test = {"accuracy": 0.5, "loss": 1.5}
+    cost = {"samples": 1, "before": {"bitops": 9000.0}, "after": {"bitops": 2000.0}}
+    best = "mxfp e2m3, 6.25 bits"
+    add_run("swept", {"action": "sweep", "rows": rows, "best": best, "test": test, "cost": cost, "baseline": test})
+    (record,) = list_records(project)
+    page = run_page(record)
+    assert page.count('<tr class="best"><td>mxfp e2m3</td><td>6.25</td><td>50.00 %</td>') == 1
+    assert "<td>2 k</td><td>100 B</td>" in page
+    assert record.note == f"best: {best}"
+    assert "was 9 k" in page
+
+
 def test_text_and_attributes_are_escaped() -> None:
     inner = element("b", None, "<i>")
     assert join(inner, "&") == "<b>&lt;i&gt;</b>&amp;"

@@ -28,6 +28,8 @@ class ComparedCell:
     exact: str | None = None
     change: str = ""
     verdict: Verdict | None = None
+    rows: str | None = None
+    """The rows that the value was measured on, if not those of the test split."""
 
 
 @dataclass(frozen=True)
@@ -75,15 +77,18 @@ def format_rows(records: Sequence[RunRecord]) -> tuple[list[ComparedRow], list[s
 def _figure_row(figure: RunFigure, when: When, records: Sequence[RunRecord]) -> ComparedRow:
     values = [figure.read(record, when) for record in records]
     title = f"{figure.title}, before" if when == "before" else figure.title
-    return ComparedRow(title, [_figure_cell(figure, values[0], value) for value in values], _differ(values))
+    first = None if figure.rows_of(records[0]) else values[0]
+    cells = [_figure_cell(figure, first, value, record) for value, record in zip(values, records, strict=True)]
+    return ComparedRow(title, cells, _differ(values))
 
 
-def _figure_cell(figure: RunFigure, first: float | None, value: float | None) -> ComparedCell:
+def _figure_cell(figure: RunFigure, first: float | None, value: float | None, record: RunRecord) -> ComparedCell:
+    """Return the value of a run, with its difference to the first run if both were measured on the test split."""
     if value is None:
         return ComparedCell(None)
-    text, exact = figure.figure.text(value), numbers.exact(value)
-    if first is None or is_same(first, value):
-        return ComparedCell(text, exact)
+    text, exact, rows = figure.figure.text(value), numbers.exact(value), figure.rows_of(record)
+    if rows or first is None or is_same(first, value):
+        return ComparedCell(text, exact, rows=rows)
     return ComparedCell(text, exact, figure.figure.change(first, value), _verdict(figure, first, value))
 
 

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from html import escape
+from pathlib import Path
 from urllib.parse import quote
+
+import chop
 
 NOTHING = "\N{EN DASH}"
 """Shown for a missing value."""
 VOID = ("input", "img", "link", "meta")
 REPORT_STYLES = ("theme.css", "page.css", "table.css", "narrow.css", "print.css")
 VIEW_STYLE, VIEW_SCRIPT = "view.css", "view.js"
+ASSETS = {
+    # The pages have the styles of the reports.
+    **{name: Path(chop.__file__).parent / "page/assets" / name for name in REPORT_STYLES},
+    **{name: Path(__file__).parent / "assets" / name for name in (VIEW_STYLE, VIEW_SCRIPT)},
+}
+STANDALONE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
 
 
 class Html(str):
@@ -80,14 +89,9 @@ def _quoted(part: str) -> str:
 
 
 def page(title: str, lead: Content, *content: Content) -> Html:
-    """Return a complete page, with the styles of the reports."""
-    head = element(
-        "head",
-        None,
-        element("meta", {"charset": "utf-8"}),
-        element("meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"}),
-        element("link", {"rel": "icon", "href": "data:,"}),
-        element("title", None, title),
+    """Return a page of the server, with the styles of the reports."""
+    head = _head(
+        title,
         [
             element("link", {"rel": "stylesheet", "href": f"/assets/{name}"})
             for name in (*REPORT_STYLES, VIEW_STYLE)
@@ -95,6 +99,33 @@ def page(title: str, lead: Content, *content: Content) -> Html:
         element("script", {"src": f"/assets/{VIEW_SCRIPT}", "defer": True}),
     )
     theme = element("button", {"type": "button", "id": "theme", "hidden": True})
+    status = element("div", {"id": "status", "class": "unseen", "role": "status", "aria-live": "polite"})
+    return _document(head, title, lead, theme, content, status)
+
+
+def standalone_page(title: str, lead: Content, *content: Content) -> Html:
+    """Return a page that needs no server: its styles are part of it, and it has no scripts."""
+    styles = "\n".join(ASSETS[name].read_text(encoding="utf-8") for name in (*REPORT_STYLES, VIEW_STYLE))
+    policy = {"http-equiv": "Content-Security-Policy", "content": STANDALONE_POLICY}
+    head = _head(title, element("meta", policy), element("style", None, Html(styles)))
+    return _document(head, title, lead, None, content, None)
+
+
+def _head(title: str, *content: Content) -> Html:
+    return element(
+        "head",
+        None,
+        element("meta", {"charset": "utf-8"}),
+        element("meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"}),
+        element("link", {"rel": "icon", "href": "data:,"}),
+        element("title", None, title),
+        *content,
+    )
+
+
+def _document(
+    head: Html, title: str, lead: Content, theme: Html | None, content: Iterable[Content], status: Html | None
+) -> Html:
     heading = element("div", None, element("h1", None, title), element("p", {"id": "subtitle"}, lead))
     body = element(
         "body",
@@ -102,6 +133,6 @@ def page(title: str, lead: Content, *content: Content) -> Html:
         element("a", {"class": "skip", "href": "#main"}, "Skip to the content"),
         element("header", {"class": "top"}, element("div", {"class": "heading"}, heading, theme)),
         element("main", {"id": "main"}, *content),
-        element("div", {"id": "status", "class": "unseen", "role": "status", "aria-live": "polite"}),
+        status,
     )
     return Html(f"<!DOCTYPE html>\n{element('html', {'lang': 'en'}, head, body)}\n")

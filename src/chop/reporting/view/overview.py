@@ -9,6 +9,7 @@ from pathlib import Path
 
 from chop.display import numbers
 from chop.display.launcher import launcher
+from chop.reporting.view.differences import OptionColumn, differing_options
 from chop.reporting.view.html import (
     NOTHING,
     Html,
@@ -21,11 +22,11 @@ from chop.reporting.view.html import (
     scrolling,
     synthetic_badge,
 )
-from chop.reporting.view.run_figures import ACCURACY, COLUMNS, RunFigure
+from chop.reporting.view.run_figures import COLUMNS, RunFigure
 from chop.reporting.view.run_record import MAX_RECORDS_KEPT, RunRecord
 
-TEXT_COLUMNS = ("run", "action", "model", "data", "started (file time)")
-"""The first columns; columns of numbers follow."""
+TEXT_COLUMNS, START_COLUMN = ("run", "action", "model", "data"), "started (file time)"
+"""The first columns and the last one. Between them are the accuracy, options that differ, and the other figures."""
 NUM_COMPARED = range(2, 7)
 """How many runs can be compared."""
 
@@ -66,18 +67,34 @@ def _toolbar() -> Html:
 def _table(records: Sequence[RunRecord]) -> Html:
     known = set().union(*(_known_figures(record) for record in records))
     figures = tuple(figure for figure in COLUMNS if figure.figure.name in known)
+    options, num_others = differing_options(tuple(records))
     caption = element("caption", {"class": "unseen"}, "Runs; the header buttons sort the rows")
-    heads = [element("th", {"scope": "col"}, element("span", {"class": "unseen"}, "compare"))]
-    heads += [element("th", {"scope": "col", "class": "text", "data-sort": "text"}, word) for word in TEXT_COLUMNS]
-    heads += [
-        element(
-            "th", {"scope": "col", "class": "figure", "data-sort": "number", "title": figure.help}, figure.title
-        )
-        for figure in figures
+    heads = [
+        element("th", {"scope": "col"}, element("span", {"class": "unseen"}, "compare")),
+        *(_head(word, "text") for word in TEXT_COLUMNS),
+        *(_figure_head(figure) for figure in figures[:1]),
+        *(_head(column.title, "option", column.key) for column in options),
+        *(_figure_head(figure) for figure in figures[1:]),
+        _head(START_COLUMN, "text"),
     ]
-    body = element("tbody", None, [_row(record, figures) for record in records])
+    body = element("tbody", None, [_row(record, options, figures) for record in records])
     table = element("table", {"id": "table"}, caption, element("thead", None, element("tr", None, heads)), body)
-    return scrolling("Table of runs", table)
+    return join(scrolling("Table of runs", table), _others_note(num_others))
+
+
+def _head(title: str, kind: str, tooltip: str | None = None, sort: str = "text") -> Html:
+    return element("th", {"scope": "col", "class": kind, "data-sort": sort, "title": tooltip}, title)
+
+
+def _figure_head(figure: RunFigure) -> Html:
+    return _head(figure.title, "figure", figure.help, "number")
+
+
+def _others_note(num_others: int) -> Html | None:
+    if not num_others:
+        return None
+    options = "option differs" if num_others == 1 else "options differ"
+    return element("p", {"class": "command"}, f"{num_others} more {options} between runs: compare them.")
 
 
 @lru_cache(maxsize=MAX_RECORDS_KEPT)
@@ -86,7 +103,7 @@ def _known_figures(record: RunRecord) -> frozenset[str]:
 
 
 @lru_cache(maxsize=MAX_RECORDS_KEPT)
-def _row(record: RunRecord, figures: tuple[RunFigure, ...]) -> Html:
+def _row(record: RunRecord, options: tuple[OptionColumn, ...], figures: tuple[RunFigure, ...]) -> Html:
     box = {"type": "checkbox", "name": "run", "value": record.name, "aria-label": f"compare {record.name}"}
     name = element("th", {"scope": "row", "data-value": record.name}, _name(record))
     cells = [
@@ -97,13 +114,15 @@ def _row(record: RunRecord, figures: tuple[RunFigure, ...]) -> Html:
             record.data_title or record.data,
             synthetic_badge() if record.has_synthetic_data else None,
         ),
+        *(_figure_cell(figure, record) for figure in figures[:1]),
+        *(_option_cell(column.text(record)) for column in options),
+        *(_figure_cell(figure, record) for figure in figures[1:]),
         element(
             "td",
             {"class": "text started", "data-value": record.started.isoformat()},
             element("time", {"datetime": record.started.isoformat()}, f"{record.started:%Y-%m-%d}"),
             element("span", {"class": "note"}, f"{record.started:%H:%M:%S}"),
         ),
-        *(_figure_cell(figure, record) for figure in figures),
     ]
     return element("tr", None, element("td", None, element("input", box)), name, cells)
 
@@ -123,12 +142,17 @@ def _text_cell(text: str | None, tooltip: str | None = None, badge: Html | None 
     return element("td", attributes, text, badge)
 
 
+def _option_cell(text: str | None) -> Html:
+    if text is None:
+        return element("td", {"class": "option nothing"}, NOTHING)
+    return element("td", {"class": "option", "data-value": text, "title": text}, text)
+
+
 def _figure_cell(figure: RunFigure, record: RunRecord) -> Html:
     value, before = figure.read(record, "after"), figure.text_before(record)
     if value is None:
         return element("td", {"class": "figure nothing"}, NOTHING)
     sort_key = repr(value) if math.isfinite(value) else None  # others come last
     attributes = {"class": "figure", "data-value": sort_key, "title": numbers.exact(value)}
-    split = record.evaluated_on if figure is ACCURACY else None
-    notes = [element("span", {"class": "note"}, text) for text in (before, split) if text]
+    notes = [element("span", {"class": "note"}, text) for text in (figure.rows_of(record), before) if text]
     return element("td", attributes, figure.figure.text(value), notes)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from chop.display import numbers
+from chop.display.figures import figure
 from chop.display.launcher import launcher
 from chop.reporting.view.compare import (
     ComparedCell,
@@ -31,16 +32,19 @@ from chop.reporting.view.html import (
     section,
     synthetic_badge,
 )
-from chop.reporting.view.nested_tables import is_number, tables_at
+from chop.reporting.view.nested_tables import is_number, tables_at, text_at
 from chop.reporting.view.run_figures import ACCURACY, ALL_FIGURES
 from chop.reporting.view.run_record import RunRecord, run_names
 from chop.reporting.view.served_files import find_run_file, list_files
 from chop.runs import RunFolder
 
+SWEEP_FIGURES = ("accuracy", "loss", "bitops", "weight_bits")
+
 PLOTS: Sequence[Callable[[RunFolder], Path]] = (
     lambda folder: folder.curves_plot,
     lambda folder: folder.confusion_plot,
     lambda folder: folder.grid_plot,
+    lambda folder: folder.sweep_plot,
     lambda folder: folder.front_plot,
 )
 
@@ -48,7 +52,7 @@ PLOTS: Sequence[Callable[[RunFolder], Path]] = (
 def run_page(record: RunRecord) -> Html:
     """Return the page of one run, with a link to its report."""
     top = [_back_link(), _errors([record]), _report_link(record), _figure_cards(record)]
-    rest = [_grid(record), _plots([record]), _sections([record]), _files(record)]
+    rest = [_grid(record), _sweep(record), _plots([record]), _sections([record]), _files(record)]
     return page(record.name, [_subtitle(record), _badge(record)], *top, *rest)
 
 
@@ -80,13 +84,14 @@ def _sections(records: Sequence[RunRecord]) -> list[Html]:
 def _figure_cards(record: RunRecord) -> Html | None:
     """Return the key figures of one run, as at the top of a report."""
     cards = []
-    for figure in ALL_FIGURES:
-        value, text_before = figure.read(record, "after"), figure.text_before(record)
+    for each in ALL_FIGURES:
+        value, text_before = each.read(record, "after"), each.text_before(record)
         if value is None:
             continue
-        before = element("span", {"class": "was"}, text_before) if text_before else None
-        title = element("dt", {"title": figure.help}, figure.figure.column_heading)
-        shown = element("dd", {"title": numbers.exact(value)}, figure.figure.text(value), before)
+        rows = each.rows_of(record)
+        before = [element("span", {"class": "was"}, text) for text in (text_before, rows and f"on {rows}") if text]
+        title = element("dt", {"title": each.help}, each.figure.column_heading)
+        shown = element("dd", {"title": numbers.exact(value)}, each.figure.text(value), before)
         cards.append(element("div", {"class": "figure-card"}, title, shown))
     return element("dl", {"id": "figures", "aria-label": "Key figures"}, cards) if cards else None
 
@@ -128,7 +133,8 @@ def _cell(cell: ComparedCell) -> Html:
     change = (
         element("span", {"class": f"change {cell.verdict or ''}".strip()}, cell.change) if cell.change else None
     )
-    return element("td", {"title": cell.exact if cell.exact != cell.text else None}, cell.text, change)
+    rows = element("span", {"class": "change"}, cell.rows) if cell.rows else None
+    return element("td", {"title": cell.exact if cell.exact != cell.text else None}, cell.text, change, rows)
 
 
 def _subtitle(record: RunRecord) -> str:
@@ -182,14 +188,38 @@ def _grid(record: RunRecord) -> Html | None:
     if not rows:
         return None
     keys = list(dict.fromkeys(key for row in rows for key in row if key != "runs"))
-    heads = [element("th", {"scope": "col"}, key) for key in (*keys, "runs")]
     lines = []
     for row in rows:
         runs = [join(link(run_address(name), name), " ") for name in run_names(row)]
         cells = [element("td", None, _numbers(row.get(key))) for key in keys]
         lines.append(element("tr", None, cells, element("td", None, runs)))
-    head, body = element("thead", None, element("tr", None, heads)), element("tbody", None, lines)
-    return section("grid", "Grid", scrolling("Table of the grid", element("table", {"class": "sheet"}, head, body)))
+    return section("grid", "Grid", _plain_table("Table of the grid", (*keys, "runs"), lines))
+
+
+def _sweep(record: RunRecord) -> Html | None:
+    """Return the settings of a sweep; the one with the fewest bit operations within the allowed loss is marked."""
+    rows = tables_at(record.summary, "rows")
+    if not rows or record.action != "sweep":
+        return None
+    names = [name for name in SWEEP_FIGURES if any(is_number(row.get(name)) for row in rows)]
+    heads = ["format", "bits", *(figure(name).column_title for name in names)]
+    best = text_at(record.summary, "best")
+    lines = []
+    for row in rows:
+        texts = [str(row.get("format", NOTHING)), _numbers(row.get("bits"))]
+        texts += [figure(name).text(value) if is_number(value := row.get(name)) else NOTHING for name in names]
+        is_best = best == f"{row.get('format')}, {row.get('bits'):g} bits" if is_number(row.get("bits")) else False
+        cells = [element("td", None, text) for text in texts]
+        lines.append(element("tr", {"class": "best" if is_best else None}, cells))
+    lead = (
+        element("p", {"class": "lead"}, f"Fewest bit operations within the allowed loss: {best}.") if best else None
+    )
+    return section("sweep", "Sweep", lead, _plain_table("Table of the sweep", heads, lines))
+
+
+def _plain_table(label: str, heads: Sequence[str], lines: Sequence[Html]) -> Html:
+    head = element("thead", None, element("tr", None, [element("th", {"scope": "col"}, each) for each in heads]))
+    return scrolling(label, element("table", {"class": "sheet"}, head, element("tbody", None, lines)))
 
 
 def _numbers(value: object) -> str:
@@ -201,7 +231,7 @@ def _plots(records: Sequence[RunRecord]) -> Html | None:
     """Return the plots of all runs; plots of the same kind share a row."""
     rows = []
     for plot in PLOTS:
-        figures = [figure for record in records if (figure := _plot(record, plot(record.folder), len(records) > 1))]
+        figures = [image for record in records if (image := _plot(record, plot(record.folder), len(records) > 1))]
         if figures:
             rows.append(element("div", {"class": "plots"}, figures))
     return section("plots", "Plots", rows) if rows else None

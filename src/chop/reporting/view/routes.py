@@ -7,19 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qs, unquote
 
-import chop
-from chop.reporting.view.html import REPORT_STYLES, VIEW_SCRIPT, VIEW_STYLE, Html
+from chop.reporting.view.html import ASSETS, Html
 from chop.reporting.view.overview import NUM_COMPARED, overview_page
 from chop.reporting.view.pages import compare_page, run_page
 from chop.reporting.view.run_record import RunRecord, find_record, list_records
 from chop.reporting.view.served_files import CONTENT_TYPES, find_file, find_served_run
 
-PACKAGE = Path(chop.__file__).parent
-ASSETS = {
-    # The pages have the styles of the reports.
-    **{name: PACKAGE / "page/assets" / name for name in REPORT_STYLES},
-    **{name: PACKAGE / "reporting/view/assets" / name for name in (VIEW_STYLE, VIEW_SCRIPT)},
-}
 ASSET_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; form-action 'self'; "

@@ -22,6 +22,12 @@ class RunFigure:
     figure: KeyFigure
     help: str
     read: Reader
+    measured: bool = False
+    """Whether the value depends on the rows that it was measured on."""
+
+    def rows_of(self, record: RunRecord) -> str | None:
+        """Return the rows that the figure was measured on, such as `validation rows`; None: the test split."""
+        return record.evaluated_on if self.measured else None
 
     @property
     def title(self) -> str:
@@ -35,16 +41,16 @@ class RunFigure:
 
 
 def _test_result(name: str) -> RunFigure:
-    """Return a figure that is measured on the test split; a search has that of its best trial."""
+    """Return a figure that is measured on the test split; a search has that of its best trial, on its own rows."""
 
     def read(record: RunRecord, when: When) -> float | None:
         found = number_at(record.summary, "test", when, name)
-        if found is None and when == "after":
-            found = number_at(record.summary, "test", name)
+        if found is None:  # not a transform; a sweep has the value of its original model
+            found = number_at(record.summary, "test" if when == "after" else "baseline", name)
         return _search_result(record, when, name) if found is None else found
 
-    help_ = f"{figure(name).help}, on the test split; for a search, of its best trial"
-    return RunFigure(figure(name), help_, read)
+    help_ = f"{figure(name).help}, on the test split; for a search, of its best trial on the rows that are named"
+    return RunFigure(figure(name), help_, read, measured=True)
 
 
 def _search_result(record: RunRecord, when: When, name: str) -> float | None:

@@ -74,7 +74,7 @@ class RunRecord:
 
     @property
     def can_have_report(self) -> bool:
-        return bool(self.config and self.summary)
+        return bool(self.grid or (self.config and self.summary))
 
     @property
     def note(self) -> str | None:
@@ -84,8 +84,10 @@ class RunRecord:
         trials, front = number_at(self.summary, "trials", "complete"), number_at(self.summary, "front")
         if trials is not None and front is not None:
             return f"{exact(trials)} trials, {exact(front)} Pareto-optimal"
-        checkpoint = text_at(self.summary, "checkpoint")
-        return None if checkpoint is None else f"from {_checkpoint_name(Path(checkpoint))}"
+        checkpoint = text_at(self.summary, "checkpoint") or text_at(self.config, "load_name")
+        origin = None if checkpoint is None else f"from {_checkpoint_name(Path(checkpoint))}"
+        best = text_at(self.summary, "best")  # of a sweep
+        return ", ".join(part for part in (origin, None if best is None else f"best: {best}") if part) or None
 
     @property
     def _grid_title(self) -> tuple[str | None, str | None]:

@@ -16,6 +16,8 @@ CONTENT_TYPES = {
     ".jsonl": "text/plain; charset=utf-8",
     ".toml": "text/plain; charset=utf-8",
     ".txt": "text/plain; charset=utf-8",
+    ".md": "text/plain; charset=utf-8",
+    ".tex": "text/plain; charset=utf-8",
 }
 """The suffixes of all files that are served: results, but not weights or code."""
 
