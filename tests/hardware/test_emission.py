@@ -10,7 +10,6 @@ import pytest
 import torch
 from hardware_samples import quantized, with_random_norms
 from test_simulation import jet_program, needs_icarus, simulation, vectors_for
-from torch import nn
 
 from chop.hardware.emit import manifest, read_manifest, write_rtl
 from chop.hardware.rtl.design import DesignOptions, make_design
@@ -172,8 +171,8 @@ def test_wrong_options_of_a_design_are_refused() -> None:
         ({"strategy": {"seq_blocks_9": "folded"}}, "there is no node 'seq_blocks_9'; nodes: seq_blocks_0"),
         ({"strategy": {"seq_blocks_0": "folded"}}, "node 'seq_blocks_0': only linear layers can be folded"),
         (
-            {"strategy": {"default": "stream_conv"}},
-            "'strategy.default' must be 'unrolled' or 'folded', got 'stream_conv'",
+            {"strategy": {"seq_blocks_2": "stream_conv"}},
+            "node 'seq_blocks_2' cannot be computed pixel by pixel: its operands and results must be images",
         ),
         ({"stages": 2, "latency_cutoff": 3}, "give either 'stages' or 'latency_cutoff', not both"),
         ({"name": "my-net"}, "'name' must be letters, digits and underscores, got 'my-net'"),
@@ -181,19 +180,3 @@ def test_wrong_options_of_a_design_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             estimate_hardware_analysis_pass(graph, args)
-
-
-def test_a_branch_across_a_folded_node_is_refused() -> None:
-    class Residual(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            y = self.first(x)
-            return y + self.second(y)  # type: ignore[no-any-return]
-
-    graph = quantized(Residual(), torch.randn(5, 4))
-    with pytest.raises(ValueError, match="node 'add' reads a result across a folded node"):
-        estimate_hardware_analysis_pass(graph, {"strategy": {"second": "folded"}})
-    assert estimate_hardware_analysis_pass(graph, None)[1]["total"]["interval"] == 1

@@ -231,6 +231,6 @@ def test_the_emulator_is_fast() -> None:
     x = torch.randn(400, 16)
     _, program = program_of(quantized(with_random_norms(get_model("jsc-tiny", "cls", JetInfo())), x))
     rows = np.random.default_rng(0).integers(-128, 128, (200_000, 16))
-    start = time.perf_counter()
+    start = time.process_time()
     program.run(rows)
-    assert len(rows) / (time.perf_counter() - start) > 200_000
+    assert len(rows) / (time.process_time() - start) > 200_000

@@ -13,9 +13,10 @@ class HardwareOptions(RunConfig):
     """Options of the commands that make a circuit from the model of a run."""
 
     name: str = option("network", help="name of the top module")
-    strategy: Literal["auto", "unrolled", "folded"] = option(
+    strategy: Literal["auto", "unrolled", "folded", "stream_conv"] = option(
         "auto",
-        help="unrolled: one result per cycle; folded: multipliers are shared; auto: large layers are folded",
+        help="unrolled: one result per cycle; folded: multipliers are shared; stream_conv: one pixel per cycle; "
+        "auto: large linear layers are folded, and large convolutions streamed",
     )
     p_in: int = option(4, least=1, help="inputs that a folded layer multiplies at a time")
     p_out: int = option(4, least=1, help="outputs that a folded layer computes at a time")

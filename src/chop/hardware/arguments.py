@@ -20,7 +20,8 @@ class DesignArgs:
     name: str = "network"
     """The name of the top module."""
     strategy: Mapping[str, Strategy] = field(default_factory=dict)
-    """`unrolled` or `folded` by node, and `default` for the other nodes; by default, large layers are folded."""
+    """`unrolled`, `folded` or `stream_conv` by node, and `default` for the other nodes; by default, large linear
+    layers are folded and large convolutions are streamed."""
     p_in: int = 4
     """Inputs that a folded node multiplies at a time."""
     p_out: int = 4

@@ -6,7 +6,8 @@ from typing import Any
 
 from chop.hardware.program import Signal
 from chop.hardware.program.instructions import LinearMap, Requantize
-from chop.hardware.rtl.design import Design, PlannedUnit
+from chop.hardware.rtl.design import Design, PlannedUnit, UnitTiming
+from chop.hardware.rtl.streams import Stream
 from chop.hardware.rtl.units import CircuitUnit
 
 HEADINGS = ("node", "strategy", "input", "accumulator", "output", "LUT", "FF", "DSP", "latency", "interval")
@@ -26,20 +27,26 @@ def describe_signal(signal: Signal, lanes: int | None = None) -> dict[str, Any]:
 
 def describe_units(design: Design) -> list[dict[str, Any]]:
     """Return what is known about each unit, in the order in which they compute."""
-    starts = design.starts()
-    return [
-        {**describe_unit(planned), "start": starts[planned.unit.name]}
-        for planned in design.units
-        if not planned.unit.is_wiring
-    ]
+    timings = design.timings()
+    return [_describe_unit(planned, timings[planned.unit.name]) for planned in computing_units(design)]
 
 
-def describe_unit(planned: PlannedUnit) -> dict[str, Any]:
+def computing_units(design: Design) -> list[PlannedUnit]:
+    """Return the units that are more than wires, and that the result depends on."""
+    used = {planned.unit.name for segment in design.network.segments for planned in segment.units}
+    return [each for each in design.units if not each.unit.is_wiring and each.unit.name in used]
+
+
+def _describe_unit(planned: PlannedUnit, timing: UnitTiming) -> dict[str, Any]:
     """Return strategy, ports, accumulator, requantisation, timing and estimated area of a unit."""
     unit = planned.unit
     head = unit.head
-    ports = {f"data_in_{i}": describe_signal(source) for i, source in enumerate(unit.sources)}
-    ports["data_out_0"] = describe_signal(unit.out)
+
+    def described(signal: Signal) -> dict[str, Any]:
+        return describe_signal(signal, signal.shape[0] if planned.is_by_pixel else None)
+
+    ports = {f"data_in_{i}": described(source) for i, source in enumerate(unit.sources)}
+    ports["data_out_0"] = described(unit.out)
     return {
         "nodes": list(unit.nodes),
         "kind": head.kind if isinstance(head, LinearMap) else type(head).__name__.lower(),
@@ -48,9 +55,10 @@ def describe_unit(planned: PlannedUnit) -> dict[str, Any]:
         "ports": ports,
         "accumulator": {"width": head.out.width, "bound": head.bound} if isinstance(head, LinearMap) else None,
         "requantization": _requantization(unit),
-        "latency": planned.latency,
-        "interval": planned.interval,
-        "estimate": vars(planned.estimate),
+        "start": timing.start,
+        "latency": timing.latency,
+        "interval": timing.interval,
+        "estimate": vars(planned.area),
         "verilog_param": _parameters(planned),
     }
 
@@ -58,19 +66,24 @@ def describe_unit(planned: PlannedUnit) -> dict[str, Any]:
 def table_rows(design: Design) -> list[tuple[object, ...]]:
     """Return the rows of the table of a design, under `HEADINGS`, with a last row for all of it."""
     rows: list[tuple[object, ...]] = []
-    for planned in design.units:
-        unit, area = planned.unit, planned.estimate
-        if unit.is_wiring:
-            continue
+    timings = design.timings()
+    for planned in computing_units(design):
+        unit, area, timing = planned.unit, planned.area, timings[planned.unit.name]
         accumulator = _bits(unit.head.out) if isinstance(unit.head, LinearMap) else ""
         inputs = ", ".join(_bits(source) for source in unit.sources)
         rows.append(
             (unit.node, planned.strategy, inputs, accumulator, _bits(unit.out), area.lut, area.ff, area.dsp,
-             planned.latency, planned.interval)
+             timing.latency, timing.interval)
         )  # fmt: skip
     total = design.estimate
     ends = _bits(design.input), "", _bits(design.output)
     return [*rows, ("total", "", *ends, total.lut, total.ff, total.dsp, design.latency, design.interval)]
+
+
+def describe_stream(signal: Signal, stream: Stream) -> dict[str, Any]:
+    """Return the port of a complete circuit, with the words per vector if there are several."""
+    described = describe_signal(signal, stream.lanes.numel)
+    return described if stream.beats == 1 else {**described, "beats": stream.beats}
 
 
 def _bits(signal: Signal) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from chop.files import write_json, write_text
-from chop.hardware.describe import describe_signal, describe_units
+from chop.hardware.describe import describe_stream, describe_units
 from chop.hardware.rtl.axi_stream import axi_stream_module
 from chop.hardware.rtl.design import Design
 from chop.hardware.simulate.testbench import testbench_files
@@ -23,7 +23,7 @@ def write_rtl(design: Design, folder: Path, axi_stream: bool = False) -> list[Pa
     files = dict(design.files)
     if axi_stream:
         name = f"{design.options.name}_axis.sv"
-        files[name] = axi_stream_module(design.options.name, design.input, design.output)
+        files[name] = axi_stream_module(design.options.name, design.input_stream, design.output_stream)
     paths = _write(folder / RTL, files)
     _write(folder / SCRIPTS, vendor_files(design))
     (folder / REPORTS).mkdir(exist_ok=True)
@@ -40,8 +40,8 @@ def manifest(design: Design, files: dict[str, str]) -> dict[str, Any]:
     """Return what a design is, as plain data: the same for the same program and options."""
     return {
         "top": design.options.name,
-        "input": describe_signal(design.input),
-        "output": describe_signal(design.output),
+        "input": describe_stream(design.input, design.input_stream),
+        "output": describe_stream(design.output, design.output_stream),
         "latency": design.latency,
         "interval": design.interval,
         "estimate": vars(design.estimate),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from chop.hardware.program.instructions import PADDING, Block, LinearMap, Requantize
+from chop.hardware.program.instructions import PADDING, Block, LinearMap, Requantize, WindowShape
 from chop.hardware.program.rounding import ExactRounding
 from chop.hardware.program.signal import MAX_WIDTH, IntArray, Signal
 
@@ -19,6 +19,7 @@ def linear_map(
     blocks: Sequence[tuple[IntArray, IntArray, IntArray, IntArray, IntArray, IntArray]],
     shape: tuple[int, ...],
     kind: str,
+    window: WindowShape | None = None,
 ) -> LinearMap:
     """Return the exact sums of `blocks`: (matrix, its fraction bits, bias, its fraction bits, reads, writes).
 
@@ -45,7 +46,14 @@ def linear_map(
         made.append(Block(aligned, bias, positions, writes))
     out = Signal(frac.reshape(shape), low.reshape(shape), high.reshape(shape))
     return LinearMap(
-        name=name, node=node, reads=reads, out=out, blocks=tuple(made), partial_bound=partial, kind=kind
+        name=name,
+        node=node,
+        reads=reads,
+        out=out,
+        blocks=tuple(made),
+        partial_bound=partial,
+        kind=kind,
+        window=window,
     )
 
 

@@ -17,6 +17,10 @@ from chop.ir import MaseGraph, NodeMeta
 from chop.nn.quantized import QuantizedCall, QuantizedLayer
 from chop.ops import Op
 
+PASSED_ON = ("dropout", "identity", "contiguous", "clone", "detach")
+"""Ops that return their input."""
+MOVES = (*PASSED_ON, "flatten", "view", "reshape", "permute", "transpose", "squeeze", "unsqueeze")
+"""Ops that return the elements of their input, in another order or shape."""
 Wanted = tuple[Signal, ExactRounding]
 """The integers that a value is to be rounded to, and how."""
 
@@ -63,9 +67,7 @@ class ProgramBuilder:
         if self.instructions:
             raise ValueError(f"hardware needs a model with one input; '{meta.node.name}' is another one")
         shape = one_row(meta)
-        readers = [
-            (self.metas[user], name) for user in meta.node.users for name in _operands_from(self.metas[user], meta)
-        ]
+        readers = self._readers(meta)
         wanted = [data_signal(reader, name, shape) for reader, name in readers]
         known = {(*(a.tobytes() for a in (w[0].frac, w[0].low, w[0].high)), w[1]) for w in wanted if w}
         if len(known) != 1 or None in wanted:
@@ -76,6 +78,16 @@ class ProgramBuilder:
         signal, rounding = next(each for each in wanted if each)
         name = meta.node.name
         self.finish_input(meta.node, InputPort(name=name, node=name, reads=(), out=signal, rounding=rounding))
+
+    def _readers(self, source: NodeMeta) -> list[tuple[NodeMeta, str]]:
+        """Return the nodes that read a result, and as which operand, past those that only move it."""
+        found: list[tuple[NodeMeta, str]] = []
+        for user in source.node.users:
+            reader = self.metas[user]
+            for name in _operands_from(reader, source):
+                moves = reader.mase_op in MOVES and data_signal(reader, name, ()) is None
+                found += self._readers(reader) if moves else [(reader, name)]
+        return found
 
     def finish_input(self, node: fx.Node, port: InputPort) -> None:
         """Add the input port."""

@@ -57,6 +57,19 @@ class InputPort(Instruction):
         return x
 
 
+@dataclass(frozen=True)
+class WindowShape:
+    """How a kernel moves over an image; one number per dimension."""
+
+    size: tuple[int, ...]
+    """The image without channels."""
+    output_size: tuple[int, ...]
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class Block:
     """One matrix applied at one or more positions: `y[writes[p]] = matrix @ x[reads[p]] + bias`."""
@@ -78,6 +91,8 @@ class LinearMap(Instruction):
     partial_bound: int
     """The largest magnitude of a partial sum: sum |weight| * max |x| + |bias|."""
     kind: str = "linear"
+    window: WindowShape | None = None
+    """For convolutions and sums over windows; the inputs of a block are in the order channel, row, column."""
 
     @property
     def bound(self) -> int:
@@ -157,6 +172,7 @@ class WindowMaximum(Instruction):
 
     windows: IntArray
     """[results, elements of a window]; an element may occur twice, instead of padding"""
+    window: WindowShape | None = None
 
     def run(self, x: Rows) -> Rows:
         y = x[:, self.windows[:, 0]]

@@ -11,7 +11,14 @@ import torch
 from torch import Tensor, fx
 
 from chop.hardware.program.build import linear_map
-from chop.hardware.program.builder import PendingFunction, ProgramBuilder, bound_operands, plain_target
+from chop.hardware.program.builder import (
+    MOVES,
+    PASSED_ON,
+    PendingFunction,
+    ProgramBuilder,
+    bound_operands,
+    plain_target,
+)
 from chop.hardware.program.instructions import Rearrange, Rectify, WindowMaximum
 from chop.hardware.program.number_formats import data_signal, parameter_integers
 from chop.hardware.program.program import Program
@@ -117,7 +124,8 @@ def _convolution(builder: ProgramBuilder, meta: NodeMeta) -> None:
         reads = windows.reads_of_group(group, layer.groups)
         blocks.append((flat[own], frac[own], bias[own], bias_frac[own], reads, windows.writes(own)))
     shape = (channels, *windows.output_size)
-    builder.finish(meta, linear_map(meta.node.name, meta.node.name, (read,), source, blocks, shape, "conv"))
+    name = meta.node.name
+    builder.finish(meta, linear_map(name, name, (read,), source, blocks, shape, "conv", windows.shape))
 
 
 def _batch_norm(builder: ProgramBuilder, meta: NodeMeta) -> None:
@@ -161,8 +169,9 @@ def _max_pool(builder: ProgramBuilder, meta: NodeMeta) -> None:
     out = Signal(
         taken.frac[:, 0].reshape(shape), taken.low.max(axis=1).reshape(shape), taken.high.max(axis=1).reshape(shape)
     )
+    name = meta.node.name
     builder.finish(
-        meta, WindowMaximum(name=meta.node.name, node=meta.node.name, reads=(read,), out=out, windows=index)
+        meta, WindowMaximum(name=name, node=name, reads=(read,), out=out, windows=index, window=windows.shape)
     )
 
 
@@ -184,8 +193,8 @@ def _average_pool(builder: ProgramBuilder, meta: NodeMeta) -> None:
         (ones, frac, none, none, windows.reads_of_group(c, channels), windows.writes(slice(c, c + 1)))
         for c in range(channels)
     ]
-    shape = (channels, *windows.output_size)
-    builder.finish(meta, linear_map(meta.node.name, meta.node.name, (read,), source, blocks, shape, "sum"))
+    shape, name = (channels, *windows.output_size), meta.node.name
+    builder.finish(meta, linear_map(name, name, (read,), source, blocks, shape, "sum", windows.shape))
 
 
 def _add(builder: ProgramBuilder, meta: NodeMeta) -> None:
@@ -277,8 +286,8 @@ _LOWERINGS: dict[str, Callable[[ProgramBuilder, NodeMeta], None]] = {
     "avg_pool2d": _average_pool,
     "adaptive_avg_pool2d": _average_pool,
     "add": _add,
-    **dict.fromkeys(("cat", "flatten", "view", "reshape", "permute", "transpose", "squeeze", "unsqueeze"), _move),
-    **dict.fromkeys(("dropout", "identity", "contiguous", "clone", "detach"), _pass_on),
+    **dict.fromkeys(("cat", *MOVES), _move),
+    **dict.fromkeys(PASSED_ON, _pass_on),
     **dict.fromkeys(
         ("sigmoid", "tanh", "gelu", "silu", "selu", "softplus", "softsign", "hardtanh", "leaky_relu"), _function
     ),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from chop.hardware.program.instructions import PADDING
+from chop.hardware.program.instructions import PADDING, WindowShape
 from chop.hardware.program.signal import IntArray
 from chop.ir import NodeMeta
 
@@ -17,13 +17,9 @@ class Windows:
     """Which elements of an image [channels, *size] each window holds."""
 
     channels: int
-    size: tuple[int, ...]
-    output_size: tuple[int, ...]
+    shape: WindowShape
     reads: IntArray
     """[positions, elements of the kernel] for one channel; `PADDING` outside the image"""
-    kernel: tuple[int, ...] = ()
-    stride: tuple[int, ...] = ()
-    padding: tuple[int, ...] = ()
     counts_padding: bool = True
     fixed_divisor: int | None = None
 
@@ -51,7 +47,12 @@ class Windows:
             at = starts[:, None, axis] * stride[axis] + taps[None, :, axis] * dilation[axis] - padding[axis]
             outside |= (at < 0) | (at >= n)
             inside = inside * n + at
-        return cls(shape[0], size, output, np.where(outside, PADDING, inside), kernel, stride, padding, **others)
+        window = WindowShape(tuple(size), output, kernel, stride, padding, dilation)
+        return cls(shape[0], window, np.where(outside, PADDING, inside), **others)
+
+    @property
+    def output_size(self) -> tuple[int, ...]:
+        return self.shape.output_size
 
     @classmethod
     def of_convolution(cls, layer: Any, shape: tuple[int, ...], node: str) -> Windows:
@@ -95,7 +96,7 @@ class Windows:
     def reads_of_group(self, group: int, groups: int) -> IntArray:
         """Return [positions, elements] of the channels of one group, in the order of a weight."""
         per_group = self.channels // groups
-        pixels = int(np.prod(self.size))
+        pixels = int(np.prod(self.shape.size))
         parts = [
             np.where(self.reads == PADDING, PADDING, self.reads + channel * pixels)
             for channel in range(group * per_group, (group + 1) * per_group)
@@ -112,7 +113,7 @@ class Windows:
         """Return [results, elements] of all channels; padding is replaced by another element of its window."""
         first = self.reads.max(axis=1, keepdims=True)
         reads = np.where(self.reads == PADDING, first, self.reads)
-        pixels = int(np.prod(self.size))
+        pixels = int(np.prod(self.shape.size))
         return np.concatenate([reads + channel * pixels for channel in range(self.channels)])
 
     def divisor(self, node: str) -> int:

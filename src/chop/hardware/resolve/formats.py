@@ -129,7 +129,7 @@ def _use_reciprocal(meta: NodeMeta) -> bool:
         return False
     channels = shape[0]
     kernel, stride, padding = (
-        cast(tuple[int, int], each) for each in (windows.kernel, windows.stride, windows.padding)
+        cast(tuple[int, int], each) for each in (windows.shape.kernel, windows.shape.stride, windows.shape.padding)
     )
     layer = nn.Conv2d(channels, channels, kernel, stride, padding, groups=channels, bias=False)
     layer.weight = nn.Parameter(torch.full_like(layer.weight, 1 / size), requires_grad=False)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from chop.hardware.program import Signal
 from chop.hardware.rtl.circuit import Wire
 from chop.hardware.rtl.folded import FoldedUnit
+from chop.hardware.rtl.line_buffer import LineBuffer
 from chop.hardware.rtl.module import port_width
 
 
@@ -26,6 +27,29 @@ def estimate_skid(signal: Signal, latency: int) -> AreaEstimate:
     """Return the area of the handshake of a pipeline: its skid buffer and its valid bits."""
     bits = port_width(signal)
     return AreaEstimate(bits + 4, bits + 2 + latency)
+
+
+def estimate_memory(words: int, bits: int) -> int:
+    """Return the look-up tables of a small memory that is written in one place and read in another."""
+    if words <= 32:
+        return -(-bits // 6) * 4  # RAM32M: 6 bits in 4 tables
+    return -(-bits // 3) * 4 * -(-words // 64)  # RAM64M: 3 bits in 4 tables
+
+
+def estimate_line_buffer(buffer: LineBuffer) -> AreaEstimate:
+    """Return the area of a line buffer: the memory of earlier rows, the registers of a window, and counters."""
+    pixel, window = buffer.pixel_bits, buffer.window
+    memory = estimate_memory(buffer.steps[1], buffer.line_bits)
+    pads = buffer.num_steps > window.size[0] * window.size[1]
+    masks = pixel * (pads + (window.kernel[0] - 1 if window.padding[0] else 0))
+    registers = window.kernel[0] * buffer.spans[1] * pixel
+    return AreaEstimate(memory + masks + 20, registers + 15)
+
+
+def estimate_fifo(bits: int, depth: int) -> AreaEstimate:
+    """Return the area of a queue."""
+    counters = 3 * depth.bit_length()
+    return AreaEstimate(estimate_memory(depth, bits) + counters + 6, counters)
 
 
 def estimate_folded(folded: FoldedUnit) -> AreaEstimate:

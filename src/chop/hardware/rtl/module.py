@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -76,7 +78,10 @@ def finish_module(
     ports = ["input  logic clk", "input  logic enable"]
     ports += [f"input  logic [{port_width(each) - 1}:0] in{i}_data" for i, each in enumerate(sources)]
     ports += [f"output logic [{bits - 1}:0] out_data"]
-    unused = [f"in{i}_data" for i in range(len(sources))] + list(dict.fromkeys(circuit.ignored))
+    assigned = [f"{register} <= {wire};" for register, wire in circuit.registers]
+    words = Counter(re.findall(r"\bv\d+\b", "\n".join([*circuit.lines, *assigned, result])))
+    never_read = [name for name, count in words.items() if count == 1]  # such as inputs with pruned weights
+    unused = [f"in{i}_data" for i in range(len(sources))] + list(dict.fromkeys(circuit.ignored + never_read))
     lines = [
         f"module {name} (",
         *(f"    {port}," for port in ports[:-1]),
@@ -86,7 +91,7 @@ def finish_module(
         f"    wire unused = &{{1'b0, {', '.join(unused)}}};",
         "    always_ff @(posedge clk) begin",
         "        if (enable) begin",
-        *(f"            {register} <= {wire};" for register, wire in circuit.registers),
+        *(f"            {line}" for line in assigned),
         f"            out_data <= {result};",
         "        end",
         "    end",

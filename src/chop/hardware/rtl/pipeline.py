@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Strategy = Literal["unrolled", "folded"]
+Strategy = Literal["unrolled", "folded", "stream_conv"]
 NANOSECONDS_PER_LEVEL = 1.6
 """An adder of about 16 bits with its routing in a mid-range FPGA of 2015; sets the levels for a clock target."""
 

@@ -12,6 +12,7 @@ import numpy as np
 from chop.files import write_text
 from chop.hardware.program.instructions import Rows
 from chop.hardware.rtl.design import Design
+from chop.hardware.rtl.streams import Stream
 from chop.hardware.simulate.simulators import Simulator
 from chop.hardware.simulate.testbench import (
     MAX_VECTORS,
@@ -112,26 +113,34 @@ class Simulation:
         return SimulationResult(self.name, len(vectors), num_equal, latency, interval, seconds, mismatch)
 
     def _simulate(self, vectors: Rows, traffic: Traffic) -> tuple[list[str], list[int], list[int]]:
-        write_text(self.run_folder / VECTORS_FILE, to_hex(vectors, self.design.input))
+        self._write(vectors)
         arguments = {"count": len(vectors), **vars(traffic)}
         self.simulator.run(self.build_folder, self.run_folder, arguments)
         lines = [line.split() for line in (self.run_folder / RESULTS_FILE).read_text().splitlines()]
-        complete = [line for line in lines if len(line) == 3]
-        return (
-            [line[0] for line in complete],
-            [int(line[1]) for line in complete],
-            [int(line[2]) for line in complete],
-        )
+        # A reset repeats the words of a result that had begun.
+        found = {int(line[0]): line[1:] for line in lines if len(line) == 4}
+        beats = self.design.output_stream.beats
+        complete = [found[number] for number in range(len(found) - len(found) % beats)]
+        first, last = complete[::beats], complete[beats - 1 :: beats]
+        return [line[0] for line in complete], [int(line[1]) for line in first], [int(line[2]) for line in last]
+
+    def _write(self, vectors: Rows) -> None:
+        """Write the words of vectors."""
+        stream = self.design.input_stream
+        words = vectors[:, stream.order.ravel()].reshape(-1, stream.lanes.numel)
+        write_text(self.run_folder / VECTORS_FILE, to_hex(words, stream.lanes))
 
     def _decode(self, words: list[str], expected: Rows) -> Rows:
         """Return the integers of the results; unknown bits become a value that differs from every result."""
-        rows = []
+        stream = self.design.output_stream
+        rows = np.zeros((len(words) // stream.beats, expected.shape[1]), dtype=np.int64)
         for number, word in enumerate(words):
+            vector, order = number // stream.beats, stream.order[number % stream.beats]
             try:
-                rows.append(from_hex([word], self.design.output)[0])
+                rows[vector, order] = from_hex([word], stream.lanes)[0]
             except ValueError:
-                rows.append(expected[number] + (1 << 40))
-        return np.array(rows, dtype=np.int64).reshape(-1, expected.shape[1])
+                rows[vector, order] = expected[vector, order] + (1 << 40)
+        return rows
 
     def _find(self, vectors: Rows, expected: Rows, found: Rows) -> Mismatch:
         """Return the first wrong result, and simulate its vector alone to see where it goes wrong."""
@@ -143,18 +152,23 @@ class Simulation:
 
     def first_difference(self, vector: Rows) -> str:
         """Return the first node whose integers in the simulation differ from those of the program."""
-        write_text(self.run_folder / VECTORS_FILE, to_hex(vector, self.design.input))
+        self._write(vector)
         self.simulator.run(self.build_folder, self.run_folder, {"count": 1, "probe": True})
-        trace = self.design.program.trace(vector)
+        words: dict[str, list[str]] = {}
         for line in (self.run_folder / PROBES_FILE).read_text().splitlines():
             name, _, word = line.partition(" ")
-            instruction = self.design.program[name]
-            try:
-                simulated = from_hex([word], instruction.out)
-            except ValueError:
-                return instruction.node
-            if not np.array_equal(simulated, trace[name].reshape(1, -1)):
-                return instruction.node
+            words.setdefault(name, []).append(word)
+        trace = self.design.program.trace(vector)
+        for instruction in self.design.program:
+            if instruction.name in words:
+                stream = self.design.network.streams.get(instruction.name, Stream.whole(instruction.out))
+                expected = trace[instruction.name].ravel()[stream.order]
+                try:
+                    simulated = from_hex(words[instruction.name], stream.lanes)
+                except ValueError:
+                    return instruction.node
+                if not np.array_equal(simulated, expected):
+                    return instruction.node
         return "the handshake: every node is right for this vector alone"
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from chop.hardware.program import Signal
 from chop.hardware.program.instructions import Rows
 from chop.hardware.rtl.design import Design
 from chop.hardware.rtl.module import HEADER, port_width
+from chop.hardware.rtl.segments import FoldedSegment, Pipeline
+from chop.hardware.rtl.top import stream_wires
 
 VECTORS_FILE, RESULTS_FILE, PROBES_FILE = "vectors.hex", "results.txt", "probes.txt"
 TOP = "testbench"
@@ -47,22 +47,36 @@ def from_hex(words: list[str], signal: Signal) -> Rows:
     return rows
 
 
-def probes(design: Design) -> Mapping[str, str]:
-    """Return the wire inside the top module that holds the result of each unit, by instruction."""
-    found: dict[str, str] = {}
-    for number, segment in enumerate(design.segments):
-        for planned in segment.units:
-            wire = f"s{number + 1}_data" if segment.is_folded else f"d_{planned.unit.name}"
-            found[planned.unit.result] = wire
-    return found
+def probes(design: Design) -> tuple[dict[str, str], dict[str, str]]:
+    """Return by instruction the wires inside the top module that hold its result.
+
+    First those that keep a complete result, then the streams on which a result passes pixel by pixel.
+    """
+    kept: dict[str, str] = {}
+    passing: dict[str, str] = {}
+    wires = stream_wires(design.network)
+    for segment in design.network.segments:
+        if isinstance(segment, Pipeline) and not segment.units[0].is_by_pixel:
+            kept |= {planned.unit.result: f"d_{planned.unit.name}" for planned in segment.units}
+        elif isinstance(segment, Pipeline | FoldedSegment):
+            by_pixel = design.network.streams[segment.result].beats > 1
+            (passing if by_pixel else kept)[segment.result] = wires[segment.result]
+    return {name: wire if wire.startswith("d_") else f"{wire}_data" for name, wire in kept.items()}, passing
 
 
 def _text(design: Design) -> str:
     name = design.options.name
-    in_bits, out_bits = port_width(design.input), port_width(design.output)
-    shown = "\n".join(f'        $fdisplay(file, "{key} %h", dut.{wire});' for key, wire in probes(design).items())
+    in_bits, out_bits = design.input_stream.bits, design.output_stream.bits
+    in_words, out_words = design.input_stream.beats, design.output_stream.beats
+    kept, passing = probes(design)
+    shown = "\n".join(f'        $fdisplay(file, "{key} %h", dut.{wire});' for key, wire in kept.items())
+    logged = "\n".join(
+        f'        if (dut.{wire}_valid && dut.{wire}_ready) $fdisplay(file, "{key} %h", dut.{wire}_data);'
+        for key, wire in passing.items()
+    )
     settle = design.latency + design.interval + 8
-    return f"""// Plus arguments: +count=N vectors, +bubbles=P and +stalls=P in percent, +reset=CYCLE, +seed=S,
+    return f"""// {in_words} words per vector, {out_words} per result.
+// Plus arguments: +count=N vectors, +bubbles=P and +stalls=P in percent, +reset=CYCLE, +seed=S,
 // +probe to show the result of every unit for the first vector
 `timescale 1ns / 1ns
 module {TOP};
@@ -70,9 +84,9 @@ module {TOP};
     logic rst = 1'b1;
     always #2 clk = ~clk;
 
-    logic [{in_bits - 1}:0] vectors [0:{MAX_VECTORS - 1}];
+    logic [{in_bits - 1}:0] words [0:{MAX_VECTORS * in_words - 1}];
     integer entered [0:{MAX_VECTORS - 1}];
-    integer count, bubbles, stalls, reset_at, seed, sent, received, cycle, idle, file;
+    integer count, bubbles, stalls, reset_at, seed, sent, received, cycle, idle, file;  // sent, received: words
 
     logic in_valid = 1'b0;
     wire in_ready;
@@ -98,19 +112,20 @@ module {TOP};
     integer drawn;
     logic taken = 1'b0;
     task automatic run_all;
-        while (received < count) begin
+        while (received < count * {out_words}) begin
             @(negedge clk);
             cycle = cycle + 1;
             rst = cycle == reset_at;
             if (taken || rst) in_valid = 1'b0;
             if (rst) begin
                 out_ready = 1'b0;
-                sent = received;
+                received = received - received % {out_words};
+                sent = received / {out_words} * {in_words};
             end else begin
-                if (!in_valid && sent < count) begin
+                if (!in_valid && sent < count * {in_words}) begin
                     draw(drawn);
                     in_valid = drawn >= bubbles;
-                    in_data = vectors[sent];
+                    in_data = words[sent];
                 end
                 draw(drawn);
                 out_ready = drawn >= stalls;
@@ -118,12 +133,12 @@ module {TOP};
             #1;
             taken = !rst && in_valid && in_ready;
             if (taken) begin
-                entered[sent] = cycle;
+                if (sent % {in_words} == 0) entered[sent / {in_words}] = cycle;
                 sent = sent + 1;
                 idle = 0;
             end
             if (!rst && out_valid && out_ready) begin
-                $fdisplay(file, "%h %0d %0d", out_data, entered[received], cycle);
+                $fdisplay(file, "%0d %h %0d %0d", received, out_data, entered[received / {out_words}], cycle);
                 received = received + 1;
                 idle = 0;
             end
@@ -132,19 +147,30 @@ module {TOP};
                 $fdisplay(file, "stuck");
                 $fclose(file);
                 $finish;
-                received = count;
+                received = count * {out_words};
             end
         end
     endtask
 
+    logic probing = 1'b0;
+    always @(posedge clk) if (probing) begin
+        // results that pass pixel by pixel
+{logged}
+    end
     task automatic probe;
-        in_data = vectors[0];
-        in_valid = 1'b1;
+        file = $fopen("{PROBES_FILE}", "w");
         out_ready = 1'b1;
-        repeat ({settle}) @(negedge clk);
+        probing = 1'b1;
+        while (sent < {in_words}) begin
+            in_data = words[sent];
+            in_valid = 1'b1;
+            #1 taken = in_ready;
+            @(negedge clk);
+            if (taken) sent = sent + 1;
+        end
         in_valid = 1'b0;
         repeat ({settle}) @(negedge clk);
-        file = $fopen("{PROBES_FILE}", "w");
+        probing = 1'b0;
 {shown}
         $fclose(file);
     endtask
@@ -160,7 +186,7 @@ module {TOP};
         received = 0;
         cycle = 0;
         idle = 0;
-        $readmemh("{VECTORS_FILE}", vectors, 0, count - 1);
+        $readmemh("{VECTORS_FILE}", words, 0, count * {in_words} - 1);
         repeat (3) @(negedge clk);
         rst = 1'b0;
         repeat (2) @(negedge clk);

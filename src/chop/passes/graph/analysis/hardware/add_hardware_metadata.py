@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chop.hardware.arguments import DesignArgs
-from chop.hardware.describe import describe_unit
+from chop.hardware.describe import describe_units
 from chop.hardware.prepare import prepare
 from chop.hardware.rtl.design import make_design
 from chop.ir import MaseGraph
@@ -28,9 +28,8 @@ def add_hardware_metadata_analysis_pass(graph: MaseGraph, args: HardwareMetadata
     prepared = prepare(graph, args.strict)
     design = make_design(prepared.program, args.design_options())
     by_node: dict[str, dict[str, Any]] = {}
-    for planned in design.units:
-        if not planned.unit.is_wiring:
-            by_node |= dict.fromkeys(planned.unit.nodes, describe_unit(planned))
+    for described in describe_units(design):
+        by_node |= dict.fromkeys(described["nodes"], described)
     by_node |= {old: by_node[new] for old, new in prepared.renamed.items() if new in by_node}
     for meta in graph.annotated_metas():
         if meta.node.name in by_node:

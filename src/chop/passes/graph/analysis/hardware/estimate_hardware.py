@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from chop.hardware.arguments import DesignArgs
+from chop.hardware.describe import computing_units
 from chop.ir import MaseGraph
 from chop.passes.base import PassResult, register_pass
 
@@ -18,10 +19,11 @@ class EstimateHardwareArgs(DesignArgs):
 def estimate_hardware_analysis_pass(graph: MaseGraph, args: EstimateHardwareArgs) -> PassResult:
     """Estimate look-up tables, flip-flops and DSP blocks (Xilinx 7 series), latency and interval in cycles."""
     design = args.design(graph)
+    timings = design.timings()
     by_node = {
-        planned.unit.node: {**vars(planned.estimate), "latency": planned.latency, "interval": planned.interval}
-        for planned in design.units
-        if not planned.unit.is_wiring
+        planned.unit.node: {**vars(planned.area), "latency": timing.latency, "interval": timing.interval}
+        for planned in computing_units(design)
+        for timing in [timings[planned.unit.name]]
     }
     total = {**vars(design.estimate), "latency": design.latency, "interval": design.interval}
     return graph, {"total": total, "by_node": by_node}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from chop.hardware.arguments import DesignArgs
+from chop.hardware.describe import computing_units
 from chop.hardware.emit import REPORTS, write_rtl
 from chop.hardware.synthesis.yosys import measure_area
 from chop.ir import MaseGraph
@@ -39,6 +40,6 @@ def report_synthesis_analysis_pass(graph: MaseGraph, args: ReportSynthesisArgs) 
             return {"lut": area.lut, "ff": area.ff, "dsp": area.dsp, "bram": area.bram}
 
         total = measured(design.options.name)
-        units = [each for each in design.units if args.by_node and not each.unit.is_wiring]
+        units = computing_units(design) if args.by_node else []
         by_node = {planned.unit.node: measured(planned.module) for planned in units}
     return graph, {"total": total, "by_node": by_node, "estimate": vars(design.estimate)}
