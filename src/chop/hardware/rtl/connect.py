@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from chop.hardware.program import Program
 from chop.hardware.rtl.planned import PlannedUnit
-from chop.hardware.rtl.schedule import FifoTimer, Schedule, Step, schedule
+from chop.hardware.rtl.schedule import FifoTimer, Schedule, TimedSegment, schedule
 from chop.hardware.rtl.segments import Conversion, Fifo, FoldedSegment, LineBufferSegment, Pipeline, Segment
 from chop.hardware.rtl.streams import Stream
 from chop.hardware.rtl.units import CircuitUnit
@@ -43,11 +43,11 @@ def connect(program: Program, planned: Sequence[PlannedUnit], input_by_pixel: bo
     return Network(tuple(segments), connector.streams, source, result, timing)
 
 
-def _steps(segments: Sequence[Segment]) -> list[Step]:
-    return [Step(each.sources, each.result, each.timer()) for each in segments]
+def _steps(segments: Sequence[Segment]) -> list[TimedSegment]:
+    return [TimedSegment(each.sources, each.result, each.timer()) for each in segments]
 
 
-def _sized(segment: Segment, step: Step) -> Segment:
+def _sized(segment: Segment, step: TimedSegment) -> Segment:
     """Return a queue that is as deep as it needs to be for steady traffic not to wait."""
     if not isinstance(segment, Fifo):
         return segment

@@ -187,7 +187,7 @@ class FifoTimer(Timer):
 
 
 @dataclass(frozen=True)
-class Step:
+class TimedSegment:
     """A segment in a schedule: the streams that it reads, the one that it writes, and its handshake."""
 
     sources: tuple[str, ...]
@@ -207,7 +207,7 @@ class Schedule:
     """Cycles between two vectors."""
 
 
-def schedule(steps: Sequence[Step], source: str, result: str, beats: int) -> Schedule:
+def schedule(steps: Sequence[TimedSegment], source: str, result: str, beats: int) -> Schedule:
     """Send vectors through the segments, which are in the order of data, until the results have `beats` each."""
     moved: dict[str, list[int]] = {source: [], **{step.result: [] for step in steps}}
     cycle, found = 0, moved[result]
@@ -228,7 +228,9 @@ def schedule(steps: Sequence[Step], source: str, result: str, beats: int) -> Sch
     return Schedule({name: tuple(times) for name, times in moved.items()}, ends[0], ends[-1] - ends[-2])
 
 
-def _cycle(steps: Sequence[Step], source: str, result: str, moved: dict[str, list[int]], cycle: int) -> bool:
+def _cycle(
+    steps: Sequence[TimedSegment], source: str, result: str, moved: dict[str, list[int]], cycle: int
+) -> bool:
     """Move words in one cycle; return whether anything changed except for countdowns."""
     valid = {source: True}
     for step in steps:
