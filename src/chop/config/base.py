@@ -8,7 +8,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from chop.task_names import BATCH_SIZES, check_task, guess_task
+from chop.task_names import BATCH_SIZES, TASKS, check_task, guess_task
 
 LATEST = "latest"
 """Stands for the newest run, where a run can be given."""
@@ -163,9 +163,16 @@ class WorkOptions:
 class ActionConfig(CommandConfig, WorkOptions):
     """Options of every action that loads a model; a TOML file may hold them."""
 
+    supported_tasks: ClassVar[tuple[str, ...]] = tuple(TASKS)
+
     def __post_init__(self) -> None:
         super().__post_init__()
         task = guess_task(self.model, self.dataset) if self.task == "auto" else check_task(self.task)
+        if task not in self.supported_tasks:
+            raise ValueError(
+                f"the task '{task}' is not supported by this command, only {' and '.join(self.supported_tasks)}; "
+                "use ch test or ch transform"
+            )
         object.__setattr__(self, "task", task)
         if self.batch_size is None:
             object.__setattr__(self, "batch_size", BATCH_SIZES[task])

@@ -61,6 +61,7 @@ class SearchTable:
 class SearchConfig(ActionConfig):
     """Search for Pareto-optimal number formats for the layers of a model."""
 
+    supported_tasks: ClassVar[tuple[str, ...]] = ("cls", "lm")
     examples: ClassVar[tuple[str, ...]] = (
         "ch search --config configs/examples/jsc_toy_search.toml",
         "ch search --config configs/examples/jsc_toy_search.toml --max-drop 0.5",

@@ -12,6 +12,7 @@ from chop.config.base import ActionConfig, option
 class SweepConfig(ActionConfig):
     """Measure accuracy and cost of a model in several number formats and widths."""
 
+    supported_tasks: ClassVar[tuple[str, ...]] = ("cls", "lm")
     examples: ClassVar[tuple[str, ...]] = (
         "ch sweep jsc-toy jsc --load latest --formats integer,mxfp --widths 2..8",
         "ch sweep jsc-toy jsc --load latest --roles weight --calibrate mse",

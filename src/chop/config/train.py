@@ -14,6 +14,7 @@ from chop.config.optimizers import OptimizerName, ScheduleName
 class TrainConfig(ActionConfig):
     """Train a model on a data set and test its best epoch."""
 
+    supported_tasks: ClassVar[tuple[str, ...]] = ("cls",)
     examples: ClassVar[tuple[str, ...]] = (
         "ch train jsc-tiny jsc --max-epochs 10 --batch-size 256 --learning-rate 0.0001",
         "ch train jsc-tiny jsc --batch-size 64,128,256    one run per batch size, and a table",

@@ -19,9 +19,10 @@ MIN_WINDOWS = 3  # one per split
 
 @dataclass(frozen=True)
 class TextWindows:
-    """A UTF-8 text file, in windows of tokens; each token is predicted from those before it in its window.
+    """A UTF-8 text file, in windows of tokens; each token but the first is predicted from those in its window.
 
-    The first 80 % of the windows are the test split. `stride` smaller than `window` gives tokens more context.
+    The last token of a window predicts the token after it, so that every token is predicted once. The first 80 % of
+    the windows are the test split. `stride` smaller than `window` gives tokens more context.
     """
 
     path: str | os.PathLike[str]

@@ -42,21 +42,19 @@ def encode_document(tokenizer: Tokenizer, text: str) -> Tensor:
 def make_windows(ids: Tensor, window: int, stride: int, padding: int) -> tuple[Tensor, Tensor]:
     """Return windows [n, window] of a text, and for each token the next one as its label.
 
-    Windows start every `stride` tokens. Each token of the text is a label at most once, in the first window that
-    has it; the other labels, and those of the padding at the end of the last window, are `IGNORED`.
+    Windows start every `stride` tokens; the label of their last token is the token after the window. Each token of
+    the text but the first is a label once, in the first window that predicts it; the other labels, and those of the
+    padding at the end of the last window, are `IGNORED`.
     """
     starts = [0]
-    while starts[-1] + window < len(ids):
+    while starts[-1] + window < len(ids) - 1:
         starts.append(starts[-1] + stride)
-    if len(starts) > 1 and len(ids) - starts[-1] < 2:
-        starts.pop()  # nothing to predict
     windows = torch.full((len(starts), window), padding, dtype=torch.int64)
     labels = torch.full((len(starts), window), IGNORED, dtype=torch.int64)
-    scored = 1  # tokens before this one are labels already, or have no context
+    scored = 1  # tokens before this one are labels already; the first one has no context
     for row, start in enumerate(starts):
-        part = ids[start : start + window]
+        part, following = ids[start : start + window], ids[scored : start + window + 1]
         windows[row, : len(part)] = part
-        first = max(scored - start, 1)
-        labels[row, first - 1 : len(part) - 1] = part[first:]
-        scored = start + len(part)
+        labels[row, scored - start - 1 :][: len(following)] = following
+        scored += len(following)
     return windows, labels

@@ -96,6 +96,8 @@ class GGUFModel:
         with torch.no_grad():
             for key, parameter in model.named_parameters():  # tied weights once
                 parameter.copy_(self._read(names(key), key, config))
+        for attribute in ("_tensors", "_reader"):
+            vars(self).pop(attribute)  # the file, which stays in memory as long as they exist
         return cast(nn.Module, model.eval())
 
     def _tensor_names(self, num_layers: int) -> Any:

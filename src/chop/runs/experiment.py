@@ -28,6 +28,7 @@ from chop.passes.graph import (
     add_software_metadata_analysis_pass,
     init_metadata_analysis_pass,
 )
+from chop.runs.float_model import without_formats
 from chop.runs.folder import RunFolder
 from chop.runs.input_generator import InputGenerator
 from chop.runs.weights import load_model
@@ -111,6 +112,20 @@ class Experiment:
                 digest.update(tensor.contiguous().numpy().data)
         return digest.hexdigest()
 
+    @property
+    def original(self) -> Experiment | None:
+        """The same with the model that a loaded one was made from; None if nothing is loaded, or only weights.
+
+        That is the model with its published weights, or else the loaded graph without its formats.
+        """
+        if self.config.load_name is None:
+            return None
+        if self.model_info.has_weights:
+            torch.manual_seed(self.config.seed)
+            return self.with_model(self.model_info.build(self.data.dataset_info, self.config.model_options))
+        model = without_formats(MaseGraph(self.model)) if self.is_graph else None
+        return None if model is None else self.with_model(model)
+
     def with_model(self, model: nn.Module) -> Experiment:
         """Return the same experiment with another model."""
         return replace(self, model=model)
@@ -122,14 +137,14 @@ class Experiment:
     def annotated_graph(self, num_rows: int | None = None) -> MaseGraph:
         """Return the model's graph, annotated with the first batch of the data, or with `num_rows` rows of it.
 
-        Activations are kept unless they take a lot of memory.
+        Activations are kept unless they take a lot of memory; then only their ranges are.
         """
         batch = {name: rows[:num_rows] for name, rows in next(iter(self.batches())).items()}
         graph, _ = init_metadata_analysis_pass(MaseGraph(model=self.model, example_inputs=batch), None)
         graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": batch, "add_value": False})
         values = sum(tensor.numel for meta in graph.metas() for tensor in meta.results.values())
-        if values <= MAX_VALUES_KEPT:
-            graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": batch})
+        keep = {"add_value": values <= MAX_VALUES_KEPT, "add_range": values > MAX_VALUES_KEPT}
+        graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": batch, **keep})
         graph, _ = add_software_metadata_analysis_pass(graph, None)
         return graph
 

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import csv
 import logging
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 
 from chop.config import ACTIONS, COMMAND_LINE_ONLY, LATEST, ActionConfig, RunConfig, TransformConfig
+from chop.display.figures import figure
 from chop.display.html import html_heading, html_image, html_table
 from chop.files import read_toml
 from chop.ir import MaseGraph
-from chop.ir.graph.storage.nodes import plain_call
-from chop.nn.quantized import QuantizedLayer, plain_layer
 from chop.options import read_options
-from chop.passes.graph.utils import deepcopy_mase_graph
 from chop.plugins import load_plugin
 from chop.runs.experiment import Experiment
+from chop.runs.float_model import without_formats
 from chop.runs.folder import RunFolder
 from chop.runs.listing import find_run
 from chop.trusted_files import check_trusted, named_files
@@ -71,8 +71,12 @@ class Run:
     def _repr_html_(self) -> str:
         """Return what the run was, its results and its plots, for notebooks."""
         parts = [html_heading(f"{self.action} {self.config.model} on {self.config.dataset}: {self.folder}")]
-        rows = [(name, *each) for name, each in _scores(self.summary)]
-        parts += [html_table(("", "accuracy", "loss"), rows)] if rows else []
+        scores = _scores(self.summary)
+        metrics = list(dict.fromkeys(metric for each in scores.values() for metric in each))
+        rows = [
+            (name, *(f"{each.get(metric, math.nan):.4f}" for metric in metrics)) for name, each in scores.items()
+        ]
+        parts += [html_table(("", *(figure(metric).title for metric in metrics)), rows)] if rows else []
         for path in (self.folder.front_table, self.folder.sweep_table):
             if path.is_file():
                 headers, *cells = csv.reader(path.read_text().splitlines())
@@ -107,7 +111,7 @@ class Run:
     def original(self) -> MaseGraph | None:
         """The graph before the passes of a transform; for other runs the graph without its formats, if any."""
         if self.action != "transform":
-            model = _without_formats(self.graph)
+            model = without_formats(self.graph)
             return None if model is None else self.experiment.with_model(model).annotated_graph(num_rows=1)
         load = self.config.load_name
         if load is not None and not load.exists():
@@ -128,12 +132,16 @@ class Run:
         return TestBatches(features, labels, self.experiment.arguments, self.config.batch_size)
 
 
-def _scores(summary: Mapping[str, Any]) -> list[tuple[str, tuple[str, str]]]:
-    """Return the accuracies and losses in a summary: by split, or before and after a transform."""
+def _scores(summary: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Return the metrics in a summary: by split, or before and after a transform."""
     test = summary.get("test") or {}
     found = {name: summary[name] for name in ("train", "validation", "baseline") if name in summary}
-    found |= {"test": test} if "accuracy" in test else {f"test, {name}": each for name, each in test.items()}
-    return [(name, (f"{each['accuracy']:.4f}", f"{each['loss']:.4f}")) for name, each in found.items()]
+    by_model = any(isinstance(each, Mapping) for each in test.values())
+    found |= {f"test, {name}": each for name, each in test.items()} if by_model else {"test": test} if test else {}
+    return {
+        name: {metric: value for metric, value in each.items() if isinstance(value, float)}
+        for name, each in found.items()
+    }
 
 
 def open_run(run: Path | str | None = LATEST, project_dir: Path | str = RunConfig.project_dir) -> Run:
@@ -157,18 +165,3 @@ def open_run(run: Path | str | None = LATEST, project_dir: Path | str = RunConfi
     for plugin in config.plugins:
         load_plugin(plugin)
     return Run(folder, action, config, summary, folder.read_metrics())
-
-
-def _without_formats(graph: MaseGraph) -> fx.GraphModule | None:
-    """Return a copy of a graph's model with everything in float; None if it is not quantised."""
-    if all(meta.quantized is None for meta in graph.metas()):
-        return None
-    plain = deepcopy_mase_graph(graph)
-    for meta in plain.metas():
-        quantized, node = meta.quantized, meta.node
-        if isinstance(quantized, QuantizedLayer):
-            plain.model.set_submodule(str(node.target), plain_layer(quantized))
-        else:
-            node.op, node.target = plain_call(node.op, node.target)
-    plain.model.recompile()
-    return plain.model

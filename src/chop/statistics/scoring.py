@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -25,7 +25,18 @@ def per_token(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     if logits.dim() != 3 or labels.shape != logits.shape[:2]:
         return logits, labels
     scored = labels != IGNORED
+    if scored.all():  # no copy is needed
+        return logits.flatten(0, 1), labels.flatten()
     return logits[scored], labels[scored]
+
+
+def by_text(logits: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield what `per_token` returns, one text at a time: the logits of a language model take a lot of memory."""
+    if logits.dim() != 3 or labels.shape != logits.shape[:2]:
+        yield logits, labels
+        return
+    for text, its_labels in zip(logits.split(1), labels.split(1), strict=True):
+        yield per_token(text, its_labels)
 
 
 def fast_cross_entropy_sum(logits: Tensor, labels: Tensor) -> Tensor:
@@ -53,12 +64,13 @@ class Score:
 
     def add(self, logits: Tensor, labels: Tensor, loss_sum: Tensor | None = None) -> None:
         """Add a batch; `loss_sum` is the sum of its losses, if it is known already."""
-        logits, labels = per_token(logits.detach(), labels)
-        if loss_sum is None:
-            loss_sum = F.cross_entropy(logits, labels, reduction="sum")
-        self._loss.add_(loss_sum.detach())
-        self._correct.add_(num_correct(logits, labels))
-        self.num_samples += labels.numel()
+        if loss_sum is not None:
+            self._loss.add_(loss_sum.detach())
+        for rows, targets in by_text(logits.detach(), labels):
+            if loss_sum is None:
+                self._loss.add_(F.cross_entropy(rows, targets, reduction="sum"))
+            self._correct.add_(num_correct(rows, targets))
+            self.num_samples += targets.numel()
 
     def totals(self) -> Tensor:
         """Return the sum of the losses, the number of correct answers and the number of rows."""
@@ -85,14 +97,14 @@ def add_output(score: Score, output: Any, labels: Tensor) -> None:
         raise ValueError("the model returns no tensor, so there are no logits to compare with the labels")
     if labels.is_floating_point():
         raise ValueError(f"labels must be integer class indices, got a tensor of {labels.dtype}")
-    logits, labels = per_token(logits, labels)
-    if logits.ndim < 2 or labels.shape != logits.shape[:1] + logits.shape[2:]:
-        raise ValueError(f"labels of shape {list(labels.shape)} do not fit an output of shape {list(logits.shape)}")
-    try:
-        score.add(logits.double(), labels.long())
-    except (RuntimeError, IndexError) as error:  # a label that is not a class
-        given, expected = list(labels.shape), list(logits.shape)
-        raise ValueError(f"labels of shape {given} do not fit an output of shape {expected}: {error}") from error
+    for rows, targets in by_text(logits, labels):
+        misfit = f"labels of shape {list(targets.shape)} do not fit an output of shape {list(rows.shape)}"
+        if rows.ndim < 2 or targets.shape != rows.shape[:1] + rows.shape[2:]:
+            raise ValueError(misfit)
+        try:
+            score.add(rows.double(), targets.long())
+        except (RuntimeError, IndexError) as error:  # a label that is not a class
+            raise ValueError(f"{misfit}: {error}") from error
 
 
 def accuracy_on(

@@ -57,6 +57,8 @@ class Task(Protocol):
     """What a model does, and how that is measured."""
 
     name: ClassVar[str]
+    compares: ClassVar[bool]
+    """Whether the result says how close a model is to its original, rather than how good it is."""
 
     def meter(self, info: DatasetInfo, device: torch.device, original: Evaluation | None = None) -> Meter:
         """Return a new meter; `original` is the result of the model that this one is compared with, if any."""

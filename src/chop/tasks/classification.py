@@ -20,6 +20,7 @@ class Classification:
     """One class per sample: accuracy, mean loss and confusion matrix."""
 
     name: ClassVar[str] = "cls"
+    compares: ClassVar[bool] = False
 
     def meter(
         self, info: DatasetInfo, device: torch.device, original: Evaluation | None = None

@@ -20,6 +20,7 @@ class LanguageModelling:
     """A score per token of the vocabulary, at every position of a text: perplexity, loss and accuracy per token."""
 
     name: ClassVar[str] = "lm"
+    compares: ClassVar[bool] = False
 
     def meter(
         self, info: DatasetInfo, device: torch.device, original: Evaluation | None = None

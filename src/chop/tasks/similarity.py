@@ -19,6 +19,7 @@ class Similarity:
     """A vector per sentence: Spearman's rank correlation of the cosine similarities with those of the original."""
 
     name: ClassVar[str] = "similarity"
+    compares: ClassVar[bool] = True
 
     def meter(self, info: DatasetInfo, device: torch.device, original: Evaluation | None = None) -> SimilarityMeter:
         return SimilarityMeter(None if original is None else original.embeddings)

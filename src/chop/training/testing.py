@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from chop.config import TestConfig
+from chop.display.launcher import option_name
 from chop.display.progress import ProgressBar
 from chop.runs import Experiment, RunFolder
+from chop.tasks import Evaluation, get_task
 from chop.training.batches import evaluation_batches, to_device
-from chop.training.devices import evaluation_device
+from chop.training.devices import OneDevice, evaluation_device
 from chop.training.evaluation import evaluate
 from chop.training.terminal import print_test
 from chop.training.threads import limit_threads_for
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 
 def run_test(config: TestConfig) -> RunFolder:
@@ -19,18 +25,10 @@ def run_test(config: TestConfig) -> RunFolder:
     experiment = Experiment.load(config)
     device = evaluation_device(config)
     experiment.warn_if_untrained()
-    rows = to_device(experiment.data.splits.test, device.device)
     start = time.perf_counter()
-    with limit_threads_for(experiment, config.batch_size), ProgressBar("evaluating", len(rows.labels)) as progress:
-        model = device.setup(experiment.model)  # inside, because it may change the type of the weights
-        result = evaluate(
-            model,
-            evaluation_batches(rows, config.batch_size),
-            experiment.meter(device.device),
-            device.device,
-            arguments=experiment.arguments,
-            progress=progress,
-        )
+    with limit_threads_for(experiment, config.batch_size):
+        original = _evaluate_original(experiment, device) if get_task(config.task).compares else None
+        result = _evaluate(experiment, device, "evaluating", original)
     seconds = time.perf_counter() - start
     folder = RunFolder.create_for(config)
     metrics = {f"test_{name}": value for name, value in result.metrics.items()}
@@ -51,3 +49,29 @@ def run_test(config: TestConfig) -> RunFolder:
         plot_confusion(result, info, f"{config.model}, data: {info.title}", folder.confusion_plot)
     print_test(result, info)
     return folder
+
+
+def _evaluate_original(experiment: Experiment, device: Fabric | OneDevice) -> Evaluation:
+    """Return the result of the model that the loaded one is compared with."""
+    original = experiment.original
+    if original is None:
+        raise ValueError(
+            f"the task '{experiment.config.task}' compares a changed model with its original: load the run or the "
+            f"graph of the changed one with {option_name('load')}"
+        )
+    return _evaluate(original, device, "evaluating the original")
+
+
+def _evaluate(
+    experiment: Experiment, device: Fabric | OneDevice, title: str, original: Evaluation | None = None
+) -> Evaluation:
+    rows = to_device(experiment.data.splits.test, device.device)
+    with ProgressBar(title, len(rows.labels)) as progress:
+        return evaluate(
+            device.setup(experiment.model),  # may change the type of the weights
+            evaluation_batches(rows, experiment.config.batch_size),
+            experiment.meter(device.device, original),
+            device.device,
+            arguments=experiment.arguments,
+            progress=progress,
+        )

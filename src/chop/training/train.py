@@ -30,8 +30,6 @@ def train(config: TrainConfig) -> RunFolder:
     """Train the model of `config` and return the run folder."""
     if not is_main_process():
         logging.getLogger("chop").setLevel(logging.ERROR)  # only the first process logs
-    if config.task != "cls":
-        raise ValueError(f"ch train supports the task 'cls' only, not '{config.task}'; use ch test or ch transform")
     experiment = Experiment.load(config)
     with limit_threads_for(experiment, config.batch_size):
         return _train(config, experiment)

@@ -22,7 +22,7 @@ from chop.ir.graph.interpreter import (
     undisturbed,
 )
 from chop.ir.graph.mase_graph import MaseGraph
-from chop.ir.graph.meta import GRAPH_KINDS, NodeMeta, TensorMeta
+from chop.ir.graph.meta import GRAPH_KINDS, NodeMeta, TensorMeta, largest_magnitude
 from chop.ops import Op
 
 logger = logging.getLogger(__name__)
@@ -30,16 +30,19 @@ _LARGE = 2**23
 """Parameters of a model from which shapes are computed without data."""
 
 
-def annotate(graph: MaseGraph, inputs: Mapping[str, Any], *, keep_values: bool = True) -> None:
-    """Run `graph` on `inputs` (by argument name) and store each node's op, shapes, dtypes and values.
+def annotate(
+    graph: MaseGraph, inputs: Mapping[str, Any], *, keep_values: bool = True, keep_ranges: bool = False
+) -> None:
+    """Run `graph` on `inputs` (by argument name) and store each node's op, shapes, dtypes, values and ranges.
 
-    Without `keep_values`, the run uses tensors without data if possible.
+    If neither values nor ranges are kept, the run uses tensors without data if possible.
     """
     metas = graph.metas()
     arguments = bind_inputs(graph, inputs)
-    if keep_values or not _annotate_without_data(graph.model, metas, arguments):
+    needs_data = keep_values or keep_ranges
+    if needs_data or not _annotate_without_data(graph.model, metas, arguments):
         with undisturbed(graph.model):
-            _Annotator(graph.model, keep_values).run(*arguments)
+            _Annotator(graph.model, keep_values, keep_ranges).run(*arguments)
     if keep_values:
         for node, value in zip(inputs_of(graph), bind_inputs(graph, inputs), strict=True):
             node.meta["mase"].given = (value,)
@@ -58,7 +61,7 @@ def _annotate_without_data(model: fx.GraphModule, metas: list[NodeMeta], argumen
         return False
     try:
         with evaluation_mode(model), FakeTensorMode(allow_non_fake_inputs=True) as fake:
-            _Annotator(model, keep_values=False).run(*pytree.tree_map_only(Tensor, fake.from_tensor, arguments))
+            _Annotator(model).run(*pytree.tree_map_only(Tensor, fake.from_tensor, arguments))
     except Exception:  # the run with data shows whether it is an error
         logger.debug("annotating without data", exc_info=True)
         return False
@@ -68,9 +71,9 @@ def _annotate_without_data(model: fx.GraphModule, metas: list[NodeMeta], argumen
 class _Annotator(NodeInterpreter):
     """An interpreter that stores the tensors that go into each node and come out of it."""
 
-    def __init__(self, model: fx.GraphModule, keep_values: bool) -> None:
+    def __init__(self, model: fx.GraphModule, keep_values: bool = False, keep_ranges: bool = False) -> None:
         super().__init__(model)
-        self.keep_values = keep_values
+        self.keep_values, self.keep_ranges = keep_values, keep_ranges
         self.by_storage: defaultdict[int, list[TensorMeta]] = defaultdict(list)
         """Stored values by their memory, to copy them before an in-place op overwrites it."""
 
@@ -103,6 +106,8 @@ class _Annotator(NodeInterpreter):
 
     def _note(self, tensor: Tensor) -> TensorMeta:
         noted = TensorMeta.of(tensor, keep_value=self.keep_values)
+        if self.keep_ranges and tensor.is_floating_point():
+            noted.largest = largest_magnitude(tensor)
         if noted.value is not None:
             self.by_storage[tensor.untyped_storage().data_ptr()].append(noted)
         return noted

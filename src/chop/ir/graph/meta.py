@@ -33,6 +33,8 @@ class TensorMeta:
     value: Tensor | None = field(default=None, repr=False)
     is_parameter: bool = False
     """Whether it is a parameter of the node's layer, from which its value is read."""
+    largest: float | None = None
+    """The largest magnitude, if it was kept instead of the value."""
     notes: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -53,6 +55,11 @@ class TensorMeta:
     def copied(self) -> TensorMeta:
         """Return a copy that shares the value only."""
         return replace(self, notes=copy.deepcopy(self.notes))
+
+
+def largest_magnitude(value: Tensor) -> float:
+    """Return the largest magnitude of the elements of a tensor, 0 if it has none."""
+    return value.abs().max().item() if value.numel() else 0.0
 
 
 @dataclass(repr=False)
@@ -176,6 +183,13 @@ class NodeMeta:
             parameter = cast("Tensor | None", attrgetter(name)(self.module))
             return None if parameter is None else parameter.detach()
         return tensor.value
+
+    def largest(self, name: str) -> float | None:
+        """Return the largest magnitude of an argument or result, 0 if it is empty; None if it is not known."""
+        value = self.value(name)
+        if value is None:
+            return (self.args[name] if name in self.args else self.results[name]).largest
+        return largest_magnitude(value)
 
     def scale_of(self, name: str) -> Tensor | None:
         """Return the learned or calibrated scale of an operand of a quantised layer; None if it has none."""

@@ -78,13 +78,14 @@ def _fit(meta: NodeMeta, formats: dict[str, Format]) -> Precisions:
     chosen: Precisions = {}
     for name, number_format in formats.items():
         if number_format.needs_fit:
-            value = meta.value(name)
-            if value is None:
+            largest = meta.largest(name)
+            if largest is None:
                 raise ValueError(
                     f"node '{meta.node.name}': the format of '{name}' is chosen from data, but the graph keeps no "
-                    "values; run add_common_metadata_analysis_pass with add_value=True, or give all parameters"
+                    "values; run add_common_metadata_analysis_pass with add_value=True or add_range=True, or give "
+                    "all parameters"
                 )
-            formats[name] = number_format.fitted(value.abs().max().item() if value.numel() else 0.0)
+            formats[name] = number_format.fitted(largest)
             chosen[name] = formats[name].precision
             logger.info("quantize '%s': %s is %s", meta.node.name, name, formats[name])
     return chosen

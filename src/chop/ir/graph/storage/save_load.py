@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import safetensors.torch
+import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from chop.files import CorruptFileError, check_regular, read_json, write_bytes, write_json
+from chop.files import CorruptFileError, atomic_path, check_regular, read_json, write_json
 from chop.ir.graph.graph_module import build_graph, graph_module, has_hooks, records
 from chop.ir.graph.mase_graph import MaseGraph
 from chop.ir.graph.storage.identifiers import check_starred_inputs, check_targets
@@ -50,11 +51,11 @@ def save_graph(graph: MaseGraph, folder: Path) -> None:
     """Write `graph` into `folder`. An earlier save in it stays intact until the new one is complete."""
     data, store = encode_graph(graph)
     folder.mkdir(parents=True, exist_ok=True)
-    weights = safetensors.torch.save(without_shared_memory(store.tensors))
+    weights = without_shared_memory(store.tensors)
     # The name depends on the content, so that graph.json always refers to the weights it was saved with.
-    data["weights"] = f"weights-{hashlib.sha256(weights).hexdigest()[:16]}.safetensors"
+    data["weights"] = f"weights-{_digest(weights)}.safetensors"
     earlier = _weights_of_earlier_save(folder / GRAPH_FILE)
-    write_bytes(folder / data["weights"], weights)
+    _write_weights(folder / data["weights"], weights)
     try:
         write_json(folder / GRAPH_FILE, data, indent=1)
     except OSError:
@@ -133,6 +134,24 @@ def _weights_of_earlier_save(path: Path) -> str | None:
     except (ValueError, KeyError):
         return None
     return name if re.fullmatch(r"weights-[0-9a-f]{16}\.safetensors", str(name)) else None
+
+
+def _write_weights(path: Path, tensors: dict[str, Tensor]) -> None:
+    """Write tensors atomically, without a copy of them in memory."""
+    with atomic_path(path) as temporary:
+        try:
+            safetensors.torch.save_file(tensors, temporary)
+        except SafetensorError as error:  # the disk is full, for example
+            raise OSError(f"cannot write {path}: {error}") from error
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    """Return the start of the SHA-256 of names, types, shapes and values."""
+    digest = hashlib.sha256()
+    for name, tensor in tensors.items():
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()[:16]
 
 
 def without_shared_memory(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

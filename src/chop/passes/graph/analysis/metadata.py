@@ -35,12 +35,14 @@ class CommonMetadataArgs:
     """One batch by argument name, such as `{"x": tensor}`."""
     add_value: bool = True
     """Keep each tensor's value. False lets the activations of a large model be freed."""
+    add_range: bool = False
+    """Keep the largest magnitude of each tensor, from which formats are chosen if there are no values."""
 
 
 @register_pass("add_common_metadata", kind="analysis")
 def add_common_metadata_analysis_pass(graph: MaseGraph, args: CommonMetadataArgs) -> PassResult:
     """Add each node's op, and the shapes, dtypes, formats and values of its tensors, from one run on `dummy_in`."""
-    annotate(graph, args.dummy_in, keep_values=args.add_value)
+    annotate(graph, args.dummy_in, keep_values=args.add_value, keep_ranges=args.add_range)
     return graph, {}
 
 
