@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, get_args
 
 from torch import Tensor, fx, nn
@@ -39,18 +39,6 @@ def capture_model(
 
     Constants of the graph are stored in `model`.
     """
-    graph, way = _captured(model, cf_args, leaf_modules, example_inputs, capture)
-    check_names(graph, type(model).__name__)
-    return graph, way
-
-
-def _captured(
-    model: nn.Module,
-    cf_args: Mapping[str, Any] | None,
-    leaf_modules: tuple[type[nn.Module], ...],
-    example_inputs: Any,
-    capture: Capture,
-) -> tuple[fx.Graph, str]:
     if capture not in CAPTURES:
         raise ValueError(
             f"capture must be one of {', '.join(CAPTURES)}, got '{capture}'; {closest(capture, CAPTURES)}"
@@ -59,17 +47,20 @@ def _captured(
     fixed = dict(cf_args or {})
     if capture == "export" and not inputs:
         raise ValueError("capture='export' runs the model: give a batch as example_inputs={'x': tensor}")
-    reasons: list[str] = []
+    ways: dict[str, Callable[[], fx.Graph]] = {}
     if capture != "export":
-        try:
-            return trace(model, _constants(model, inputs) | fixed, leaf_modules), "fx"
-        except TraceError as error:
-            reasons.append(str(error))
+        ways["fx"] = lambda: trace(model, _constants(model, inputs) | fixed, leaf_modules)
     if capture != "fx" and inputs:
+        ways["export"] = lambda: export(model, inputs | fixed, leaf_modules)
+    reasons: list[str] = []
+    for way, run in ways.items():
         try:
-            return export(model, inputs | fixed, leaf_modules), "export"
-        except ExportError as error:
+            graph = run()
+        except (TraceError, ExportError) as error:
             reasons.append(str(error))
+        else:
+            check_names(graph, type(model).__name__)
+            return graph, way
     advice = _MODULE_LEVEL_ADVICE if inputs else f"{_EXPORT_ADVICE}. {_TRACING_ADVICE}"
     raise CaptureError(". ".join((*reasons, _TRACING_ADVICE if capture == "fx" else advice)))
 
