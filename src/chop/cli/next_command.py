@@ -55,6 +55,7 @@ def _inputs(config: ActionConfig) -> list[str]:
     if config.data_path is not None:
         words += ["--data", str(config.data_path)]
     words += _pairs("--data-option", config.data_options) + _pairs("--model-option", config.model_options)
+    words += _pairs("--cf-arg", config.cf_args)
     for plugin in config.plugins:
         words += ["--plugin", str(plugin)]
     if config.project_dir != ActionConfig.project_dir:

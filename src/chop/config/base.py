@@ -44,7 +44,7 @@ REPEATABLE = ("plugins", "trust")
 """Options with a path, which can be repeated."""
 COMMAND_LINE_ONLY = ("config", "trust", "trust_remote_code")
 """Options that a TOML file cannot hold."""
-PAIRS = ("data_options", "model_options")
+PAIRS = ("data_options", "model_options", "cf_args")
 """Options given as NAME=VALUE, which can be repeated."""
 
 
@@ -109,6 +109,12 @@ class WorkOptions:
     )
     model_options: Mapping[str, Any] = option(
         {}, aliases=("model_option",), help="option of the model, for example hidden=[64,32]; repeatable"
+    )
+    cf_args: Mapping[str, Any] = option(
+        {},
+        aliases=("cf_arg",),
+        same_on_resume=True,
+        help="value of an argument of the model's forward that rows do not give, for example mode=fast; repeatable",
     )
     batch_size: int = option(
         None,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from torch import Tensor, nn
 
+from chop.display.launcher import option_name
 from chop.registry import Registry, closest
 from chop.task_names import check_task
 
@@ -50,6 +52,7 @@ class ModelInfo:
     tokenizer: Callable[[], Any] | None = None  # returns the tokenizer of a model that takes text
     class_names: tuple[str, ...] = ()  # if the weights were trained for these classes
     has_weights: bool = False  # whether the model is built with trained weights
+    cf_args: Mapping[str, object] = field(default_factory=dict)  # arguments of `forward` with a fixed value
 
     @property
     def options(self) -> dict[str, object]:
@@ -63,6 +66,13 @@ class ModelInfo:
         options: dict[str, object] = {} if self.normalization is None else asdict(self.normalization)
         return options | ({"class_names": self.class_names} if self.class_names else {})
 
+    def with_arguments(self, cf_args: Mapping[str, object]) -> ModelInfo:
+        """Return the same model with arguments of its `forward` fixed to these values."""
+        inputs = tuple(name for name in self.inputs if name not in cf_args)
+        if not inputs:
+            raise ValueError(f"cf_args of model '{self.name}' leave no argument for the rows of the data set")
+        return replace(self, inputs=inputs, cf_args=dict(cf_args))
+
     def arguments(self, features: Tensor) -> dict[str, Tensor]:
         """Return the arguments of `forward` for rows; several inputs are slices along their second dimension."""
         if len(self.inputs) == 1:
@@ -70,7 +80,7 @@ class ModelInfo:
         if features.dim() < 2 or features.shape[1] != len(self.inputs):
             raise ValueError(
                 f"model '{self.name}' takes {', '.join(self.inputs)}, but the data set gives one tensor of shape "
-                f"{list(features.shape)} per batch"
+                f"{list(features.shape)} per batch; fix the others with {option_name('cf_args')} NAME=VALUE"
             )
         return dict(zip(self.inputs, features.unbind(dim=1), strict=True))
 
@@ -110,6 +120,19 @@ class ModelInfo:
                     f"model '{self.name}' is registered with the input '{name}', but its forward takes "
                     f"{', '.join(known) or 'no named argument'}: pass inputs= to register_model"
                 )
+        return self._with_fixed_arguments(model)
+
+    def _with_fixed_arguments(self, model: nn.Module) -> nn.Module:
+        """Return the model with the values of `cf_args` as defaults, which every call and every capture uses."""
+        known = inspect.signature(model.forward).parameters
+        takes_any = any(each.kind is each.VAR_KEYWORD for each in known.values())
+        for name in self.cf_args:
+            if name not in known and not takes_any:
+                raise ValueError(
+                    f"cf_args: the forward of model '{self.name}' has no argument '{name}'; {closest(name, known)}"
+                )
+        if self.cf_args:
+            vars(model)["forward"] = partial(model.forward, **self.cf_args)
         return model
 
 

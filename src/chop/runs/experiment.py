@@ -58,6 +58,8 @@ class Experiment:
             config.model, config.task, pretrained=config.pretrained, trust_remote_code=config.trust_remote_code
         )
         check_supported(model_info, config.task, config.pretrained)
+        if config.cf_args:
+            model_info = model_info.with_arguments(config.cf_args)
         data = data or open_data(config, model_info)
         torch.manual_seed(config.seed)
         model = model_info.build(data.dataset_info, config.model_options)

@@ -15,7 +15,6 @@ from chop.config import SearchConfig, TrainConfig
 from chop.dataset import Rows
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.meta import annotated_batch_size
-from chop.models import get_model
 from chop.passes.graph import quantize_transform_pass
 from chop.runs import Experiment
 from chop.searching.evaluation.basic_train import SEARCHABLE_OPTIONS, BasicTrain
@@ -133,7 +132,7 @@ class QATProblem(Problem):
             return copy.deepcopy(self._experiment.model)
         torch.manual_seed(self._config.seed)
         info, options = self._experiment.data.dataset_info, model_options(self._config, configuration)
-        return get_model(self._config.model, self._config.task, info, options=options)
+        return self._experiment.model_info.build(info, options)
 
     def _all_nodes(self) -> list[NodeMeta]:
         """Return the nodes of all variants of the model; of nodes with the same name, the first."""

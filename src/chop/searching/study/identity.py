@@ -21,6 +21,7 @@ IDENTITY = "identity"
 DIFFERENCES = {
     "data": "it was run on different data",
     "weights": "its model has different weights",
+    "cf_args": "its model has other values of cf_args",
     "space": "its search space differs",
     "metrics": "its metrics differ",
     "strategy": "its strategy differs",
@@ -43,14 +44,17 @@ def identity(spec: SearchSpec, experiment: Experiment) -> dict[str, Any]:
         "space": _digest(to_toml_value(spec.config.search.search_space)),
         "metrics": _digest_of_repr((spec.objectives, spec.evaluation, spec.training, spec.cost_runners)),
         "strategy": _digest_of_repr(_without_limits(spec.strategy)),
+        **({"cf_args": _digest(spec.config.cf_args)} if spec.config.cf_args else {}),
     }
 
 
 def check_identity(study: Study, own_identity: Mapping[str, Any]) -> None:
     """Raise ValueError if the study is a different search; a study without an identity yet passes."""
-    for key, stored in (study.read_note(IDENTITY) or {}).items():
-        if stored != own_identity[key]:
-            difference = DIFFERENCES.get(key, f"its {key} is {stored!r}, not {own_identity[key]!r}")
+    stored = study.read_note(IDENTITY)
+    for key in {} if stored is None else stored | own_identity:
+        theirs, ours = stored.get(key), own_identity.get(key)
+        if theirs != ours:
+            difference = DIFFERENCES.get(key, f"its {key} is {theirs!r}, not {ours!r}")
             raise ValueError(
                 f"study '{study.name}' is a different search: {difference}; resume it with its own options "
                 f"({launcher()} search --config RUN/run.toml --resume), or start a new one"

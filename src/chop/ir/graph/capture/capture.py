@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
+from chop.display.launcher import option_name
 from chop.ir.graph.capture.errors import CaptureError, ExportError, TraceError
 from chop.ir.graph.capture.export import export
 from chop.ir.graph.capture.signature import named_inputs
@@ -61,8 +62,13 @@ def capture_model(
         else:
             check_names(graph, type(model).__name__)
             return graph, way
-    advice = _MODULE_LEVEL_ADVICE if inputs else f"{_EXPORT_ADVICE}. {_TRACING_ADVICE}"
+    with_inputs = f"{_fixing_advice()}. {_MODULE_LEVEL_ADVICE}"
+    advice = with_inputs if inputs else f"{_EXPORT_ADVICE}. {_TRACING_ADVICE}"
     raise CaptureError(". ".join((*reasons, _TRACING_ADVICE if capture == "fx" else advice)))
+
+
+def _fixing_advice() -> str:
+    return f"An argument of forward that the code depends on can be fixed with {option_name('cf_args')}"
 
 
 def _constants(model: nn.Module, inputs: Mapping[str, Any]) -> dict[str, Any]:
