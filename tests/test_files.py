@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from chop.files import (
+    STALE_SECONDS,
     CorruptFileError,
     atomic_path,
     parse_json,
@@ -67,6 +70,18 @@ def test_only_temporary_files_are_removed(tmp_path: Path) -> None:
     (tmp_path / ".folder").mkdir()
     remove_temporary_files(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".folder", "a.txt"]
+
+
+def test_only_stale_temporary_files_are_removed_if_asked(tmp_path: Path) -> None:
+    ended, old = subprocess.Popen(["true"]), time.time() - STALE_SECONDS - 1
+    ended.wait()
+    names = {f".{ended.pid}.old.txt": old, f".{ended.pid}.new.txt": time.time(), f".{os.getpid()}.old.txt": old}
+    for name, seconds in {**names, "mine.txt": old, ".mine.txt": old}.items():
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (seconds, seconds))
+    remove_temporary_files(tmp_path, only_stale=True)
+    kept = {f".{ended.pid}.new.txt", f".{os.getpid()}.old.txt", "mine.txt", ".mine.txt"}
+    assert {path.name for path in tmp_path.iterdir()} == kept
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[" * 100_000, b"\xff\xfe\xfd", b"[]", b"3"])

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+STALE_SECONDS = 3600.0
+"""After this time without a write, a temporary file is that of a killed process."""
 
 
 class CorruptFileError(ValueError):
@@ -61,11 +65,21 @@ def write_json(path: Path, value: object, indent: int = 2) -> None:
     write_text(path, json.dumps(value, indent=indent) + "\n")
 
 
-def remove_temporary_files(folder: Path) -> None:
-    """Delete what a process that was killed in the middle of an atomic write left in `folder`."""
-    for file in folder.glob(".*"):
-        if file.is_file() and file.name.split(".")[1].isdigit():
-            file.unlink(missing_ok=True)
+def remove_temporary_files(folder: Path, *, only_stale: bool = False) -> None:
+    """Delete what a process that was killed in the middle of an atomic write left in `folder`.
+
+    With `only_stale`, files stay that a process which is still running, here or on another machine, may write.
+    """
+    for file in folder.glob(".*.*"):
+        with suppress(OSError):  # another process deleted it, or it belongs to another user
+            process = file.name.split(".")[1]
+            if process.isdigit() and file.is_file() and not (only_stale and _is_in_use(file, int(process))):
+                file.unlink(missing_ok=True)
+
+
+def _is_in_use(file: Path, process: int) -> bool:
+    """Return whether a file was written lately, or its process is running on this machine."""
+    return time.time() - file.stat().st_mtime < STALE_SECONDS or Path(f"/proc/{process}").exists()
 
 
 def check_regular(path: Path) -> None:

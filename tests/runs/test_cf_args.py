@@ -62,7 +62,17 @@ def test_a_model_is_trained_tested_transformed_and_reported(net: str) -> None:
     assert cli.main(["train", net, "toy_tiny", *arguments, "--max-epochs", "1", "--name", "trained"]) == 0
     assert cli.main(["test", net, "toy_tiny", *arguments, "--load", "trained"]) == 0
     Path("quantize.toml").write_text(QUANTIZE, encoding="utf-8")
-    command = ["transform", net, "toy_tiny", "--config", "quantize.toml", "--load", "trained", "--name", "quantised"]
+    command = [
+        "transform",
+        net,
+        "toy_tiny",
+        "--config",
+        "quantize.toml",
+        "--load",
+        "trained",
+        "--name",
+        "quantised",
+    ]
     assert cli.main(command) == 0
     assert cli.main(["report", "quantised"]) == 0
     run = open_run("quantised")

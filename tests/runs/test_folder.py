@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -89,6 +90,17 @@ def test_temporary_files_are_removed_and_others_kept(tmp_path: Path) -> None:
         file.touch()
     folder.remove_temporary_files()
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [folder.search_log]
+
+
+def test_a_new_run_removes_what_a_killed_command_left_in_the_same_output_folder(tmp_path: Path) -> None:
+    killed = RunFolder(tmp_path / "killed")
+    killed.checkpoints.mkdir(parents=True)
+    left = (killed.path / ".99999999.run.toml", killed.checkpoints / ".99999999.last.ckpt")
+    for file in (*left, killed.metrics):
+        file.touch()
+        os.utime(file, (1e9, 1e9))
+    RunFolder.create_for(TrainConfig(model="toy", dataset="toy_tiny", project_dir=tmp_path))
+    assert [path for path in killed.path.rglob("*") if path.is_file()] == [killed.metrics]
 
 
 def test_a_run_folder_can_be_used_as_a_path(tmp_path: Path) -> None:

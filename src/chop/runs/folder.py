@@ -255,6 +255,8 @@ class RunFolder:
     def create_for(cls, config: ActionConfig) -> Self:
         """Make the folder of a new run, with its options in it."""
         name = config.name or run_prefix(config) + date.today().isoformat()
+        for path in config.project_dir.glob("*/"):
+            cls(path).remove_temporary_files(only_stale=True)  # of commands that were killed and never resumed
         folder = cls.create(config.project_dir, name)
         (folder.path / "software").mkdir()
         folder.write_config(config)
@@ -282,10 +284,10 @@ class RunFolder:
         """Write the metrics of a run that knows all of them at once."""
         write_text(self.metrics, "".join(json.dumps(line) + "\n" for line in lines))
 
-    def remove_temporary_files(self) -> None:
-        """Delete the temporary files that a killed process left."""
-        for folder in (self.path, self.search, self.checkpoints, self.transform):
-            remove_temporary_files(folder)
+    def remove_temporary_files(self, *, only_stale: bool = False) -> None:
+        """Delete the temporary files that a killed process left; with `only_stale`, none that may be in use."""
+        for folder in (self.path, self.search, self.checkpoints, self.transform, self.graph):
+            remove_temporary_files(folder, only_stale=only_stale)
 
     # Reading
 

@@ -156,6 +156,21 @@ ATTACKS: dict[str, Change] = {
     "enormous range": inserted(call("call_function", "n", "torch.arange", 0, 1.0, 1e-12)),
     "enormous strides": inserted(call("call_function", "n", "torch.empty_strided", tuple_of(2), tuple_of(10**12))),
     "enormous constant that overflows": inserted(call("call_function", "n", "torch.ones", 10**12, 10**12)),
+    "many large constants": inserted(
+        *(call("call_function", f"n{i}", "torch.zeros", tuple_of(2**15, 2**15)) for i in range(5))
+    ),
+    "repeated repetition": inserted(
+        call("call_method", "n0", "repeat", X, tuple_of(2000, 2000)),
+        call("call_function", "n1", "torch.relu", {"node": "n0"}),
+        call("call_method", "n2", "repeat", {"node": "n1"}, tuple_of(2000, 2000)),
+    ),
+    "doubled again and again": inserted(
+        call("call_function", "n0", "torch.cat", tuple_of(X, X)),
+        *(
+            call("call_function", f"n{i}", "torch.cat", tuple_of(*[{"node": f"n{i - 1}"}] * 2))
+            for i in range(1, 40)
+        ),
+    ),
     "device that is not there": inserted(call("call_method", "n", "to", X, {"device": "cuda:99"})),
     "device that is not there, as text": inserted(call("call_method", "n", "to", X, "cuda:99")),
     "all inputs as a tensor": lambda d: node(d, "x").update(target="*x"),

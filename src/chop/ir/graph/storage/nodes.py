@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torch import fx
@@ -14,7 +14,7 @@ from chop.ir.graph.meta import NOTES, NodeMeta, TensorMeta
 from chop.ir.graph.named_outputs import NamedOutputs
 from chop.ir.graph.storage.identifiers import identifier, segment
 from chop.ir.graph.storage.layers import decode_formats, encode_formats
-from chop.ir.graph.storage.sizes import check_size
+from chop.ir.graph.storage.sizes import SizeBound
 from chop.ir.graph.storage.values import (
     NotPlainError,
     decode,
@@ -69,7 +69,13 @@ def encode_target(op: str, target: Any) -> str:
     return qualified_name(target) if op == "call_function" else str(target)
 
 
-def decode_node(data: Mapping[str, Any]) -> NodeRecord:
+def decode_nodes(records: Iterable[Mapping[str, Any]]) -> list[NodeRecord]:
+    """Return the nodes of the JSON records of a graph, after bounding the memory that they need together."""
+    bound = SizeBound()
+    return [_decode_node(record, bound) for record in records]
+
+
+def _decode_node(data: Mapping[str, Any], bound: SizeBound) -> NodeRecord:
     """Return the node of a JSON record, after checking everything that torch.fx writes into generated code."""
     op, name = data["op"], identifier(data["name"])
     args, kwargs = decode(data["args"]), decode(data["kwargs"])
@@ -81,7 +87,7 @@ def decode_node(data: Mapping[str, Any]) -> NodeRecord:
     if op == "call_method" and not (args and isinstance(args[0], NodeRef)):
         raise ValueError(f"node '{name}' calls '{target}' on something that is not a node")
     _check_device(target, args, kwargs)
-    check_size(name, target, args, kwargs)
+    bound.add(name, target, args, kwargs)
     if "quantized" in data:
         op, target = "call_function", decode_call(op, target, data["quantized"])
     by_mode = _decode_by_mode(data.get("by_mode", ()), args, kwargs)

@@ -20,7 +20,7 @@ from chop.ir.graph.mase_graph import MaseGraph
 from chop.ir.graph.storage.identifiers import check_starred_inputs, check_targets
 from chop.ir.graph.storage.layers import TensorStore, decode_module, encode_module
 from chop.ir.graph.storage.load_into import load_into
-from chop.ir.graph.storage.nodes import decode_metas, decode_node, encode_meta, encode_node
+from chop.ir.graph.storage.nodes import decode_metas, decode_nodes, encode_meta, encode_node
 
 VERSION = 2
 GRAPH_FILE = "graph.json"
@@ -116,7 +116,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 def _build(data: Mapping[str, Any], weights: dict[str, Tensor]) -> MaseGraph:
     root = decode_module(data["model"], "", TensorStore(weights))
-    nodes = [decode_node(node) for node in data["nodes"]]
+    nodes = decode_nodes(data["nodes"])
     check_targets(root, nodes)
     check_starred_inputs(nodes)
     model = graph_module(root, build_graph(nodes), str(data["name"]))
