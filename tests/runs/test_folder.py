@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -101,6 +102,22 @@ def test_a_new_run_removes_what_a_killed_command_left_in_the_same_output_folder(
         os.utime(file, (1e9, 1e9))
     RunFolder.create_for(TrainConfig(model="toy", dataset="toy_tiny", project_dir=tmp_path))
     assert [path for path in killed.path.rglob("*") if path.is_file()] == [killed.metrics]
+
+
+def test_the_start_of_a_run_does_not_depend_on_file_times(tmp_path: Path) -> None:
+    before = time.time()
+    folder = RunFolder.create_for(TrainConfig(model="toy", dataset="toy_tiny", project_dir=tmp_path))
+    os.utime(folder.config, (1e9, 1e9))  # as after copying the folder
+    assert folder.started_at is not None
+    assert before <= folder.started_at <= time.time()
+
+
+@pytest.mark.parametrize("text", ["model = 'toy'", "# started yesterday", b"# started \xff"])
+def test_the_start_of_a_run_without_a_readable_time_is_that_of_its_file(tmp_path: Path, text: str | bytes) -> None:
+    folder = RunFolder(tmp_path)
+    folder.config.write_bytes(text if isinstance(text, bytes) else text.encode())
+    os.utime(folder.config, (1e9, 1e9))
+    assert folder.started_at == 1e9
 
 
 def test_a_run_folder_can_be_used_as_a_path(tmp_path: Path) -> None:

@@ -226,15 +226,14 @@ def test_a_run_is_found_by_its_name_by_its_path_and_as_the_latest(train_config: 
     assert open_run(trained.name, project).folder.path == trained
     assert open_run(trained / "software", project).folder.path == trained
     assert open_run(project_dir=project).folder.path == second
-    os.utime(trained / "run.toml", (2**31, 2**31))
+    (trained / "run.toml").write_text("# started 2100-01-01\n" + (trained / "run.toml").read_text())
     assert open_run(project_dir=project).folder.path == trained
 
 
 def test_a_stopped_run_is_listed_but_is_not_the_latest(trained: Path, train_config: TrainConfig) -> None:
     stopped = trained.with_name("zzz")
     stopped.mkdir()
-    shutil.copy(trained / "run.toml", stopped)
-    os.utime(stopped / "run.toml", (2**31, 2**31))
+    (stopped / "run.toml").write_text("# started 2100-01-01\n" + (trained / "run.toml").read_text())
     assert [each.path for each in list_runs(train_config.project_dir)] == [stopped, trained]
     assert open_run(None, train_config.project_dir).folder.path == trained
     with pytest.raises(ValueError, match=r"zzz' has no summary.json: it was stopped, or is still running$"):

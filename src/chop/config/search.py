@@ -96,3 +96,9 @@ class SearchConfig(ActionConfig):
     finetune: int = option(
         0, least=0, group="search", help="number of epochs to fine-tune the chosen configuration"
     )
+    learning_rate: float = option(
+        None,
+        least=0,
+        group="search",
+        help="learning rate of --finetune; default: that of the trials' training, or 0.001 if they are not trained",
+    )

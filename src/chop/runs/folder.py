@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,6 +23,8 @@ from chop.toml import to_table, write_toml
 logger = logging.getLogger(__name__)
 
 EXPORTED_FILES = {"onnx": "model.onnx", "qonnx": "model.qonnx.onnx", "safetensors": "model.safetensors"}
+STARTED, MAX_STARTED_LENGTH = "# started ", 100
+"""The first line of `run.toml`: when the run was started or resumed."""
 NOT_KEPT = (*COMMAND_LINE_ONLY, "resume")  # options that repeating the run does not need
 
 
@@ -212,10 +214,16 @@ class RunFolder:
 
     @property
     def started_at(self) -> float | None:
-        """When the run was started or resumed, in seconds since 1970; None if the folder holds no run."""
-        for file in self._markers:
+        """When the run was started or resumed, in seconds since 1970; None if the folder holds no run.
+
+        It is written in the options of the run; for runs that were made before that, it is the time of a file.
+        """
+        with suppress(OSError, ValueError), self.config.open(encoding="utf-8") as file:
+            if (line := file.readline(MAX_STARTED_LENGTH)).startswith(STARTED):
+                return datetime.fromisoformat(line.removeprefix(STARTED).strip()).timestamp()
+        for marker in self._markers:
             with suppress(OSError):  # it is missing, or was deleted a moment ago
-                return file.stat().st_mtime
+                return marker.stat().st_mtime
         return None
 
     @property
@@ -269,7 +277,7 @@ class RunFolder:
     def write_config(self, config: ActionConfig) -> None:
         table = to_table(with_absolute_paths(config))
         kept = {key: value for key, value in table.items() if key not in NOT_KEPT and value != {}}
-        write_text(self.config, write_toml(kept))
+        write_text(self.config, f"{STARTED}{datetime.now(UTC).isoformat()}\n{write_toml(kept)}")
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         write_json(self.summary, summary)

@@ -44,7 +44,7 @@ def apply_trial(config: SearchConfig) -> RunFolder:
         logger.warning("%s was run on different data: its metrics will differ", run.folder.path)
     with limit_threads_for(experiment, spec.config.batch_size):
         problem = spec.problem(experiment)
-        return _write_graph(spec, experiment, problem, problem.space.configuration(params), config.finetune)
+        return _write_graph(spec, experiment, problem, problem.space.configuration(params), config)
 
 
 def apply_best(
@@ -65,7 +65,7 @@ def apply_best(
         )
     if best is None or not spec.config.finetune:
         return folder
-    return _write_graph(spec, experiment, problem, problem.space.configuration(best.params), spec.config.finetune)
+    return _write_graph(spec, experiment, problem, problem.space.configuration(best.params), spec.config)
 
 
 def _find_search(config: SearchConfig) -> Run:
@@ -96,9 +96,9 @@ def _params_of_trial(log: Mapping[str, Any], number: int | None, folder: RunFold
 
 
 def _write_graph(
-    spec: SearchSpec, experiment: Experiment, problem: Problem, configuration: Configuration, epochs: int
+    spec: SearchSpec, experiment: Experiment, problem: Problem, configuration: Configuration, asked: SearchConfig
 ) -> RunFolder:
-    """Write the graph of a configuration into a new run folder, and fine-tune it in another one if `epochs` > 0."""
+    """Write the graph of a configuration into a new run folder, and fine-tune it in another one if asked."""
     start = time.perf_counter()
     config = transform_config(spec.config, problem.units(configuration), configuration)
     trained = problem.trained_graphs(configuration)
@@ -108,8 +108,12 @@ def _write_graph(
         original, graph = trained
         outcome = graph_outcome(original, PassResults(graph))
         folder = write_outcome(config, experiment.with_model(original.model), outcome, start)
-    if not epochs:
+    if not asked.finetune:
         return folder
     logger.info("the graph before fine-tuning is %s", folder.graph)
-    options = common_options(replace(config, load_name=folder.graph))
-    return train(TrainConfig(**{**options, **problem.training_options(configuration), "max_epochs": epochs}))
+    options = common_options(replace(config, load_name=folder.graph)) | dict(
+        problem.training_options(configuration)
+    )
+    rate = asked.learning_rate if asked.learning_rate is not None else spec.config.learning_rate
+    options |= {"max_epochs": asked.finetune} | ({} if rate is None else {"learning_rate": rate})
+    return train(TrainConfig(**options))

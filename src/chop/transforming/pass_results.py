@@ -27,7 +27,9 @@ class InfoTable:
 
 def tables_of(info: Mapping[str, Any]) -> list[InfoTable]:
     """Return the parts of an `info` that can be shown as tables: numbers, texts, up to three levels of dicts."""
-    single = [(str(name), _cell(value)) for name, value in info.items() if _is_cell(value)]
+    single = [
+        (str(name), _cell(value)) for name, value in info.items() if _is_cell(value) and value not in ([], ())
+    ]
     tables = [InfoTable(("result", "value"), single)] if single else []
     nested = {name: value for name, value in info.items() if not _is_cell(value)}
     if len(nested) > 1 and all(_is_row(value) for value in nested.values()):

@@ -25,7 +25,7 @@ from chop.reporting.view.html import (
 from chop.reporting.view.run_figures import COLUMNS, RunFigure
 from chop.reporting.view.run_record import MAX_RECORDS_KEPT, RunRecord
 
-TEXT_COLUMNS, START_COLUMN = ("run", "action", "model", "data"), "started (file time)"
+TEXT_COLUMNS, START_COLUMN = ("run", "action", "model", "data"), "started"
 """The first columns and the last one. Between them are the accuracy, options that differ, and the other figures."""
 NUM_COMPARED = range(2, 7)
 """How many runs can be compared."""
