@@ -18,7 +18,7 @@ from chop.passes import PASSES
 from chop.toml import write_toml
 from fuzz.command import run_ch
 
-TIME_LIMIT = 30.0
+TIME_LIMIT = 60.0
 
 Case = dict[str, Any]
 

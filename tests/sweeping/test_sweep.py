@@ -11,7 +11,7 @@ import pytest
 import chop
 from chop.config import SweepConfig, TrainConfig
 from chop.runs import RunFolder
-from chop.sweeping.results import Row, SweepResults
+from chop.sweeping.results import COSTS, Row, SweepResults
 from chop.sweeping.settings import Setting
 from chop.sweeping.sweep import sweep
 from chop.training.train import train
@@ -45,6 +45,8 @@ def test_rows_are_what_transform_measures(config: SweepConfig, capsys: pytest.Ca
     assert f"{result.summary['test']['before']['accuracy']:.4f}" == rows[0]["accuracy"]
     # toy has layers 4 -> 16, 16 -> 16, 16 -> 2: 352 MACs of 4 x 4 bits; 352 weights of 4 bits, 34 biases of 32.
     assert rows[1]["BitOPs"] == str(352 * 16)
+    assert (rows[0]["bits per weight"], rows[0]["bits per activation"]) == ("32.00", "32.00")
+    assert (rows[1]["bits per weight"], rows[1]["bits per activation"]) == ("4.00", "4.00")
     assert rows[1]["weight memory in bits"] == str(352 * 4 + 34 * 32)
 
 
@@ -67,15 +69,34 @@ def test_processes_measure_the_same(config: SweepConfig) -> None:
     assert one.sweep_table.read_text() == two.sweep_table.read_text()
 
 
+def row(setting: Setting | None, accuracy: float, bitops: float) -> Row:
+    return Row(setting, {"accuracy": accuracy}, {"bitops": bitops, "weight_bits": 0})
+
+
+def test_a_language_model_is_shown_with_its_perplexity() -> None:
+    metrics, costs = (
+        {"perplexity": 22.5, "loss": 3.1135, "accuracy": 0.4},
+        dict.fromkeys((*COSTS, "bitops", "weight_bits"), 8.0),
+    )
+    assert Row(None, metrics, costs).cells(exact=True) == {
+        "format": "unchanged",
+        "bits": "",
+        "perplexity": "22.5000",
+        "loss": "3.1135",
+        "bits per weight": "8.00",
+        "bits per activation": "8.00",
+        "BitOPs": "8",
+        "weight memory in bits": "8",
+    }
+
+
 def test_best_setting_is_the_cheapest_that_is_accurate_enough() -> None:
-    rows = [
-        Row(Setting("integer", {"width": w}), accuracy, 0, w, 0) for w, accuracy in ((3, 0.5), (4, 0.9), (5, 0.91))
-    ]
-    results = SweepResults(Row(None, 0.91, 0, 99, 0), rows, "")
+    rows = [row(Setting("integer", {"width": w}), accuracy, w) for w, accuracy in ((3, 0.5), (4, 0.9), (5, 0.91))]
+    results = SweepResults(row(None, 0.91, 99), rows, "")
     assert results.best(1.0) is rows[1]
     assert results.best(None) is rows[2]
     assert results.best(50.0) is rows[0]
-    assert SweepResults(Row(None, 1.0, 0, 99, 0), rows, "").best(1.0) is None
+    assert SweepResults(row(None, 1.0, 99), rows, "").best(1.0) is None
 
 
 def test_untrained_weights_are_reported(config: SweepConfig, caplog: pytest.LogCaptureFixture) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from chop.cost.bitops import bitops
 from chop.cost.conventions import Number, exact_int
 from chop.cost.energy import Energy, energy
-from chop.cost.memory import input_storage, weight_storage
+from chop.cost.memory import average_bits, input_storage, weight_storage
 from chop.cost.operations import flops, operations
 from chop.cost.parameters import parameter_storage, parameters, weight_bits
 from chop.cost.peak_activations import Activations, activations
@@ -63,6 +63,10 @@ class TotalCost:
     """Bits per element of weights and biases that can be quantised."""
     average_activation_bits: float
     """Bits per element of inputs of nodes that can be quantised."""
+    quantized_weight_bits: float
+    """Bits per element of weights of quantised nodes, without biases; if there are none, `average_weight_bits`."""
+    quantized_activation_bits: float
+    """Bits per element of inputs of quantised nodes; if there are none, `average_activation_bits`."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,7 @@ def _total(
 ) -> TotalCost:
     known = [cost for cost in costs if cost.operations is not None]
     counted, moved = sum(cost.operations or 0 for cost in known), sum(cost.moved_bits for cost in known)
-    stored = parameter_storage(metas)
+    stored, weights, inputs = parameter_storage(metas), weight_storage(metas), input_storage(metas)
     return TotalCost(
         macs=sum(cost.macs or 0 for cost in known),
         flops=sum(cost.flops or 0 for cost in known),
@@ -135,6 +139,8 @@ def _total(
         time_s=None if device is None else sum(cost.time_s or 0.0 for cost in known),
         peak_activation_bits=live.peak,
         peak_node=live.peak_node,
-        average_weight_bits=weight_storage(metas).average,
-        average_activation_bits=input_storage(metas).average,
+        average_weight_bits=weights.average,
+        average_activation_bits=inputs.average,
+        quantized_weight_bits=average_bits(weights, weight_storage(metas, quantized=True)),
+        quantized_activation_bits=average_bits(inputs, input_storage(metas, quantized=True)),
     )

@@ -36,40 +36,55 @@ class Storage:
         return self.bits / self.elements if self.elements else 0.0
 
 
-def weight_storage(metas: Sequence[NodeMeta]) -> Storage:
+def weight_storage(metas: Sequence[NodeMeta], *, quantized: bool = False) -> Storage:
     """Return the storage of the weights and biases of all nodes that can be quantised.
 
-    A tensor that several nodes use counts once per format.
+    With `quantized`, that of the weights of quantised nodes, without biases. A tensor that several nodes use
+    counts once per format.
     """
     constant = constant_nodes(metas)
     distinct: dict[Hashable, TensorMeta] = {}
-    for meta, name, role in _operands(metas):
+    for meta, name, role in _operands(metas, quantized):
         if _is_weight(meta, name, role, constant):
             tensor = meta.args[name]
             distinct.setdefault((_origin(meta, name), tensor.format), tensor)
     return Storage.of(distinct.values())
 
 
-def input_storage(metas: Sequence[NodeMeta]) -> Storage:
-    """Return the storage of the inputs of all nodes that can be quantised; a tensor counts for each reader.
+def input_storage(metas: Sequence[NodeMeta], *, quantized: bool = False) -> Storage:
+    """Return the storage of the inputs of all nodes that can be quantised; with `quantized`, of those that are.
 
+    A tensor counts for each node that reads it.
     A factor of a matrix product that depends on the model's inputs counts, although its role is `weight`.
     Operands that are never quantised, such as the indices of an embedding, do not count.
     """
     constant = constant_nodes(metas)
     return Storage.of(
-        meta.args[name] for meta, name, role in _operands(metas) if not _is_weight(meta, name, role, constant)
+        meta.args[name]
+        for meta, name, role in _operands(metas, quantized)
+        if not _is_weight(meta, name, role, constant)
     )
 
 
-def _operands(metas: Sequence[NodeMeta]) -> Iterator[tuple[NodeMeta, str, Role]]:
-    """Yield node, name and role of each operand that can be quantised."""
+def average_bits(of_all: Storage, of_quantized: Storage) -> float:
+    """Return the average bits of quantised nodes; if nothing is quantised, those of all nodes."""
+    return of_quantized.average if of_quantized.elements else of_all.average
+
+
+def _operands(metas: Sequence[NodeMeta], quantized: bool) -> Iterator[tuple[NodeMeta, str, Role]]:
+    """Yield node, name and role of each operand that can be quantised.
+
+    With `quantized`, only those of nodes of which an operand is quantised, without biases: a layer with few inputs
+    and float biases would otherwise seem to have wide weights.
+    """
     for meta in metas:
         if meta.op is not None:
-            for name in meta.args:
-                operand = meta.op.operand(name)
-                if operand is not None and operand.role is not None:
-                    yield meta, name, operand.role
+            operands = ((name, meta.op.operand(name)) for name in meta.args)
+            found = [(name, each.role) for name, each in operands if each is not None and each.role is not None]
+            if not quantized:
+                yield from ((meta, name, role) for name, role in found)
+            elif any(meta.args[name].format.rounds for name, _ in found):
+                yield from ((meta, name, role) for name, role in found if role != "bias")
 
 
 def _is_weight(meta: NodeMeta, name: str, role: Role, constant: set[fx.Node]) -> bool:

@@ -141,6 +141,22 @@ for _each in (
         column_format=".2f",
     ),
     KeyFigure(
+        "quantized_weight_bits",
+        "weight bits of quantised nodes",
+        "bits per weight of quantised nodes, without biases",
+        better="lower",
+        short_title="bits per weight",
+        column_format=".2f",
+    ),
+    KeyFigure(
+        "quantized_activation_bits",
+        "activation bits of quantised nodes",
+        "bits per activation, averaged over the inputs of quantised nodes",
+        better="lower",
+        short_title="bits per activation",
+        column_format=".2f",
+    ),
+    KeyFigure(
         "average_bitwidth",
         "average bit width",
         "mean of the average weight bits and the average activation bits",

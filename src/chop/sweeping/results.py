@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tabulate import tabulate
 
 from chop.config import SweepConfig, TransformConfig, common_options
+from chop.display.figures import figure
 from chop.display.numbers import memory, table_number
 from chop.display.tables import write_table
 from chop.files import write_text
@@ -17,8 +18,8 @@ from chop.sweeping.settings import Setting
 from chop.toml import to_table, write_toml
 from chop.transforming.pipeline import Passes
 
-HEADERS = ("format", "bits", "accuracy", "loss", "BitOPs", "weight memory")
 FLOAT_BITS = 32.0
+COSTS = ("quantized_weight_bits", "quantized_activation_bits")
 
 
 @dataclass(frozen=True)
@@ -26,11 +27,14 @@ class Row:
     """What was measured in one setting; without one, of the model as it is."""
 
     setting: Setting | None
-    accuracy: float
-    loss: float
-    bitops: float
-    """Bit operations per sample."""
-    weight_bits: float
+    metrics: Mapping[str, float]
+    """What the task measures, the most important first: accuracy and loss, or perplexity, loss and accuracy."""
+    costs: Mapping[str, float]
+    """By the name of a key figure, with bit operations per sample."""
+
+    @property
+    def accuracy(self) -> float:
+        return self.metrics["accuracy"]
 
     @property
     def label(self) -> str:
@@ -41,17 +45,15 @@ class Row:
         """Bits per element, with its share of what a block has in common."""
         return FLOAT_BITS if self.setting is None else self.setting.number_format.bits
 
-    def cells(self) -> list[str]:
-        """Return the row of the printed table."""
-        return [*self._first_cells(), table_number(round(self.bitops)), memory(self.weight_bits)]
-
-    def exact_cells(self) -> list[str]:
-        """Return the row of the table in files, with the weight memory in bits."""
-        return [*self._first_cells(), f"{self.bitops:g}", f"{self.weight_bits:.0f}"]
-
-    def _first_cells(self) -> list[str]:
-        bits = "" if self.setting is None else f"{self.bits:g}"
-        return [self.label, bits, f"{self.accuracy:.4f}", f"{self.loss:.4f}"]
+    def cells(self, *, exact: bool = False) -> dict[str, str]:
+        """Return the row of the table by the title of the column; with `exact`, as it is written to files."""
+        cells = {"format": self.label, "bits": "" if self.setting is None else f"{self.bits:g}"}
+        shown = [*list(self.metrics.items())[:2], *((name, self.costs[name]) for name in COSTS)]
+        cells |= {figure(name).column_title: figure(name).column_text(value) for name, value in shown}
+        bitops, weight_bits = self.costs["bitops"], self.costs["weight_bits"]
+        if exact:
+            return cells | {"BitOPs": f"{bitops:g}", "weight memory in bits": f"{weight_bits:.0f}"}
+        return cells | {"BitOPs": table_number(round(bitops)), "weight memory": memory(weight_bits)}
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,9 @@ class SweepResults:
         """Return the setting with the fewest bit operations that loses at most `max_drop` percentage points."""
         lowest = self.baseline.accuracy - (max_drop or 0.0) / 100
         good = [row for row in self.rows if row.accuracy >= lowest]
-        return min(good, key=lambda row: (row.bitops, row.weight_bits, -row.accuracy), default=None)
+        return min(
+            good, key=lambda row: (row.costs["bitops"], row.costs["weight_bits"], -row.accuracy), default=None
+        )
 
 
 def write_results(
@@ -74,12 +78,12 @@ def write_results(
 ) -> None:
     """Print the table, and write it with the plot and the best setting."""
     rows = [results.baseline, *results.rows]
-    cells = [row.cells() for row in rows]
-    align = ("left", *("right",) * (len(HEADERS) - 1))
+    headers, cells = list(rows[0].cells()), [list(row.cells().values()) for row in rows]
+    align = ("left", *("right",) * (len(headers) - 1))
     print(f"\n{results.title}, test split")
-    print(tabulate(cells, HEADERS, disable_numparse=True, colalign=align))
-    headers = [*HEADERS[:-1], f"{HEADERS[-1]} in bits"]
-    write_table(folder.sweep_table, headers, [row.exact_cells() for row in rows])
+    print(tabulate(cells, headers, disable_numparse=True, colalign=align))
+    exact = [row.cells(exact=True) for row in rows]
+    write_table(folder.sweep_table, list(exact[0]), [list(row.values()) for row in exact])
     plot(results, folder)
     best = results.best(config.max_drop)
     if best is None or best.setting is None:
@@ -101,8 +105,8 @@ def plot(results: SweepResults, folder: RunFolder) -> None:
 
     from chop.display.plots import BLUE, MORE_COLOURS, VERMILION, label_axes, save_figure, wrap_title
 
-    figure = Figure(figsize=(6, 4), layout="constrained")
-    axes = figure.subplots()
+    drawing = Figure(figsize=(6, 4), layout="constrained")
+    axes = drawing.subplots()
     colours = (BLUE, VERMILION, *MORE_COLOURS)
     by_format: dict[str, list[Row]] = {}
     for row in results.rows:
@@ -116,5 +120,5 @@ def plot(results: SweepResults, folder: RunFolder) -> None:
     axes.axhline(results.baseline.accuracy, color="grey", linestyle="--", label="unchanged")
     label_axes(axes, "bits per element", "test accuracy", integer_x=True)
     axes.legend(frameon=False)
-    figure.suptitle(wrap_title(results.title), fontsize=10)
-    save_figure(figure, folder.sweep_plot)
+    drawing.suptitle(wrap_title(results.title), fontsize=10)
+    save_figure(drawing, folder.sweep_plot)

@@ -6,7 +6,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from chop.config import SweepConfig
@@ -16,7 +16,7 @@ from chop.display.progress import StatusLine
 from chop.ir import MaseGraph
 from chop.ir.graph.meta import annotated_batch_size
 from chop.runs import Experiment, RunFolder
-from chop.sweeping.results import Row, SweepResults, write_results
+from chop.sweeping.results import COSTS, Row, SweepResults, write_results
 from chop.sweeping.settings import Setting, read_roles, read_settings
 from chop.training.batches import evaluation_batches, to_device
 from chop.training.devices import pick_device
@@ -86,8 +86,9 @@ class Bench:
             meter, arguments = self.experiment.meter(device), self.experiment.arguments
             found = evaluate(graph.model.to(device), batches, meter, device, arguments=arguments)
         cost = estimate(graph.metas(), COST_CONVENTION).total
-        bitops = cost.bitops / annotated_batch_size(graph.metas())
-        return Row(setting, found.accuracy, found.loss, float(bitops), float(cost.weight_bits))
+        costs = {name: float(getattr(cost, name)) for name in (*COSTS, "bitops", "weight_bits")}
+        costs["bitops"] /= annotated_batch_size(graph.metas())
+        return Row(setting, found.metrics, costs)
 
 
 def _measure_all(config: SweepConfig, bench: Bench, settings: Sequence[Setting]) -> Iterator[Row]:
@@ -112,17 +113,14 @@ def _write_summary(
     summary: dict[str, Any] = {
         **experiment.describe("sweep"),
         "checkpoint": None if config.load_name is None else str(config.load_name),
-        "baseline": {"accuracy": results.baseline.accuracy, "loss": results.baseline.loss},
-        "rows": [
-            {"format": row.label, "bits": row.bits, **{k: v for k, v in asdict(row).items() if k != "setting"}}
-            for row in results.rows
-        ],
+        "baseline": dict(results.baseline.metrics),
+        "rows": [{"format": row.label, "bits": row.bits, **row.metrics, **row.costs} for row in results.rows],
         "best": None if best is None else f"{best.label}, {best.bits:g} bits",
         "seconds": round(seconds, 3),
     }
     if best is not None:
         named = {"before": results.baseline, "after": best}
-        summary["test"] = {"accuracy": best.accuracy, "loss": best.loss}
-        costs = {name: {"bitops": row.bitops, "weight_bits": row.weight_bits} for name, row in named.items()}
+        summary["test"] = dict(best.metrics)
+        costs = {name: dict(row.costs) for name, row in named.items()}
         summary["cost"] = {"samples": 1, "convention": COST_CONVENTION, **costs}
     folder.write_summary(summary)

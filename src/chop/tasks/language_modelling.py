@@ -16,6 +16,11 @@ from chop.tasks.base import Evaluation, Reduce, first_tensor
 MAX_EXPONENT = 700  # of a float
 
 
+def perplexity(loss: float) -> float:
+    """Return the perplexity of a mean loss per token."""
+    return math.exp(loss) if loss < MAX_EXPONENT else math.inf
+
+
 class LanguageModelling:
     """A score per token of the vocabulary, at every position of a text: perplexity, loss and accuracy per token."""
 
@@ -47,5 +52,4 @@ class LanguageModellingMeter:
 
     def read(self, reduce: Reduce | None = None) -> Evaluation:
         loss, accuracy = self._score.read(reduce)
-        perplexity = math.exp(loss) if loss < MAX_EXPONENT else math.inf
-        return Evaluation({"perplexity": perplexity, "loss": loss, "accuracy": accuracy})
+        return Evaluation({"perplexity": perplexity(loss), "loss": loss, "accuracy": accuracy})

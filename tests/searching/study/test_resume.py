@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import random
+import re
 import signal
 import time
 from collections.abc import Mapping
@@ -210,6 +211,25 @@ def test_resuming_a_finished_search_shows_its_results(
     assert f"all {len(before)} trials are finished" in caplog.text
     assert tried(run) == before
     assert "Pareto front" in capsys.readouterr().out
+
+
+def test_a_study_from_before_a_metric_existed_is_resumed(
+    config: SearchConfig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = search(replace(config, n_trials=2))
+    journal = run / "search" / "study.journal"
+    text = journal.read_text()
+    for name in ("quantized_weight_bits", "quantized_activation_bits"):
+        assert name in text
+        text = re.sub(rf'\\?"{name}\\?": ?[\d.]+, ?', "", text)
+        assert name not in text
+    journal.write_text(text)
+    capsys.readouterr()
+    assert search(replace(config, n_trials=4, resume=True)) == run
+    assert "bits per weight" in capsys.readouterr().out
+    measured = [trial["metrics"].get("quantized_weight_bits") for trial in logged(run)]
+    assert None in measured
+    assert any(value is not None for value in measured)
 
 
 def test_resume_selects_the_newest_run_the_run_of_the_file_or_that_of_the_study(config: SearchConfig) -> None:

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from chop.cost import bitops, input_storage, weight_storage
 from chop.cost.conventions import bitops_formula
+from chop.cost.memory import Storage, average_bits
 from chop.display.figures import KEY_FIGURES, KeyFigure
 from chop.ir import NodeMeta
 from chop.registry import Decorator, Registry
@@ -29,7 +30,9 @@ class CostRunner(ABC):
     """
 
     metrics: ClassVar[tuple[KeyFigure, ...]]
-    """The metrics that `summarize` returns; each says which direction is better. Tables show the first one."""
+    """The metrics that `summarize` returns; each says which direction is better."""
+    num_shown: ClassVar[int] = 1
+    """How many of the metrics, from the first, tables show."""
     is_default: ClassVar[bool] = True
     """Whether every search computes it; False: only if its options are given or it is optimised."""
     additive: ClassVar[Mapping[str, str]] = {}
@@ -58,10 +61,21 @@ def register_cost_runner(name: str) -> Decorator:
 @register_cost_runner("average_bitwidth")
 @dataclass(frozen=True)
 class AverageBitwidth(CostRunner):
-    """The mean of the average bits per weight and per input, and how much smaller that is than `compare_to`."""
+    """The mean of the average bits per weight and per input, both of quantised nodes, and the memory density.
 
-    metrics: ClassVar[tuple[KeyFigure, ...]] = (KEY_FIGURES["average_bitwidth"], KEY_FIGURES["memory_density"])
-    additive: ClassVar[Mapping[str, str]] = {"memory_density": "average_bitwidth"}
+    The memory density is how much smaller the mean is than `compare_to`.
+    """
+
+    metrics: ClassVar[tuple[KeyFigure, ...]] = (
+        KEY_FIGURES["average_bitwidth"],
+        KEY_FIGURES["quantized_weight_bits"],
+        KEY_FIGURES["quantized_activation_bits"],
+        KEY_FIGURES["memory_density"],
+    )
+    num_shown: ClassVar[int] = 3
+    additive: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("quantized_weight_bits", "quantized_activation_bits", "memory_density"), "average_bitwidth"
+    )
     compare_to: int = 32
 
     def __post_init__(self) -> None:
@@ -69,13 +83,19 @@ class AverageBitwidth(CostRunner):
             raise ValueError(f"'compare_to' must be at least 1, got {self.compare_to}")
 
     def amounts(self, metas: Sequence[NodeMeta]) -> Amounts:
-        weights, inputs = weight_storage(metas), input_storage(metas)
-        return weights.elements, weights.bits, inputs.elements, inputs.bits
+        stored = [of(metas, quantized=only) for only in (False, True) for of in (weight_storage, input_storage)]
+        return tuple(number for each in stored for number in (each.elements, each.bits))
 
     def summarize(self, totals: Amounts, num_rows: int) -> dict[str, float]:
-        kinds = [(elements, bits) for elements, bits in (totals[:2], totals[2:]) if elements]
-        average = sum(bits / elements for elements, bits in kinds) / max(1, len(kinds))
-        return {"average_bitwidth": average, "memory_density": self.compare_to / average if average else 0.0}
+        weights, inputs, *quantized = (Storage(int(totals[i]), totals[i + 1]) for i in range(0, len(totals), 2))
+        kinds = [each.average for each in (weights, inputs) if each.elements]
+        average = sum(kinds) / max(1, len(kinds))
+        return {
+            "average_bitwidth": average,
+            "quantized_weight_bits": average_bits(weights, quantized[0]),
+            "quantized_activation_bits": average_bits(inputs, quantized[1]),
+            "memory_density": self.compare_to / average if average else 0.0,
+        }
 
 
 @register_cost_runner("bitops")

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from chop.config.search import Direction, MetricTable
-from chop.display.figures import KeyFigure
+from chop.display.figures import KEY_FIGURES, KeyFigure
 from chop.registry import closest
 from chop.searching.evaluation.basic_evaluation import BasicEvaluation
 from chop.searching.evaluation.cost_runners import COST_RUNNERS
+from chop.tasks.language_modelling import LanguageModelling, perplexity
 
 T = TypeVar("T")
 Gains = tuple[float, ...]
@@ -22,6 +23,18 @@ def known_metrics() -> dict[str, KeyFigure]:
     """Return all metrics that a search can optimise, by name."""
     costs = (figure for runner in COST_RUNNERS.values() for figure in runner.metrics)
     return {figure.name: figure for figure in (*BasicEvaluation.metrics, *costs)}
+
+
+def quality_figure(task: str) -> KeyFigure:
+    """Return the figure that tables show for the quality of a trial of a task."""
+    return KEY_FIGURES["perplexity"] if task == LanguageModelling.name else KEY_FIGURES["accuracy"]
+
+
+def measured(figure: KeyFigure, metrics: Mapping[str, float]) -> float | None:
+    """Return a figure of a trial, or None if it was not measured; the perplexity follows from the loss."""
+    if figure.name == "perplexity" and "loss" in metrics:
+        return perplexity(metrics["loss"])
+    return metrics.get(figure.name)
 
 
 def is_cost(name: str) -> bool:

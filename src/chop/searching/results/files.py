@@ -39,7 +39,7 @@ class ResultFiles:
         # Here, because importing Matplotlib takes long, and only the process that writes the files needs it.
         from chop.searching.results.pareto_plot import draw_front
 
-        results = Results.of(study, self.spec.objectives, self.problem.space)
+        results = Results.of(study, self.spec.objectives, self.problem.space, self.spec.config.task)
         best = results.best(self.spec.config.max_drop)
         summary = self._summary(study, results, best)
         if self._is_up_to_date(summary):

@@ -61,15 +61,16 @@ class Results:
     records: Sequence[TrialRecord]
     baseline_labels: Mapping[int, str] = field(default_factory=dict)
     """The labels of the trials that are uniform baselines, by their numbers."""
+    task: str = "cls"
 
     @classmethod
-    def of(cls, study: Study, objectives: Objectives, space: Space) -> Results:
-        """Read the results of a study."""
+    def of(cls, study: Study, objectives: Objectives, space: Space, task: str = "cls") -> Results:
+        """Read the results of a study of a model for this task."""
         notes = study.read_note(BASELINES)
         baselines = [Baseline(each["label"], each["metrics"], each["configs"]) for each in notes]
         records = study.records()
         labels = _labels_of_baselines(records, baselines, space)
-        return cls(objectives, study.read_note(ORIGINAL), baselines, records, labels)
+        return cls(objectives, study.read_note(ORIGINAL), baselines, records, labels, task)
 
     @cached_property
     def complete(self) -> list[TrialRecord]:

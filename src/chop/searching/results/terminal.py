@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from tabulate import tabulate
 
 from chop.display.figures import KeyFigure
 from chop.display.progress import SECONDS_PER_REDRAW, StatusLine, bar, clock
 from chop.runs import RunFolder
-from chop.searching.evaluation import COST_RUNNERS, BasicEvaluation
-from chop.searching.evaluation.objectives import Objectives, known_metrics, pareto_front
+from chop.searching.evaluation import COST_RUNNERS, CostRunner
+from chop.searching.evaluation.objectives import Objectives, known_metrics, measured, pareto_front, quality_figure
 from chop.searching.results.command import command_of_best
 from chop.searching.results.results import Results
 from chop.searching.study.study import Study, TrialRecord
@@ -126,17 +126,18 @@ def _show_front(results: Results, folder: RunFolder) -> None:
     rows = [
         (
             record.number,
-            *(each.column_text(record.metrics[each.name]) for each in columns),
+            *(_cell(each, record.metrics) for each in columns),
             *_nearest_baseline(results, record.metrics),
         )
         for record in results.front[:MAX_ROWS_SHOWN]
     ]
     rows += [
-        ("-", *(each.column_text(baseline.metrics[each.name]) for each in columns), baseline.label, "", "")
+        ("-", *(_cell(each, baseline.metrics) for each in columns), baseline.label, "", "")
         for baseline in results.baselines_outside_the_space
     ]
     cost_title = known_metrics()[results.cost.name].column_title
-    headers = ("trial", *(each.column_title for each in columns), "nearest uniform", "accuracy", cost_title)
+    quality = quality_figure(results.task).column_title
+    headers = ("trial", *(each.column_title for each in columns), "nearest uniform", quality, cost_title)
     align = ("right",) * (1 + len(columns)) + ("left", "right", "right")
     print(f"\nPareto front: {len(results.front)} of {len(results.complete)} trials")
     print(tabulate(rows, headers, disable_numparse=True, colalign=align))
@@ -147,32 +148,39 @@ def _show_front(results: Results, folder: RunFolder) -> None:
 
 
 def _columns(results: Results) -> list[KeyFigure]:
-    """Return the metrics to show: the first one of each runner, and the objectives of the search."""
-    always = [
-        BasicEvaluation.metrics[0],
-        *(runner.metrics[0] for runner in COST_RUNNERS.values() if runner.is_default),
-    ]
+    """Return the metrics to show: the first ones of each runner, and the objectives of the search."""
+    costs = [each for runner in COST_RUNNERS.values() if runner.is_default for each in _shown(runner)]
     objectives = [known_metrics()[each.name] for each in results.objectives.items]
-    return list(dict.fromkeys([*always, *objectives]))
+    quality = quality_figure(results.task)
+    return list(
+        dict.fromkeys(quality if each.name == "accuracy" else each for each in [quality, *costs, *objectives])
+    )
+
+
+def _shown(runner: type[CostRunner]) -> Sequence[KeyFigure]:
+    return runner.metrics[: runner.num_shown]
+
+
+def _cell(figure: KeyFigure, metrics: Mapping[str, float]) -> str:
+    """Return a metric as text; empty for a trial of an earlier version, which did not measure it."""
+    value = measured(figure, metrics)
+    return "" if value is None else figure.column_text(value)
 
 
 def _nearest_baseline(results: Results, metrics: Mapping[str, float]) -> tuple[str, str, str]:
     baseline = results.nearest_baseline(metrics)
     if baseline is None:
         return "", "", ""
-    accuracy, cost = (known_metrics()[name] for name in ("accuracy", results.cost.name))
-    return (
-        baseline.label,
-        accuracy.column_text(baseline.metrics[accuracy.name]),
-        cost.column_text(baseline.metrics[cost.name]),
-    )
+    figures = (quality_figure(results.task), known_metrics()[results.cost.name])
+    quality, cost = (_cell(each, baseline.metrics) for each in figures)
+    return baseline.label, quality, cost
 
 
 def _show_pareto_optimal_baselines(results: Results) -> None:
     if results.pareto_optimal_baselines:
-        accuracy = known_metrics()["accuracy"]
+        quality = quality_figure(results.task)
         shown = (
-            f"{each.label} (accuracy {accuracy.column_text(each.metrics['accuracy'])})"
+            f"{each.label} ({quality.column_title} {_cell(quality, each.metrics)})"
             for each in results.pareto_optimal_baselines
         )
         print(f"Pareto-optimal uniform baselines: {'; '.join(shown)}")
@@ -209,4 +217,5 @@ def _how_to_use(best: TrialRecord, folder: RunFolder) -> str:
 
 
 def _summary(results: Results, metrics: Mapping[str, float]) -> str:
-    return ", ".join(f"{each.column_title} {each.column_text(metrics[each.name])}" for each in _columns(results))
+    texts = ((each.column_title, _cell(each, metrics)) for each in _columns(results))
+    return ", ".join(f"{title} {text}" for title, text in texts if text)

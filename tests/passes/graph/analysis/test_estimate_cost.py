@@ -60,6 +60,8 @@ def test_each_node_has_every_number() -> None:
         "peak_node": "_1",
         "average_weight_bits": 32.0,
         "average_activation_bits": 32.0,
+        "quantized_weight_bits": 32.0,
+        "quantized_activation_bits": 32.0,
     }
     assert info["unknown"] == []
 
