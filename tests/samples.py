@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from chop.ir import MaseGraph
+from chop.nn.hadamard import Hadamard
 from chop.passes.graph import (
     add_common_metadata_analysis_pass,
     add_software_metadata_analysis_pass,
@@ -193,6 +194,7 @@ UPSAMPLINGS = [
 ]
 
 SAMPLES: dict[str, Callable[[], list[Sample]]] = {
+    "hadamard": lambda: [layer(Hadamard(8), FLAT)],
     "linear": lambda: [
         layer(nn.Linear(8, 4), FLAT),
         function(F.linear, FLAT, _random(4, 8), _random(4)),

@@ -60,6 +60,24 @@ register_op(
 )
 
 
+def _hadamard_count(call: Call) -> Count:
+    """Count the additions of a fast Hadamard transform."""
+    size = call.operands["data_in_0"][-1]
+    return Count(adds=numel(call.results[0]) * max(1, (size - 1).bit_length()))
+
+
+register_op(
+    Op(
+        "hadamard",  # a rotation of the inputs of a linear layer, which is never rounded itself
+        "module",
+        operands=(Operand("data_in_0", None, 0, ("input",)),),
+        foreign_modules=("chop.nn.hadamard.Hadamard",),
+        batch_from_ndim=2,
+        count=_hadamard_count,
+    )
+)
+
+
 def _bilinear_count(call: Call) -> Count:
     """Count for each result the product of the first input with a matrix, and of this with the second input."""
     left, right = (call.operands[f"data_in_{i}"][-1] for i in range(2))

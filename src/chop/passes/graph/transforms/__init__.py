@@ -4,7 +4,15 @@ from chop.passes.graph.transforms.calibrate import calibrate_transform_pass
 from chop.passes.graph.transforms.emit_testbench import emit_testbench_transform_pass
 from chop.passes.graph.transforms.emit_verilog import emit_verilog_transform_pass
 from chop.passes.graph.transforms.fold_batch_norm import fold_batch_norm_transform_pass
-from chop.passes.graph.transforms.low_bits import gptq_transform_pass
+from chop.passes.graph.transforms.low_bits import (
+    adaround_transform_pass,
+    clip_transform_pass,
+    correct_bias_transform_pass,
+    equalize_transform_pass,
+    gptq_transform_pass,
+    rotate_transform_pass,
+    smooth_transform_pass,
+)
 from chop.passes.graph.transforms.quantize import (
     quantize_transform_pass,
     summarize_quantization_analysis_pass,
@@ -12,12 +20,18 @@ from chop.passes.graph.transforms.quantize import (
 from chop.passes.graph.transforms.resolve_formats import resolve_formats_transform_pass
 
 __all__ = [
+    "adaround_transform_pass",
     "calibrate_transform_pass",
+    "clip_transform_pass",
+    "correct_bias_transform_pass",
     "emit_testbench_transform_pass",
     "emit_verilog_transform_pass",
+    "equalize_transform_pass",
     "fold_batch_norm_transform_pass",
     "gptq_transform_pass",
     "quantize_transform_pass",
     "resolve_formats_transform_pass",
+    "rotate_transform_pass",
+    "smooth_transform_pass",
     "summarize_quantization_analysis_pass",
 ]

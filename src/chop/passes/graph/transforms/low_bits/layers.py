@@ -64,6 +64,15 @@ class LayerProblem:
     weight: Tensor
     moments: InputMoments
 
+    @classmethod
+    def of(cls, meta: NodeMeta, walk: Walk) -> LayerProblem:
+        """Return the layer of a node with the inputs that it has in a walk."""
+        layer = meta.quantized
+        assert isinstance(layer, QuantizedLayer), "only quantised layers are changed"
+        inputs = [layer.rounded("data_in_0", x) for x in walk.inputs(meta.node)]
+        moments = InputMoments.of(layer, inputs, walk.masks, meta.node.name)
+        return cls(meta, layer, to_matrices(layer, _weight(layer)), moments)
+
     @property
     def number_format(self) -> Format:
         return self.layer.formats["weight"]
@@ -91,22 +100,35 @@ class LayerProblem:
 
     def no_worse(self, matrices: Tensor) -> Tensor:
         """Return these matrices for the outputs where they are better than rounding to nearest, else the weight."""
-        nearest, given = self.rounded(self.weight), self.rounded(matrices)
-        better = (self.error(given) < self.error(nearest)).unsqueeze(-1)
-        candidates = [torch.where(better, given.to(self.weight), self.weight), given.to(self.weight), self.weight]
+        better = self.error(self.rounded(matrices)) < self.error(self.rounded(self.weight))
+        candidates = [torch.where(better.unsqueeze(-1), matrices, self.weight), matrices, self.weight]
         errors = [float(self.error(self.rounded(each)).sum()) for each in candidates]
         return candidates[errors.index(min(errors))]
 
 
 Method = Callable[[LayerProblem], Tensor]
 """Returns new matrices for the weight of a layer."""
+Change = Callable[[NodeMeta, Walk, list[Any]], dict[str, Any]]
+"""Changes the layer of a node, given its outputs in the float model if they are compared; returns a report."""
 
 
 def adjust_layers(graph: MaseGraph, args: CalibrationArgs, name: str, method: Method) -> dict[str, Any]:
-    """Change the weights of all quantised layers, each with the inputs it reads after those before it have changed.
+    """Change the weights of all quantised layers; no output becomes worse than with rounding to nearest."""
 
-    Returns for each layer its signal-to-noise ratio in dB before and after. A layer that several nodes call is
-    changed at the first one.
+    def change(meta: NodeMeta, walk: Walk, outputs: list[Any]) -> dict[str, Any]:
+        return _adjust(LayerProblem.of(meta, walk), args, name, method)
+
+    info = change_layers(graph, args, name, change)
+    _warn_about_few_rows(info["layers"])
+    return info
+
+
+def change_layers(
+    graph: MaseGraph, args: CalibrationArgs, name: str, change: Change, *, compare: bool = False
+) -> dict[str, Any]:
+    """Change all layers with a quantised weight, each with the inputs it reads after those before it have changed.
+
+    With `compare`, the graph also runs without rounding. A layer that several nodes call is changed at the first.
     """
     todo = {meta.node: meta for meta in weighted_layers(graph)}
     report: dict[str, dict[str, Any]] = {}
@@ -116,15 +138,21 @@ def adjust_layers(graph: MaseGraph, args: CalibrationArgs, name: str, method: Me
     modes = {meta.node.target: meta.module.training for meta in todo.values() if meta.module is not None}
     with calibrating(graph, args.seed), ProgressBar(name, len(todo)) as progress:
         walk = Walk(graph, batches)
+        in_float = Walk(graph, batches, in_float=True) if compare else None
         for node in _up_to_last(graph, todo):
+            outputs = [] if in_float is None else in_float.run(node)
             if node in todo:
-                report[node.name] = _adjust(todo[node], walk, args, name, method)
+                report[node.name] = change(todo[node], walk, outputs)
                 progress.step()
             walk.run(node)
     for target, mode in modes.items():
         graph.model.get_submodule(str(target)).training = mode
-    _warn_about_few_rows(report)
     return {"layers": report}
+
+
+def gain(before: float, after: float) -> dict[str, float]:
+    """Return two signal-to-noise ratios in dB and their difference, for the report of a layer."""
+    return {"before_db": before, "after_db": after, "gain_db": after - before if after != before else 0.0}
 
 
 def _warn_about_few_rows(report: Mapping[str, Mapping[str, Any]]) -> None:
@@ -163,13 +191,8 @@ def set_parameters(meta: NodeMeta, values: Mapping[str, Tensor]) -> None:
     replace_layer(meta, with_parameters(layer, values))
 
 
-def _adjust(meta: NodeMeta, walk: Walk, args: CalibrationArgs, name: str, method: Method) -> dict[str, Any]:
-    layer = meta.quantized
-    assert isinstance(layer, QuantizedLayer), "only quantised layers are in the list"
-    inputs = [layer.rounded("data_in_0", x) for x in walk.inputs(meta.node)]
-    moments = InputMoments.of(layer, inputs, walk.masks, meta.node.name)
-    weight = to_matrices(layer, _weight(layer))
-    problem = LayerProblem(meta, layer, weight, moments)
+def _adjust(problem: LayerProblem, args: CalibrationArgs, name: str, method: Method) -> dict[str, Any]:
+    meta, layer, weight = problem.meta, problem.layer, problem.weight
     before = problem.decibels(problem.rounded(weight))
     store = _Checkpoint(args.checkpoint, f"{name}-{meta.node.name}", problem, args)
     result = store.load()
@@ -181,8 +204,7 @@ def _adjust(meta: NodeMeta, walk: Walk, args: CalibrationArgs, name: str, method
     after = problem.decibels(problem.rounded(result))
     set_parameters(meta, {"weight": from_matrices(layer, result)})
     logger.info("%s '%s': %.1f dB, before %.1f dB", name, meta.node.name, after, before)
-    gains = {"before_db": before, "after_db": after, "gain_db": after - before if after != before else 0.0}
-    return {**gains, "rows": moments.num_rows, "inputs": weight.shape[-1]}
+    return {**gain(before, after), "rows": problem.moments.num_rows, "inputs": weight.shape[-1]}
 
 
 def _weight(layer: QuantizedLayer) -> Tensor:

@@ -1,0 +1,60 @@
+"""Which layers of a graph read the same tensor, and which layer computes the input of another."""
+
+from __future__ import annotations
+
+from torch import fx
+
+from chop.ir import MaseGraph, NodeMeta
+from chop.nn.quantized import QuantizedLayer
+
+SCALABLE = ("linear", "conv1d", "conv2d")
+"""Layers whose outputs and inputs can be multiplied by a factor per channel in their weights."""
+_NORMS = ("layer_norm", "rms_norm", "batch_norm1d", "batch_norm2d")
+_KEEPS_FACTORS = ("relu", "leaky_relu", "max_pool2d", "max_pool1d", "avg_pool2d", "adaptive_avg_pool2d")
+"""Ops for which f(c x) is c f(x) if c is positive, for each channel."""
+_KEEPS_ALL = ("dropout", "identity")
+
+
+def linear_layers(graph: MaseGraph) -> dict[fx.Node, list[NodeMeta]]:
+    """Return linear layers by the node that they read; in a quantised graph, only those with a quantised weight."""
+    metas = [meta for meta in graph.annotated_metas() if meta.mase_op == "linear" and has_own_layer(meta)]
+    if any(meta.quantized is not None for meta in graph.metas()):
+        metas = [meta for meta in metas if has_quantized_weight(meta)]
+    found: dict[fx.Node, list[NodeMeta]] = {}
+    for meta in metas:
+        source = meta.node.all_input_nodes[0]
+        found.setdefault(source, []).append(meta)
+    return found
+
+
+def has_quantized_weight(meta: NodeMeta) -> bool:
+    """Whether a node calls a layer whose weight is rounded."""
+    return isinstance(meta.quantized, QuantizedLayer) and "weight" in meta.quantized.formats
+
+
+def layer_before(node: fx.Node, *, scaling: bool) -> NodeMeta | None:
+    """Return the layer with weights that alone computes the input of a node; None if there is none.
+
+    Between them may be dropout, and with `scaling` (a factor per channel, above 0) also ReLU and pooling. With
+    `scaling`, the layer may also be a normalisation with a weight.
+    """
+    passed = _KEEPS_ALL + _KEEPS_FACTORS if scaling else _KEEPS_ALL
+    kinds = SCALABLE + _NORMS if scaling else SCALABLE
+    while node.all_input_nodes:
+        node = node.all_input_nodes[0]
+        meta: NodeMeta = node.meta["mase"]
+        if meta.mase_op in kinds and has_own_layer(meta) and getattr(meta.module, "weight", None) is not None:
+            return None if _rounds_result(meta) else meta
+        if meta.mase_op not in passed or len(node.users) != 1 or meta.quantized is not None:
+            return None
+    return None
+
+
+def has_own_layer(meta: NodeMeta) -> bool:
+    """Whether a node calls a layer that no other node calls."""
+    targets = [node.target for node in meta.node.graph.nodes if node.op == "call_module"]
+    return meta.module is not None and targets.count(meta.node.target) == 1
+
+
+def _rounds_result(meta: NodeMeta) -> bool:
+    return meta.quantized is not None and "data_out_0" in meta.quantized.formats

@@ -1,0 +1,126 @@
+"""Factors per channel that move the difficulty of rounding from activations to weights, or back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, fx
+
+from chop.ir import MaseGraph, NodeMeta
+from chop.nn.quantized import QuantizedLayer
+from chop.passes.base import PassResult, register_pass
+from chop.passes.graph.transforms.low_bits.equalize import scale_inputs, scale_outputs
+from chop.passes.graph.transforms.low_bits.layers import CalibrationArgs, calibrating, gain
+from chop.passes.graph.transforms.low_bits.neighbours import layer_before, linear_layers
+from chop.passes.graph.transforms.low_bits.walk import Walk
+from chop.statistics.batches import limited_batches
+from chop.statistics.deviation import Deviation
+
+_EXPONENTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+_MAX_ROWS = 2048
+"""Rows of a layer's input with which its exponent is chosen."""
+
+
+@dataclass(frozen=True)
+class SmoothArgs(CalibrationArgs):
+    """Arguments of `smooth`."""
+
+    exponent: float | None = None
+    """How much moves to the weights, from 0 to 1; None: what gives each layer the least error."""
+    statistic: Literal["max", "mean"] = "max"
+    """The magnitude of a channel: its largest value (SmoothQuant), or its mean (AWQ, for weight-only formats)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.exponent is not None and not 0 <= self.exponent <= 1:
+            raise ValueError(f"'exponent' must be from 0 to 1, got {self.exponent}")
+
+
+@register_pass("smooth", kind="transform")
+def smooth_transform_pass(graph: MaseGraph, args: SmoothArgs) -> PassResult:
+    """Divide the channels of activations by factors, and multiply the weights that read them.
+
+    Channels with large values then need no larger scale (SmoothQuant, Xiao et al., 2023), or channels that matter
+    more are rounded more finely (AWQ, Lin et al., 2024). The layer or normalisation before takes over the division;
+    linear layers without such a layer stay as they are. Run it on a quantised graph. `info["layers"]` has the
+    signal-to-noise ratio of the outputs in dB, and the exponent, by the layer that takes over the division.
+    """
+    sources = {
+        source: metas for source, metas in linear_layers(graph).items() if _producer(source, metas) is not None
+    }
+    rows = _collect(graph, sources, args)
+    report: dict[str, dict[str, Any]] = {}
+    for source, metas in sources.items():
+        producer = _producer(source, metas)
+        assert producer is not None, "checked above"
+        layers = [meta.quantized for meta in metas if isinstance(meta.quantized, QuantizedLayer)]
+        if not layers:
+            continue
+        factors = {each: _factor(layers, rows[source], each, args) for each in _exponents(args)}
+        ratios = {each: _decibels(layers, rows[source], factor) for each, factor in factors.items()}
+        before = _decibels(layers, rows[source], torch.ones_like(factors[_exponents(args)[0]]))
+        exponent = max(ratios, key=lambda each: ratios[each])
+        if ratios[exponent] > before or args.exponent is not None:
+            scale_outputs(producer, 1 / factors[exponent])
+            for meta in metas:
+                scale_inputs(meta, factors[exponent])
+            report[producer.node.name] = {**gain(before, ratios[exponent]), "exponent": exponent}
+    return graph, {"layers": report}
+
+
+def _exponents(args: SmoothArgs) -> tuple[float, ...]:
+    return _EXPONENTS if args.exponent is None else (args.exponent,)
+
+
+def _producer(source: fx.Node, metas: Sequence[NodeMeta]) -> NodeMeta | None:
+    """Return the layer that can divide the channels of a node, which only these layers read, or None."""
+    if len(source.users) != len(metas):
+        return None
+    producer = layer_before(metas[0].node, scaling=True)
+    return producer if producer is not None and len(producer.node.users) in (1, len(metas)) else None
+
+
+def _collect(graph: MaseGraph, sources: Mapping[fx.Node, Any], args: SmoothArgs) -> dict[fx.Node, Tensor]:
+    """Return rows of the results of nodes in the float model."""
+    batches = list(limited_batches(args.input_generator, args.num_samples))
+    if not batches:
+        raise ValueError("smooth: input_generator yields no batches")
+    found: dict[fx.Node, Tensor] = {}
+    with calibrating(graph, args.seed):
+        walk = Walk(graph, batches, in_float=True)
+        for node in graph.fx_graph.nodes:
+            results = walk.run(node)
+            if node in sources:
+                kept = [_valid(y, mask) for y, mask in zip(results, walk.masks, strict=True)]
+                found[node] = torch.cat(kept)[:_MAX_ROWS].clone()
+            if len(found) == len(sources):
+                break
+    return found
+
+
+def _valid(y: Tensor, mask: Tensor | None) -> Tensor:
+    if mask is not None and y.shape[:-1] == mask.shape:
+        return y[mask.bool()]
+    return y.reshape(-1, y.shape[-1])
+
+
+def _factor(layers: Sequence[Any], rows: Tensor, exponent: float, args: SmoothArgs) -> Tensor:
+    """Return what the weights of each channel are multiplied by; the geometric mean of all channels is 1."""
+    magnitude = (rows.abs().amax(0) if args.statistic == "max" else rows.abs().mean(0)).clamp(min=1e-5)
+    weights = torch.stack([layer.weight.detach().abs().amax(0) for layer in layers]).amax(0).clamp(min=1e-5)
+    factor = magnitude.pow(exponent) / weights.pow(1 - exponent if args.statistic == "max" else 0.0)
+    return (factor / factor.log().mean().exp()).clamp(1e-4, 1e4)
+
+
+def _decibels(layers: Sequence[Any], rows: Tensor, factor: Tensor) -> float:
+    """Return the signal-to-noise ratio of the outputs of layers if the channels they read are divided."""
+    deviation = Deviation()
+    with torch.no_grad():
+        for layer in layers:
+            weight = layer.rounded("weight", layer.weight * factor)
+            deviation.add(rows @ layer.weight.t(), F.linear(layer.rounded("data_in_0", rows / factor), weight))
+    return deviation.sqnr_db
