@@ -50,6 +50,16 @@ def test_an_exported_file_is_proven_listed_and_loaded(quantized: Path, capsys: p
     assert again["test"]["loss"] == summary["test"]["after"]["loss"]
 
 
+@pytest.mark.parametrize(("target", "file"), [("onnx", "model.onnx"), ("qonnx", "model.qonnx.onnx")])
+def test_models_are_exported_for_onnxruntime_and_qonnx(
+    target: str, file: str, quantized: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert export(quantized, "--format", target) == 0
+    assert (quantized / "export" / file).is_file()
+    engine = {"onnx": "onnxruntime", "qonnx": "qonnx"}[target]
+    assert f"40 of 40 outputs equal ({engine} " in capsys.readouterr().out
+
+
 def test_a_second_export_replaces_the_first(quantized: Path) -> None:
     assert export(quantized, "--format", "safetensors") == 0
     assert export(quantized, "--format", "safetensors") == 0
@@ -59,7 +69,12 @@ def test_a_second_export_replaces_the_first(quantized: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--format", "tflite"], "'format' must be 'safetensors', got 'tflite'"),
+        (["--format", "tflite"], "'format' must be 'onnx', 'qonnx' or 'safetensors', got 'tflite'"),
+        (
+            ["--format", "onnx", "--opset", "13"],
+            "opset 13 is too old: QuantizeLinear with blocks and INT4 needs opset 21",
+        ),
+        (["--format", "safetensors", "--opset", "21"], "a safetensors file has no opset"),
         (["--format", "safetensors", "--output", "model.onnx"], "a safetensors file ends in '.safetensors'"),
         (["--format", "safetensors", "--output", "/proc/nothing/model.safetensors"], "/proc/nothing"),
     ],

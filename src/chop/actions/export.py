@@ -14,7 +14,9 @@ def export(config: ExportConfig) -> Path:
     run = open_run(config.run, config.project_dir)
     graph = run.experiment.annotated_graph(num_rows=2)
     path = run.folder.exported(config.format) if config.output is None else config.output
-    exported = export_graph(graph, path, config.format, run.test_batches(config.samples), ExportOptions())
+    exported = export_graph(
+        graph, path, config.format, run.test_batches(config.samples), ExportOptions(config.opset)
+    )
     run.folder.add_export(exported.as_dict())
     print(exported.proof)
     print(f"{exported.path}: {exported.num_bytes:,} bytes, SHA-256 {exported.sha256}")

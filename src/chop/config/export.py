@@ -13,8 +13,16 @@ from chop.config.base import RunConfig, option
 class ExportConfig(RunConfig):
     """Write the model of a run as a file for other tools, and prove that the file computes the same."""
 
-    examples: ClassVar[tuple[str, ...]] = ("ch export latest --format safetensors",)
+    examples: ClassVar[tuple[str, ...]] = (
+        "ch export latest --format onnx",
+        "ch export latest --format safetensors --output jets.safetensors",
+    )
 
-    format: Literal["safetensors"] = option("safetensors", help="kind of file: packed integers and scales")
+    format: Literal["onnx", "qonnx", "safetensors"] = option(
+        "onnx", help="kind of file: ONNX, ONNX with the quantisers of QONNX, or packed integers with their scales"
+    )
     output: Path | None = option(None, help="file to write; default: in the folder 'export' of the run")
+    opset: int | None = option(
+        None, least=1, help="opset of an ONNX file; default: the smallest that has all types"
+    )
     samples: int = option(1000, least=1, help="number of test samples on which the file is run and compared")

@@ -21,10 +21,13 @@ MAX_LAYER_ROWS = 64
 class Engine(Protocol):
     """A program that runs an exported file."""
 
-    title: str
-    """Its name and version, such as `onnxruntime 1.31.1`."""
     is_exact: bool
     """Whether it computes every sum as PyTorch does, so that no difference is allowed."""
+
+    @property
+    def title(self) -> str:
+        """Its name and version, such as `onnxruntime 1.31.1`."""
+        ...
 
     def run(self, inputs: Batch) -> list[Tensor]:
         """Return the outputs for a batch."""

@@ -44,13 +44,13 @@ class BlockFP(ScaledBlocks):
 
     def scale(self, largest: Tensor) -> Tensor:
         """Return the value of the last bit in blocks with these maxima."""
-        return exact_power_of_two_below(largest).clamp_(*self._powers).mul_(2.0 ** (2 - self.width))
+        return exact_power_of_two_below(largest).clamp_(*self.powers).mul_(2.0 ** (2 - self.width))
 
     def loop_scale(self, x: Tensor) -> Scale:
-        return power_scale(*self._powers, unit=2.0 ** (2 - self.width))
+        return power_scale(*self.powers, unit=2.0 ** (2 - self.width))
 
     @property
-    def _powers(self) -> tuple[float, float]:
+    def powers(self) -> tuple[float, float]:
         """The smallest and the largest power of two below a maximum that the exponent allows."""
         low, high = -self._bias, 2**self.exponent_width - 1 - self._bias
         return 2.0 ** (low - 1), 2.0 ** min(high - 1, 127)

@@ -56,11 +56,11 @@ def block_scale(largest: Tensor, rule: ScaleRule, element_largest: float, mantis
 
 def _exceeds(largest: Tensor, power: Tensor, rule: ScaleRule, element_largest: float, mantissa: int) -> Tensor:
     """Return where the scale is twice that of `floor`; `power` is the largest power of two below `largest`."""
-    bound = power * _bound(rule, element_largest, mantissa)
+    bound = power * scale_bound(rule, element_largest, mantissa)
     return largest >= bound if rule == "even" else largest > bound
 
 
-def _bound(rule: ScaleRule, element_largest: float, mantissa: int) -> float:
+def scale_bound(rule: ScaleRule, element_largest: float, mantissa: int) -> float:
     """Return the bound above which (with `even`, from which) a maximum in [1, 2) has twice the scale of `floor`."""
     match rule:
         case "floor":
@@ -81,6 +81,6 @@ def loop_block_scale(rule: ScaleRule, element_largest: float, mantissa: int, uni
         2.0 ** (127 - emax),
         factor=2.0**-emax,
         unit=unit,
-        above=_bound(rule, element_largest, mantissa),
+        above=scale_bound(rule, element_largest, mantissa),
         inclusive=rule == "even",
     )

@@ -26,6 +26,8 @@ from chop.passes.graph.analysis import (
 )
 from chop.passes.graph.analysis.explain import explain, explain_node
 from chop.passes.graph.interface import (
+    export_onnx_interface_pass,
+    export_qonnx_interface_pass,
     export_safetensors_interface_pass,
     load_mase_graph_interface_pass,
     load_node_meta_param_interface_pass,
@@ -70,6 +72,8 @@ __all__ = [
     "explain",
     "explain_analysis_pass",
     "explain_node",
+    "export_onnx_interface_pass",
+    "export_qonnx_interface_pass",
     "export_safetensors_interface_pass",
     "fold_batch_norm_transform_pass",
     "gptq_transform_pass",

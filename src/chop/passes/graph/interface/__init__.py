@@ -1,6 +1,10 @@
 """Passes that save graphs and metadata to files, and load them."""
 
-from chop.passes.graph.interface.export import export_safetensors_interface_pass
+from chop.passes.graph.interface.export import (
+    export_onnx_interface_pass,
+    export_qonnx_interface_pass,
+    export_safetensors_interface_pass,
+)
 from chop.passes.graph.interface.mase_graph import load_mase_graph_interface_pass, save_mase_graph_interface_pass
 from chop.passes.graph.interface.node_meta_param import (
     load_node_meta_param_interface_pass,
@@ -8,6 +12,8 @@ from chop.passes.graph.interface.node_meta_param import (
 )
 
 __all__ = [
+    "export_onnx_interface_pass",
+    "export_qonnx_interface_pass",
     "export_safetensors_interface_pass",
     "load_mase_graph_interface_pass",
     "load_node_meta_param_interface_pass",

@@ -1,0 +1,176 @@
+"""Programs that run ONNX files: onnxruntime, and the reference evaluator of onnx for types that it lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from chop.display.extras import need
+from chop.exporting.onnx_file import make_model
+from chop.exporting.onnx_graph.builder import OnnxBuilder, OnnxNode
+from chop.exporting.onnx_graph.call import Ref
+from chop.exporting.onnx_graph.lower import Lowered
+from chop.exporting.proof import Batch
+
+GIVEN = ".given"
+MAX_ERROR_LENGTH = 300
+NO_FUSION = "session.disable_quant_qdq=1"
+"""Without it, onnxruntime 1.31 fuses products of FP8 numbers, and sums of INT8 ones, into ops of other types."""
+NO_OPTIMIZATION = "ORT_DISABLE_ALL"
+"""Without it, onnxruntime 1.31 moves transposes through blocked QuantizeLinear but leaves the scales."""
+Arrays = Mapping[str, NDArray[Any]]
+
+
+class Session(Protocol):
+    """A model that is ready to run."""
+
+    @property
+    def title(self) -> str:
+        """Its name and version."""
+        ...
+
+    def run(self, inputs: Arrays) -> list[NDArray[Any]]:
+        """Return the outputs in their order."""
+        ...
+
+
+class OnnxRuntime:
+    """onnxruntime on the CPU; `limits` are the names of optimisations that are switched off."""
+
+    def __init__(self, model: Any, *limits: str) -> None:
+        runtime = need("onnxruntime", "running an ONNX file")
+        self.title = ", ".join([f"onnxruntime {runtime.__version__}", *limits])
+        options = runtime.SessionOptions()
+        options.log_severity_level = 4  # types that it lacks are errors, which are handled
+        if NO_FUSION in limits:
+            options.add_session_config_entry(*NO_FUSION.split("="))
+        if NO_OPTIMIZATION in limits:
+            options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        providers = ["CPUExecutionProvider"]
+        self.session = runtime.InferenceSession(model.SerializeToString(), options, providers=providers)
+
+    def run(self, inputs: Arrays) -> list[NDArray[Any]]:
+        """Return the outputs in their order."""
+        outputs: list[NDArray[Any]] = self.session.run(None, dict(inputs))
+        return outputs
+
+
+class ReferenceEvaluator:
+    """The reference evaluator of onnx: slow, and with all types."""
+
+    def __init__(self, model: Any) -> None:
+        onnx, reference = need("onnx", "running an ONNX file"), need("onnx.reference", "running an ONNX file")
+        self.title = f"onnx reference evaluator {onnx.__version__}"
+        self.session = reference.ReferenceEvaluator(model)
+
+    def run(self, inputs: Arrays) -> list[NDArray[Any]]:
+        """Return the outputs in their order."""
+        with np.errstate(all="ignore"):
+            outputs: list[NDArray[Any]] = self.session.run(None, dict(inputs))
+        return outputs
+
+
+class FirstThatRuns:
+    """onnxruntime; else with fewer optimisations, which have defects for some types; else the evaluator."""
+
+    def __init__(self, model: Any) -> None:
+        need("onnxruntime", "running an ONNX file")
+        self.remaining: list[Callable[[], Session]] = [
+            partial(OnnxRuntime, model),
+            partial(OnnxRuntime, model, NO_FUSION),
+            partial(OnnxRuntime, model, NO_OPTIMIZATION),
+            partial(ReferenceEvaluator, model),
+        ]
+        self.session: Session | None = None
+
+    @property
+    def title(self) -> str:
+        """The program that ran the model."""
+        return "onnxruntime" if self.session is None else self.session.title
+
+    def run(self, inputs: Arrays) -> list[NDArray[Any]]:
+        """Return the outputs of the first program that can compute them."""
+        while True:
+            try:
+                self.session = self.session or self.remaining[0]()
+                return self.session.run(inputs)
+            except Exception:  # engines raise errors of many kinds
+                if len(self.remaining) == 1:
+                    raise
+                self.session, self.remaining = None, self.remaining[1:]
+
+
+def run_session(session: Session, inputs: Arrays) -> list[NDArray[Any]]:
+    """Return the outputs; an error of the engine is a ValueError in one sentence."""
+    try:
+        return session.run(inputs)
+    except Exception as error:  # engines raise errors of many kinds
+        raise ValueError(f"{session.title} cannot run the file: {_one_line(error)}") from error
+
+
+def _one_line(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return text if len(text) <= MAX_ERROR_LENGTH else f"{text[:60]} ... {text[-MAX_ERROR_LENGTH:]}"
+
+
+class OnnxEngine:
+    """A file that is run by onnxruntime or by the reference evaluator."""
+
+    is_exact = False
+
+    def __init__(self, lowered: Lowered, model: Any, opset: int) -> None:
+        self.lowered, self.opset = lowered, opset
+        self.session = FirstThatRuns(model)
+
+    @property
+    def title(self) -> str:
+        """The program that ran the file."""
+        return self.session.title
+
+    def run(self, inputs: Batch) -> list[Tensor]:
+        """Return the outputs for a batch."""
+        return as_tensors(run_session(self.session, as_arrays(inputs, self.lowered.inputs)))
+
+    def run_layers(self, inputs: Batch, results: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the result of each node, from given results of the nodes before it."""
+        wanted = {name: ref for name, ref in self.lowered.results.items() if name in results}
+        if not wanted:
+            return {}
+        separate = separate_layers(self.lowered, wanted)
+        session = FirstThatRuns(make_model(separate, self.opset, {}, check=False))
+        given = {f"{ref.name}{GIVEN}": results[name] for name, ref in wanted.items()}
+        found = as_tensors(run_session(session, as_arrays({**inputs, **given}, separate.inputs)))
+        by_value = dict(zip(separate.outputs, found, strict=True))
+        return {name: by_value[ref.name] for name, ref in wanted.items()}
+
+
+def separate_layers(lowered: Lowered, results: Mapping[str, Ref]) -> Lowered:
+    """Return a graph in which each fx node reads the `results` of others from additional inputs."""
+    owners = {name: node.owner for node in lowered.builder.nodes for name in node.outputs}
+    values = {ref.name: ref for ref in results.values()}
+
+    def rewired(node: OnnxNode) -> OnnxNode:
+        others = {name for name in node.inputs if name in values and owners.get(name) != node.owner}
+        return replace(node, inputs=tuple(f"{name}{GIVEN}" if name in others else name for name in node.inputs))
+
+    nodes = [rewired(node) for node in lowered.builder.nodes]
+    given = {f"{name}{GIVEN}": replace(ref, name=f"{name}{GIVEN}") for name, ref in values.items()}
+    builder = OnnxBuilder(nodes, lowered.builder.initializers, lowered.builder.opset)
+    return Lowered(builder, {**lowered.inputs, **given}, values, {})
+
+
+def as_arrays(given: Mapping[str, Any], wanted: Mapping[str, Ref]) -> dict[str, NDArray[Any]]:
+    """Return the values of the inputs that a graph wants, for an engine."""
+    return {name: torch.as_tensor(given[name]).detach().contiguous().numpy() for name in wanted}
+
+
+def as_tensors(arrays: list[NDArray[Any]]) -> list[Tensor]:
+    """Return what an engine computed as tensors."""
+    return [torch.from_numpy(np.array(each)) for each in arrays]

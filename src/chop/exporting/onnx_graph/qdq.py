@@ -1,0 +1,177 @@
+"""Quantisers of the target `onnx`: QuantizeLinear and DequantizeLinear, with weights in the narrow type."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from chop.exporting.onnx_graph.builder import Name, OnnxBuilder
+from chop.exporting.onnx_graph.call import CannotFormatError, Ref
+from chop.exporting.onnx_graph.data_types import ELEMENTS, OPSETS, WIDTHS, DataType, integer_limits, integer_type
+from chop.exporting.onnx_graph.rounding import round_integers
+from chop.exporting.onnx_graph.scales import Scaling, scaling_of
+from chop.exporting.stored_tensor import StoredTensor, store
+from chop.formats import Format
+from chop.formats.bfloat16 import BFloat16
+from chop.formats.binary import Binary
+from chop.formats.block_fp import BlockFP
+from chop.formats.float16 import Float16
+from chop.formats.fp8 import FP8
+from chop.formats.integer import Integer
+from chop.formats.microscaling import Microscaled
+from chop.formats.mxfp import MXFP
+from chop.formats.mxint import MXInt
+from chop.formats.nvfp4 import NVFP4
+
+NO_TYPE = "for which ONNX has no type"
+NATIVE: dict[type[Format], DataType] = {Float16: DataType.FLOAT16, BFloat16: DataType.BFLOAT16}
+
+
+class QDQ:
+    """Pairs of QuantizeLinear and DequantizeLinear."""
+
+    target = "onnx"
+
+    def parameter(
+        self, builder: OnnxBuilder, name: str, value: Tensor, number_format: Format, scale: Tensor | None
+    ) -> Name:
+        """Return a constant: codes in the narrow type, and DequantizeLinear."""
+        if type(number_format) in NATIVE:
+            rounded = number_format.quantize(value)
+            dtype = torch.float16 if isinstance(number_format, Float16) else torch.bfloat16
+            return builder.cast(builder.constant(rounded.to(dtype), name=name), DataType.FLOAT)
+        element = element_type(number_format)
+        try:
+            stored = store(number_format, value, scale)
+        except ValueError as error:
+            raise CannotFormatError(str(error)) from error
+        if isinstance(number_format, Binary):
+            codes, width = stored.table[stored.codes].long(), 2
+        else:
+            codes, width = stored.codes, number_format.width
+        if element in WIDTHS:
+            width = WIDTHS[element]
+        shaped = codes.reshape(stored.padded)[tuple(slice(n) for n in stored.shape)]
+        packed = builder.packed(element, shaped.contiguous().numpy(), width, name)
+        scales, attributes = _stored_scales(builder, stored, name)
+        return builder.node("DequantizeLinear", packed, scales, **attributes)
+
+    def activation(self, builder: OnnxBuilder, x: Ref, number_format: Format, scale: Tensor | None) -> Name:
+        """Return a tensor that was rounded by QuantizeLinear, with a constant scale or one computed from it."""
+        if type(number_format) in NATIVE:
+            return _by_cast(builder, x, number_format)
+        if not number_format.is_repeatable:
+            raise CannotFormatError("which rounds differently in each call")
+        if isinstance(number_format, Binary) or number_format.name == "ternary":
+            raise CannotFormatError("whose scale is a mean of the data, which ONNX has for weights only")
+        element = element_type(number_format)
+        if element in OPSETS:
+            builder.need(OPSETS[element], f"the type {element.name}")
+        scaling = scaling_of(builder, x, number_format, scale)
+        if isinstance(number_format, Integer | MXInt | BlockFP):
+            q = _integers(builder, x, number_format, element, scaling)
+        elif getattr(number_format, "rounding", "nearest_even") != "nearest_even":
+            raise CannotFormatError("and QuantizeLinear rounds to the nearest even number only")
+        else:
+            q = scaling.quantize(builder, x.name, element)
+        return scaling.dequantize(builder, q)
+
+
+def element_type(number_format: Format) -> DataType:
+    """Return the type that holds the elements of a format: the smallest one for integers of other widths."""
+    if isinstance(number_format, Integer):
+        if number_format.width > 16 and not number_format.is_signed:
+            raise CannotFormatError(NO_TYPE)
+        return integer_type(number_format.width, number_format.is_signed)
+    if isinstance(number_format, MXInt | BlockFP):
+        return integer_type(number_format.width, True)
+    if isinstance(number_format, Binary) or number_format.name == "ternary":
+        return DataType.INT2
+    if isinstance(number_format, NVFP4):
+        return DataType.FLOAT4E2M1
+    if isinstance(number_format, FP8 | MXFP) and number_format.element in ELEMENTS:
+        return ELEMENTS[number_format.element]
+    raise CannotFormatError(NO_TYPE)
+
+
+def _by_cast(builder: OnnxBuilder, x: Ref, number_format: Format) -> Name:
+    """Return a tensor that was saturated, cast to a 16-bit float, and back."""
+    assert isinstance(number_format, Float16 | BFloat16), "the formats in NATIVE"
+    if number_format.rounding != "nearest_even":
+        raise CannotFormatError("and Cast rounds to the nearest even number only")
+    top = number_format.grid.largest
+    limited = builder.node("Clip", x.name, builder.constant(-top), builder.constant(top))
+    return builder.cast(builder.cast(limited, NATIVE[type(number_format)]), DataType.FLOAT)
+
+
+def _integers(
+    builder: OnnxBuilder, x: Ref, number_format: Integer | MXInt | BlockFP, element: DataType, scaling: Scaling
+) -> Name:
+    """Return the integers of a tensor in the range of its format, which may be smaller than that of the type."""
+    low, high = limits(number_format, scaling)
+    is_direct = number_format.rounding == "nearest_even" and element is not DataType.INT32
+    if is_direct and (scaling.covers or (low, high) == integer_limits(element)):
+        return scaling.quantize(builder, x.name, element)
+    if is_direct and scaling.value is not None:
+        bounds = [builder.constant(bound * scaling.value) for bound in (low, high)]
+        return scaling.quantize(builder, builder.node("Clip", x.name, *bounds), element)
+    is_exact = not isinstance(number_format, Integer) or number_format.scale == "power_of_two"
+    quotients = scaling.divide(builder, x)
+    integers = round_integers(builder, quotients, number_format.rounding, is_exact)
+    limited = builder.node("Clip", integers, builder.constant(float(low)), builder.constant(float(high)))
+    limited = scaling.join(builder, limited, x)
+    if element is DataType.INT32:
+        return builder.cast(limited, DataType.INT32)
+    return builder.node("QuantizeLinear", limited, builder.constant(1.0), output_dtype=int(element))
+
+
+def limits(number_format: Integer | MXInt | BlockFP, scaling: Scaling) -> tuple[int, int]:
+    """Return the smallest and the largest integer of a format; with a step from data, -127 instead of -128."""
+    if not isinstance(number_format, Integer):
+        return -number_format.grid.limit, number_format.grid.limit
+    high = 2 ** (number_format.width - number_format.is_signed) - 1
+    low = -(2 ** (number_format.width - 1)) if number_format.is_signed else 0
+    return (-max(high, 1) if number_format.is_signed else 0, high) if scaling.covers else (low, high)
+
+
+def _stored_scales(builder: OnnxBuilder, stored: StoredTensor, name: str) -> tuple[Name, dict[str, int]]:
+    """Return the scales of a constant, and the attributes of DequantizeLinear that say what shares them."""
+    if stored.scale is None:
+        return builder.constant(stored.unit), {}
+    scale, attributes = _shared_along(stored, stored.scale)
+    label = f"{name}.scale"
+    if isinstance(stored.format, Microscaled):
+        return _power_of_two_scales(builder, scale, stored.unit, label), attributes
+    if stored.tensor_scale is not None:
+        # NVFP4: scales are E4M3 numbers, times the scale of the tensor.
+        packed = builder.constant(scale.to(torch.float8_e4m3fn), name=label)
+        return builder.node("DequantizeLinear", packed, builder.constant(stored.tensor_scale)), attributes
+    return builder.constant(scale * stored.unit, name=label), attributes
+
+
+def _shared_along(stored: StoredTensor, scale: Tensor) -> tuple[Tensor, dict[str, int]]:
+    """Return scales in the shape that DequantizeLinear takes: a number, one per index of an axis, or per block."""
+    if scale.dim() > len(stored.shape):
+        if stored.block is None:
+            raise CannotFormatError("whose blocks extend over several dimensions, which ONNX does not have")
+        if scale.numel() == 1:
+            return scale.reshape(()), {}
+        dim, size = stored.block
+        return scale.squeeze(dim + 1), {"axis": dim, "block_size": size}
+    dims = [d for d, n in enumerate(scale.shape) if n > 1]
+    if not dims:
+        return scale.reshape(()), {}
+    if len(dims) == 1:
+        return scale.reshape(-1), {"axis": dims[0]}
+    last = len(stored.shape) - 1
+    return scale, {"axis": last, "block_size": stored.shape[last]}
+
+
+def _power_of_two_scales(builder: OnnxBuilder, scale: Tensor, unit: float, label: str) -> Name:
+    """Return E8M0 scales as float32, times the unit of the elements."""
+    exponents = scale.double().frexp().exponent.long() + 126
+    if int(exponents.min()) < 0 or int(exponents.max()) > 254:
+        raise CannotFormatError("whose scales are beyond those of E8M0")
+    codes = builder.packed(DataType.FLOAT8E8M0, exponents.numpy(), 8, label)
+    floats = builder.cast(codes, DataType.FLOAT)
+    return floats if unit == 1.0 else builder.node("Mul", floats, builder.constant(unit))
