@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -69,11 +70,24 @@ def export_graph(
         path = path.with_suffix(chosen.suffix)
     if path.suffix != chosen.suffix:
         raise ValueError(f"a {target} file ends in '{chosen.suffix}', got '{path}'")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_path(path) as temporary:
+    with _folder_of(path), atomic_path(path) as temporary:
         engine = chosen.write(graph, temporary, given[0], options or ExportOptions())
         proof = compare(graph, engine, given)
         if not proof.explained:
             raise ValueError(f"'{path}' is not written, because the {target} file computes something else: {proof}")
         content = temporary.read_bytes()
     return Exported(path, target, proof, hashlib.sha256(content).hexdigest(), len(content))
+
+
+@contextmanager
+def _folder_of(path: Path) -> Iterator[None]:
+    """Create the folder of a file; remove it after an error, if it did not exist."""
+    missing = [folder for folder in path.parents if not folder.exists()]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):  # it is not empty: another process writes to it
+            for folder in missing:
+                folder.rmdir()
+        raise
