@@ -44,9 +44,7 @@ def test_weights_have_a_scale_per_channel(tmp_path: Path) -> None:
     graph, _ = calibrate_transform_pass(graph, {"input_generator": [{"input": IMAGES}]})
     _, info = export_qonnx_interface_pass(graph, {"path": tmp_path / "model.onnx", "num_samples": 8})
     assert info["engine"] == "qonnx 1.0.0"
-    scale = next(
-        each for each in onnx.load(tmp_path / "model.onnx").graph.initializer if each.name == "5.weight.scale"
-    )
+    constants = {each.name: each for each in onnx.load(tmp_path / "model.onnx").graph.initializer}
     assert list(constants["5.weight.scale"].dims) == [7, 1]
 
 
