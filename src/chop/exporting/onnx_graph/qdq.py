@@ -9,7 +9,7 @@ from chop.exporting.onnx_graph.builder import Name, OnnxBuilder
 from chop.exporting.onnx_graph.call import CannotFormatError, Ref
 from chop.exporting.onnx_graph.data_types import ELEMENTS, OPSETS, WIDTHS, DataType, integer_limits, integer_type
 from chop.exporting.onnx_graph.rounding import round_integers
-from chop.exporting.onnx_graph.scales import ActivationScales, scaling_of
+from chop.exporting.onnx_graph.scales import LinearScale, scaling_of
 from chop.exporting.stored_tensor import StoredTensor, store
 from chop.formats import Format
 from chop.formats.bfloat16 import BFloat16
@@ -109,7 +109,7 @@ def _integers(
     x: Ref,
     number_format: Integer | MXInt | BlockFP,
     element: DataType,
-    scaling: ActivationScales,
+    scaling: LinearScale,
 ) -> Name:
     """Return the integers of a tensor in the range of its format, which may be smaller than that of the type."""
     low, high = limits(number_format, scaling)
@@ -129,7 +129,7 @@ def _integers(
     return builder.node("QuantizeLinear", limited, builder.constant(1.0), output_dtype=int(element))
 
 
-def limits(number_format: Integer | MXInt | BlockFP, scaling: ActivationScales) -> tuple[int, int]:
+def limits(number_format: Integer | MXInt | BlockFP, scaling: LinearScale) -> tuple[int, int]:
     """Return the smallest and the largest integer of a format; with a step from data, -127 instead of -128."""
     if not isinstance(number_format, Integer):
         return -number_format.grid.limit, number_format.grid.limit

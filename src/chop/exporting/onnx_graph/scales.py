@@ -1,4 +1,4 @@
-"""Scales of activations in ONNX: constant, or computed from the values of the tensor, a channel, row or block."""
+"""LinearScale of activations in ONNX: constant, or computed from the values of the tensor, a channel, row or block."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Blocking:
 
 
 @dataclass(frozen=True)
-class ActivationScales:
+class LinearScale:
     """The scales of a tensor, in the shape that QuantizeLinear takes."""
 
     scale: Name
@@ -82,17 +82,17 @@ class ActivationScales:
         return builder.node("Slice", joined, zero, end, builder.integers(dim))
 
 
-def scaling_of(builder: OnnxBuilder, x: Ref, number_format: Format, scale: Tensor | None) -> ActivationScales:
+def scaling_of(builder: OnnxBuilder, x: Ref, number_format: Format, scale: Tensor | None) -> LinearScale:
     """Return the scales of an activation; `scale` is a learned or calibrated one."""
     if scale is not None:
         value = float(positive(scale) if isinstance(number_format, Integer) else scale)
-        return ActivationScales(builder.constant(value), value)
+        return LinearScale(builder.constant(value), value)
     match number_format:
         case Integer() if number_format.is_fixed_point:
             value = math.ldexp(1.0, -int(number_format.precision[1]))
-            return ActivationScales(builder.constant(value), value)
+            return LinearScale(builder.constant(value), value)
         case FP8(scale="none"):
-            return ActivationScales(builder.constant(1.0), 1.0)
+            return LinearScale(builder.constant(1.0), 1.0)
         case Integer() if number_format.granularity == "group":
             return _of_blocks(builder, x, number_format, number_format.group_size, number_format.block_dim)
         case Integer() | FP8():
@@ -102,7 +102,7 @@ def scaling_of(builder: OnnxBuilder, x: Ref, number_format: Format, scale: Tenso
     raise CannotFormatError("for which ONNX has no type")
 
 
-def _of_granularity(builder: OnnxBuilder, x: Ref, number_format: Integer | FP8) -> ActivationScales:
+def _of_granularity(builder: OnnxBuilder, x: Ref, number_format: Integer | FP8) -> LinearScale:
     rank = len(x.shape)
     magnitude = _covered(builder, x, number_format)
     channel = number_format.channel_dim
@@ -112,18 +112,16 @@ def _of_granularity(builder: OnnxBuilder, x: Ref, number_format: Integer | FP8) 
         if size is None:
             raise CannotFormatError("whose rows have a length that depends on the batch")
         scale = _step(builder, largest, number_format)
-        return ActivationScales(scale, covers=True, attributes=(("axis", rank - 1), ("block_size", size)))
+        return LinearScale(scale, covers=True, attributes=(("axis", rank - 1), ("block_size", size)))
     if number_format.granularity == "channel" and channel is not None and rank > 1:
         axis = channel % rank
         others = builder.integers(*(d for d in range(rank) if d != axis))
         scale = _step(builder, builder.node("ReduceMax", magnitude, others, keepdims=0), number_format)
         shape = [-1 if d == axis else 1 for d in range(rank)]
-        return ActivationScales(
+        return LinearScale(
             scale, covers=True, attributes=(("axis", axis),), broadcast=builder.reshape(scale, shape)
         )
-    return ActivationScales(
-        _step(builder, builder.node("ReduceMax", magnitude, keepdims=0), number_format), covers=True
-    )
+    return LinearScale(_step(builder, builder.node("ReduceMax", magnitude, keepdims=0), number_format), covers=True)
 
 
 def _covered(builder: OnnxBuilder, x: Ref, number_format: Format) -> Name:
@@ -135,7 +133,7 @@ def _covered(builder: OnnxBuilder, x: Ref, number_format: Format) -> Name:
 
 def _of_blocks(
     builder: OnnxBuilder, x: Ref, number_format: Format, block_size: BlockSize, block_dim: int | None
-) -> ActivationScales:
+) -> LinearScale:
     if not isinstance(block_size, int):
         raise CannotFormatError("whose blocks extend over several dimensions, which ONNX does not have")
     dim = divided_dim(len(x.shape), block_dim)
@@ -153,15 +151,15 @@ def _of_blocks(
         return _nvfp4(builder, largest, attributes, blocking)
     scale = _step(builder, largest, number_format)
     covers = isinstance(number_format, Integer)
-    return ActivationScales(scale, covers=covers, attributes=attributes, blocking=blocking)
+    return LinearScale(scale, covers=covers, attributes=attributes, blocking=blocking)
 
 
-def _of_vector(builder: OnnxBuilder, x: Ref, number_format: Format) -> ActivationScales:
+def _of_vector(builder: OnnxBuilder, x: Ref, number_format: Format) -> LinearScale:
     """Return the scale of a vector that is a single block."""
     largest = builder.node("ReduceMax", _covered(builder, x, number_format), keepdims=0)
     if isinstance(number_format, NVFP4):
         return _nvfp4(builder, largest, (), None)
-    return ActivationScales(_step(builder, largest, number_format), covers=isinstance(number_format, Integer))
+    return LinearScale(_step(builder, largest, number_format), covers=isinstance(number_format, Integer))
 
 
 def in_blocks(builder: OnnxBuilder, x: Ref, blocking: Blocking) -> Name:
@@ -220,7 +218,7 @@ def _microscale(builder: OnnxBuilder, largest: Name, number_format: Microscaled,
     return _clipped(builder, scale, 2.0**-127, 2.0 ** (127 - emax))
 
 
-def _nvfp4(builder: OnnxBuilder, largest: Name, attributes: Any, blocking: Blocking | None) -> ActivationScales:
+def _nvfp4(builder: OnnxBuilder, largest: Name, attributes: Any, blocking: Blocking | None) -> LinearScale:
     """Return scales of E4M3 per block, times one of the tensor."""
     element, scale = ELEMENTS["e2m1"].largest, ELEMENTS["e4m3"].largest
     top = element * scale
@@ -230,7 +228,7 @@ def _nvfp4(builder: OnnxBuilder, largest: Name, attributes: Any, blocking: Block
     rounded = builder.cast(builder.cast(share, DataType.FLOAT8E4M3FN), DataType.FLOAT)
     scales = builder.node("Mul", rounded, tensor)
     divisor = builder.node("Max", scales, builder.constant(2.0**-149))
-    return ActivationScales(scales, attributes=attributes, blocking=blocking, divisor=divisor)
+    return LinearScale(scales, attributes=attributes, blocking=blocking, divisor=divisor)
 
 
 def _clipped(builder: OnnxBuilder, x: Name, low: float, high: float) -> Name:
