@@ -1,4 +1,4 @@
-"""LinearScale of activations in ONNX: constant, or computed from the values of the tensor, a channel, row or block."""
+"""Scales of activations in ONNX: constant, or computed from the values of the tensor, a channel, row or block."""
 
 from __future__ import annotations
 
