@@ -12,6 +12,8 @@ NAMES = (
     "graph",
     "capture",
     "formats",
+    "cnn",
+    "start",
     "qat",
     "data",
     "training",

@@ -39,7 +39,7 @@ def run(quick: bool = False) -> list[Result]:
     return [
         *measure_quantising(repeats * 5),
         *measure_layers("1024 -> 1024, batch 256", 1024, 1024, 256, repeats, (1.15, 1.10), (1.6, 1.4)),
-        *measure_layers("16 -> 64, batch 1024", 16, 64, 1024, repeats * 5, (1.9, 1.9), None),
+        *measure_layers("16 -> 64, batch 1024", 16, 64, 1024, repeats * 5, (1.4, 1.2), None),
         *measure_peers(repeats),
         *measure_cache(),
         *measure_memory(),

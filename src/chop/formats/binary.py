@@ -11,6 +11,7 @@ from torch import Tensor
 from chop.formats.base import Encoded, Format, Scales, param, register_format
 from chop.formats.bits import finite_magnitude, mean_of_numbers, refuse_nan, signs, with_nan_of, working
 from chop.formats.granularity import group_indices, num_scales
+from chop.formats.kernels.families import mean_above, round_to_signs
 
 
 @register_format("binary")
@@ -48,8 +49,17 @@ class Binary(Format):
         return 2**-20  # s is a mean of the data
 
     def quantize(self, x: Tensor) -> Tensor:
+        fast = self._quantize_by_loop(x)
+        if fast is not None:
+            return fast
         values = working(x)
         return with_nan_of(self._signs(values).mul_(self._scale(values)), values).to(x.dtype)
+
+    def _quantize_by_loop(self, x: Tensor) -> Tensor | None:
+        if self.stochastic or len(self._shared_dims(x)) < x.dim():
+            return None
+        scale = mean_above(x) if self.scaling else 1.0
+        return None if scale is None else round_to_signs(x, scale)
 
     def scale_groups(self, x: Tensor) -> Tensor | None:
         return group_indices(x, "channel", self.channel_dim) if self.scaling else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -110,10 +111,30 @@ def finite_magnitude(x: Tensor) -> Tensor:
 
 def mean_of_numbers(magnitude: Tensor, x: Tensor, dims: tuple[int, ...]) -> Tensor:
     """Return the mean of `finite_magnitude(x)` over some dimensions, in float64; NaN does not count."""
-    total = magnitude.sum(dims, keepdim=True, dtype=torch.float64)
+    total = sum_of_magnitudes(magnitude, dims)
     if torch.compiler.is_compiling() or bool(x.sum().isnan()):
         return total / x.isnan().logical_not_().sum(dims, keepdim=True).clamp_(min=1)
     return total / (x.numel() // total.numel())
+
+
+def sum_of_magnitudes(magnitude: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """Return the sum over some dimensions in float64, of float32 numbers the same in any order.
+
+    They are first rounded in units of 1 / `unit_factor`, so that no sum is rounded: not inside torch.compile, and
+    not for numbers that float32 cannot multiply so.
+    """
+    if magnitude.dtype is torch.float32 and magnitude.numel() and not torch.compiler.is_compiling():
+        top = magnitude.amax(dims, keepdim=True)
+        factor = unit_factor(top, magnitude.numel() // top.numel())
+        if bool(factor.isfinite().all()):
+            return (magnitude * factor).round_().sum(dims, keepdim=True, dtype=torch.float64) / factor.double()
+    return magnitude.sum(dims, keepdim=True, dtype=torch.float64)
+
+
+def unit_factor(top: Tensor, count: int) -> Tensor:
+    """Return the power of two by which `count` numbers up to `top` can be multiplied with sums below 2**53."""
+    power = 2.0 ** (52 - math.ceil(math.log2(count)))
+    return power / exact_power_of_two_below(top).where(top > 0, 1.0)
 
 
 def signs(x: Tensor) -> Tensor:

@@ -8,7 +8,15 @@ import torch
 from torch import Tensor
 
 from chop.formats.base import Encoded, Format, Scales, param, register_format
-from chop.formats.bits import finite_magnitude, mean_of_numbers, refuse_nan, with_nan_of, working
+from chop.formats.bits import (
+    finite_magnitude,
+    mean_of_numbers,
+    refuse_nan,
+    sum_of_magnitudes,
+    with_nan_of,
+    working,
+)
+from chop.formats.kernels.families import mean_above, round_to_signs
 
 
 @register_format("ternary")
@@ -40,9 +48,20 @@ class Ternary(Format):
         return 2**-20  # s is a mean of the data
 
     def quantize(self, x: Tensor) -> Tensor:
+        fast = self._quantize_by_loop(x)
+        if fast is not None:
+            return fast
         values = working(x)
         signs, scale = self._signs_and_scale(values)
         return with_nan_of(signs.mul_(scale), values).to(x.dtype)
+
+    def _quantize_by_loop(self, x: Tensor) -> Tensor | None:
+        found = mean_above(x)
+        if found is None:
+            return None
+        limit = found * self.threshold
+        scale = mean_above(x, limit) if self.scaling else 1.0
+        return None if scale is None else round_to_signs(x, scale, limit)
 
     def scale_groups(self, x: Tensor) -> Tensor | None:
         return torch.zeros(x.shape, dtype=torch.int64, device=x.device)
@@ -82,5 +101,5 @@ class Ternary(Format):
         signs = x.sign().mul_(kept).nan_to_num_(nan=0.0)
         if not self.scaling:
             return signs, torch.ones((), dtype=x.dtype, device=x.device)
-        total = magnitude.mul_(kept).sum(dtype=torch.float64)
+        total = sum_of_magnitudes(magnitude.mul_(kept), tuple(range(x.dim()))).reshape(())
         return signs, (total / kept.sum(dtype=torch.float64).clamp(min=1)).to(x.dtype)

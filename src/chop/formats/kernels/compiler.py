@@ -33,6 +33,8 @@ _FILES = {
     "ragged_rows": "blocks",
     "columns": "blocks",
     "maximum": "blocks",
+    "sum_above": "signs",
+    "signs": "signs",
 }
 _SOURCES = Path(__file__).parent / "loops"
 _DIGEST = 32
@@ -71,14 +73,16 @@ def _compile(name: str, choices: tuple[str, ...]) -> bytes | None:
     module = importlib.import_module(f"chop.formats.kernels.loops.{_FILES[name]}")
     numbers = pointer(types.float32)
     signature = types.void(numbers, numbers, types.int64, types.int64, types.int64, types.int64, numbers)
+    function = getattr(module, name)(*choices)
     options: dict[str, Any] = {
+        "fastmath": getattr(function, "fastmath", False),
         "no_cpython_wrapper": True,
         "no_cfunc_wrapper": True,
         "error_model": "numpy",
         "boundscheck": False,
     }
     compile_it: Any = njit(signature, **options)
-    (compiled,) = compile_it(getattr(module, name)(*choices)).overloads.values()
+    (compiled,) = compile_it(function).overloads.values()
     return _machine_code(compiled.library.get_llvm_str(), compiled.fndesc.llvm_func_name)
 
 

@@ -9,6 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from chop.formats.bits import unit_factor
 from chop.formats.kernels.compiler import Loop
 from chop.formats.kernels.run import find_loop, in_threads, map_elements, pack
 
@@ -17,6 +18,8 @@ Element = tuple[str, tuple[float, float, float]]
 Scale = tuple[str, tuple[float, float, float, float, float, float]]
 """A function of `loops/blocks.py` and its parameters."""
 _FLAT_BLOCK = 4096
+_MANTISSA, _MIN_EXPONENT = 23, -126
+"""Of float32."""
 
 
 class GridLike(Protocol):
@@ -44,6 +47,8 @@ def grid_element(rounding: str, grid: GridLike) -> Element | None:
         return ("power/nearest_even", (grid.largest, smallest, odd)) if rounding == "nearest_even" else None
     if rounding == "nearest_even" and grid.is_rounded_by_sum():
         return "grid_by_sum/nearest_even", (grid.largest, smallest, 1.5 * 2.0 ** (23 - grid.mantissa))
+    if rounding == "nearest_even" and grid.min_exponent == _MIN_EXPONENT:
+        return "grid_by_bits/nearest_even", (grid.largest, float(_MANTISSA - grid.mantissa), 0.0)
     return f"grid/{rounding}", (grid.largest, smallest, 2.0**-grid.mantissa)
 
 
@@ -139,12 +144,38 @@ def largest_magnitude(x: Tensor) -> float | None:
     loop = find_loop(x, "maximum", "magnitude")
     if loop is None or not (x.is_contiguous() or x.is_contiguous(memory_format=torch.channels_last)):
         return None
-    source, found = x.data_ptr(), []
+    return max(each[0] for each in _reduced(loop, x, 1))
+
+
+def mean_above(x: Tensor, limit: float = -1.0) -> float | None:
+    """Return the mean of the magnitudes above `limit`, as `chop.formats.bits.sum_of_magnitudes` adds them."""
+    loop, largest = find_loop(x, "sum_above", "magnitude"), largest_magnitude(x)
+    if loop is None or largest is None:
+        return None
+    factor = unit_factor(torch.tensor(largest), x.numel()).item()
+    if factor == math.inf:
+        return None
+    parts = _reduced(loop, x, 5, factor, limit)
+    units = math.fsum(number for part in parts for number in part[:3])
+    count = sum(int(part[3]) * 2**24 + int(part[4]) for part in parts)
+    return units / factor / max(count, 1)
+
+
+def round_to_signs(x: Tensor, scale: float, limit: float | None = None) -> Tensor | None:
+    """Return the signs of `x` times a scale; with a limit, 0 for magnitudes up to it."""
+    loop = find_loop(x, "signs", "binary" if limit is None else "ternary")
+    return None if loop is None else map_elements(loop, x, 0.0 if limit is None else limit, scale)
+
+
+def _reduced(loop: Loop, x: Tensor, size: int, *parameters: float) -> list[list[float]]:
+    """Return the results of a loop that reduces a contiguous tensor to `size` numbers, one list per thread."""
+    source, packed = x.data_ptr(), pack(parameters)
+    found: list[list[float]] = []
 
     def run(begin: int, end: int) -> None:
-        largest = ctypes.c_float()
-        loop(source + 4 * begin, ctypes.addressof(largest), 1, end - begin, 1, 1, None)
-        found.append(largest.value)
+        results = (ctypes.c_float * size)()
+        loop(source + 4 * begin, ctypes.addressof(results), 1, end - begin, 1, 1, packed)
+        found.append(list(results))
 
     in_threads(run, x.numel(), x.numel())
-    return max(found)
+    return found

@@ -84,6 +84,17 @@ def grid_by_sum(x, largest, smallest, factor):
     return (x + magic) - magic
 
 
+@njit
+def grid_by_bits(x, largest, dropped, unused):
+    """Round to a grid with the exponents of float32, by dropping bits of the mantissa, with ties to even."""
+    x = clamp(x, -largest, largest)
+    pattern, shift = bits(x), np.int32(dropped)
+    last = (pattern >> shift) & np.int32(1)
+    below_half = (np.int32(1) << (shift - np.int32(1))) - np.int32(1)
+    rounded = (pattern + below_half + last) & (np.int32(-1) << shift)
+    return x if (pattern & MAGNITUDE) > EXPONENT else number(rounded)
+
+
 def grid_element(rounding):
     """Return a function that rounds to a grid by dividing by the step, a power of two."""
     rounded = ROUNDINGS[rounding]
@@ -119,6 +130,7 @@ def power_element(x, largest, smallest, odd):
 ELEMENTS = {
     **{f"integer/{rounding}": integer_element(rounding) for rounding in ROUNDINGS},
     "grid_by_sum/nearest_even": grid_by_sum,
+    "grid_by_bits/nearest_even": grid_by_bits,
     **{f"grid/{rounding}": grid_element(rounding) for rounding in ROUNDINGS},
     "power/nearest_even": power_element,
 }
