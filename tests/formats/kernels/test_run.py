@@ -22,7 +22,7 @@ from chop.formats.kernels.compiler import is_available
 from chop.formats.log import Log
 from chop.formats.mxfp import MXFP
 from chop.formats.mxint import MXInt
-from chop.formats.rounding import Rounded
+from chop.formats.rounding import Rounded, Rounding
 from formats.references import hard_numbers
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="needs the package numba")
@@ -71,7 +71,7 @@ def used() -> Iterator[list[object]]:
 
 @pytest.mark.parametrize("number_format", WITH_LOOPS, ids=str)
 @pytest.mark.parametrize("rounding", ["nearest_even", "nearest_away", "floor", "towards_zero"])
-def test_every_bit_is_that_of_the_eager_definition(number_format: Any, rounding: str) -> None:
+def test_every_bit_is_that_of_the_eager_definition(number_format: Any, rounding: Rounding) -> None:
     if isinstance(number_format, Rounded):
         number_format = replace(number_format, rounding=rounding)
     numbers = hard_numbers()
