@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from chop.cost.bitops import work
-from chop.cost.conventions import Product, Work
+from chop.cost.conventions import Number, Product, Work
 from chop.cost.operations import is_floating_point
 from chop.cost.parameters import weight_bits
 from chop.cost.roofline import moved_bits, unread_bits
@@ -68,16 +68,17 @@ class Energy:
         return at_power(self.float_multiply if floating_point else self.integer_multiply, left * right, 2)
 
 
-def energy(meta: NodeMeta, table: Energy) -> float | None:
+def energy(meta: NodeMeta, table: Energy, moved: Number | None = None) -> float | None:
     """Return the energy of a node's operations and data movement in pJ; None if its operations are unknown.
 
     The width of an addition in a MAC is the sum of both widths for integers (8 x 4 bits: 12), and the larger width
-    for floats. A MAC with one floating-point factor counts as floating point.
+    for floats. A MAC with one floating-point factor counts as floating point. `moved` are the node's
+    `moved_bits`, if they are known.
     """
     found = work(meta)
     if found is None:
         return None
-    moved = moved_bits(meta)
+    moved = moved_bits(meta) if moved is None else moved
     weights = max(0, min(weight_bits(meta) - unread_bits(meta), moved))
     by_memory = weights * table.memory[table.weights] + (moved - weights) * table.memory[table.activations]
     return _arithmetic(found, is_floating_point(meta), table) + by_memory

@@ -12,7 +12,7 @@ from chop.cost.memory import average_bits, input_storage, weight_storage
 from chop.cost.operations import flops, operations
 from chop.cost.parameters import parameter_storage, parameters, weight_bits
 from chop.cost.peak_activations import Activations, activations
-from chop.cost.roofline import Bound, Device, arithmetic_intensity, estimate_time, moved_bits
+from chop.cost.roofline import Bound, Device, estimate_time, moved_bits, operations_per_byte
 from chop.cost.storage_formats import as_stored
 from chop.ir import NodeMeta
 
@@ -102,18 +102,19 @@ def _node_cost(
     meta: NodeMeta, activation_bits: Number, convention: str, device: Device | None, table: Energy
 ) -> NodeCost:
     time = None if device is None else estimate_time(meta, device)
+    counted, moved = operations(meta, "flops"), moved_bits(meta)
     return NodeCost(
         op=meta.mase_op,
         macs=operations(meta, "macs"),
         flops=flops(meta, "flops"),
-        operations=operations(meta, "flops"),
+        operations=counted,
         bitops=bitops(meta, convention),
         parameters=parameters(meta),
         weight_bits=weight_bits(meta),
         activation_bits=activation_bits,
-        moved_bits=moved_bits(meta),
-        intensity=arithmetic_intensity(meta),
-        energy_pj=energy(meta, table),
+        moved_bits=moved,
+        intensity=operations_per_byte(counted, moved),
+        energy_pj=energy(meta, table, moved),
         time_s=None if time is None else time.seconds,
         bound=None if time is None else time.bound,
     )

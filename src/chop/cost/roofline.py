@@ -72,7 +72,11 @@ def unread_bits(meta: NodeMeta) -> int:
 
 def arithmetic_intensity(meta: NodeMeta) -> float | None:
     """Return operations per byte moved, where a MAC is two; None if they are unknown or nothing is moved."""
-    counted, moved = operations(meta, "flops"), moved_bits(meta)
+    return operations_per_byte(operations(meta, "flops"), moved_bits(meta))
+
+
+def operations_per_byte(counted: Number | None, moved: Number) -> float | None:
+    """Return operations per byte; None if they are unknown or no bits are moved."""
     return None if counted is None or not moved else 8 * counted / moved
 
 

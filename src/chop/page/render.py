@@ -7,8 +7,8 @@ import gzip
 import hashlib
 import html
 import json
-import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 from importlib.resources import files
 from string import Template
 from typing import Any
@@ -51,6 +51,9 @@ SCRIPTS = (
 )
 
 
+NAMES = {"Infinity": "inf", "-Infinity": "-inf", "NaN": "nan"}
+NOT_FINITE = re.compile(r'"(?:[^"\\]|\\.)*"|-?Infinity|NaN')
+"""The tokens of JSON that may contain the words of `NAMES`: strings, which stay as they are, and those words."""
 MAX_PLAIN_CHARACTERS = 1_000_000
 """A longer document is compressed, to about a tenth; a shorter one stays readable in the file."""
 
@@ -78,10 +81,7 @@ def embedded(value: Any) -> str:
 
     JSON has no NaN and infinity. They become strings that start with a null character, which no name does.
     """
-    try:
-        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    except ValueError:  # rare, and replacing them is slow
-        text = json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
+    text = NOT_FINITE.sub(_as_string, json.dumps(value, separators=(",", ":")))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
@@ -89,24 +89,9 @@ def _compressed(text: str) -> str:
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return f"\0{value}"
-    if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if not isinstance(value, list | tuple) or _is_finite_numbers(value):
-        return value
-    return [_finite(item) for item in value]
-
-
-def _is_finite_numbers(values: Sequence[Any]) -> bool:
-    """Return whether a list holds only finite numbers, such as the counts of a histogram."""
-    if not values or not isinstance(values[0], int | float):
-        return False
-    try:
-        return math.isfinite(sum(values))  # much faster than a look at each value
-    except TypeError:  # some are missing
-        return False
+def _as_string(token: re.Match[str]) -> str:
+    name = NAMES.get(token[0])
+    return token[0] if name is None else f'"\\u0000{name}"'
 
 
 def _style() -> str:

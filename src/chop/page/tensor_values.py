@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +18,7 @@ from chop.ir.graph.node_target import get_node_actual_target
 from chop.page.representable_values import RepresentableValues, representable_values
 from chop.statistics.batches import limited_batches, num_rows
 from chop.statistics.format_fit import FormatFitMeter
-from chop.statistics.profile import Profile, TensorKey, make_statistics, update
+from chop.statistics.profile import Profile, TensorKey, update
 from chop.statistics.profiler import Profiler, weights_of
 
 TensorName = tuple[str, str]
@@ -106,7 +107,7 @@ class _TensorObserver(Profiler):
 
     def _measure_weight(self, meta: NodeMeta, name: str, value: Tensor) -> None:
         key = TensorKey(meta.node.name, "weights", name)
-        self.profile.collections[key] = make_statistics(STATISTICS, "weights")
+        self.profile.collections[key] = {SUMMARY: copy(self._empty[SUMMARY])}
         update(self.profile.collections[key], value, key)
         self._measure_rounding(meta, name, value)
 
