@@ -256,7 +256,10 @@ def test_a_pass_that_needs_labels_gets_those_of_the_data(
     config: TransformConfig, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, logger="chop"):
-        transform(replace(config, passes={"sensitivity": {"config": INTEGER}}))
+        folder = transform(replace(config, passes={"sensitivity": {"config": INTEGER}}))
+    kept = json.loads((folder / "passes.json").read_text())["sensitivity"]
+    assert "seq_blocks_0" in json.dumps(kept)
+    assert "loss_change" in json.dumps(kept)
     assert re.search(r"most sensitive first: seq_blocks_\d \(loss [+-]\S+, \S+ dB\), ", caplog.text)
 
 

@@ -14,6 +14,7 @@ from chop.display.html import html_table
 from chop.files import write_bytes
 from chop.registry import closest
 from chop.statistics.base import Statistic, make_statistic
+from chop.statistics.fingerprint import Fingerprint
 from chop.statistics.layout import ObservedTensor
 from chop.statistics.profile_file import pack, unpack
 
@@ -58,6 +59,8 @@ class Profile:
     collections: dict[TensorKey, Collection] = field(default_factory=dict)
     num_samples: int = 0
     """The number of rows that were run."""
+    fingerprints: dict[str, Fingerprint] = field(default_factory=dict)
+    """What the nodes compute, by their names."""
 
     def _repr_html_(self) -> str:
         """Return the results of each tensor that are single numbers, as a table for notebooks."""
@@ -84,10 +87,11 @@ class Profile:
             new[key] = merged[pair]
         self.collections = self.collections | new
         self.num_samples += other.num_samples
+        self.fingerprints |= other.fingerprints
 
     def copied(self) -> Profile:
         """Return a profile that can be merged into without changing this one."""
-        return Profile(dict(self.collections), self.num_samples)
+        return Profile(dict(self.collections), self.num_samples, dict(self.fingerprints))
 
     def find(self, node: str, entry: str) -> Collection:
         """Return the statistics of a tensor: `find("fc1", "data_in_0")`. Raise ValueError if there are none."""
@@ -115,13 +119,14 @@ class Profile:
         """Write the profile to a safetensors file, atomically."""
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(path, pack(self.num_samples, self.collections))
+        write_bytes(path, pack(self.num_samples, self.collections, self.fingerprints))
 
     @classmethod
     def load(cls, path: str | Path) -> Profile:
         """Return the profile that was saved in a file."""
-        num_samples, collections = unpack(Path(path))
-        return cls({TensorKey(*key): collection for key, collection in collections}, num_samples)
+        num_samples, collections, nodes = unpack(Path(path))
+        fingerprints = {name: Fingerprint(*each) for name, each in nodes.items()}
+        return cls({TensorKey(*key): collection for key, collection in collections}, num_samples, fingerprints)
 
 
 def _merged(mine: Collection, theirs: Collection, key: TensorKey) -> Collection:

@@ -26,8 +26,13 @@ Key = tuple[str, Any, str]
 """The fields of a `TensorKey`."""
 
 
-def pack(num_samples: int, collections: Mapping[Any, Mapping[str, Statistic]]) -> bytes:
-    """Return the content of a file; a collection that several tensors share is written once."""
+def pack(
+    num_samples: int, collections: Mapping[Any, Mapping[str, Statistic]], nodes: Mapping[str, tuple[str, str]]
+) -> bytes:
+    """Return the content of a file; a collection that several tensors share is written once.
+
+    `nodes` are the fingerprints of the nodes.
+    """
     tensors: dict[str, Tensor] = {}
     numbers: dict[int, int] = {}
     kept: list[dict[str, Any]] = []
@@ -37,6 +42,7 @@ def pack(num_samples: int, collections: Mapping[Any, Mapping[str, Statistic]]) -
             kept.append({name: _pack(s, f"{len(kept)}/{name}/", tensors) for name, s in collection.items()})
     keys = [[*key, numbers[id(collection)]] for key, collection in collections.items()]
     header = {"version": VERSION, "num_samples": num_samples, "places": keys, "collections": kept}
+    header["nodes"] = {name: list(each) for name, each in nodes.items()}
     return safetensors.torch.save(tensors, {_HEADER: json.dumps(header)})
 
 
@@ -47,8 +53,11 @@ def _pack(statistic: Statistic, prefix: str, tensors: dict[str, Tensor]) -> dict
     return {"statistic": statistic.name, "options": statistic.options(), "header": header}
 
 
-def unpack(path: Path) -> tuple[int, list[tuple[Key, dict[str, Statistic]]]]:
-    """Return the number of samples and the collections with their keys; raise ValueError if the file is corrupt."""
+def unpack(path: Path) -> tuple[int, list[tuple[Key, dict[str, Statistic]]], dict[str, tuple[str, str]]]:
+    """Return the number of samples, the collections with their keys, and the fingerprints of the nodes.
+
+    Raise ValueError if the file is corrupt.
+    """
     try:
         header, tensors = _read(path)
         collections = [
@@ -56,7 +65,8 @@ def unpack(path: Path) -> tuple[int, list[tuple[Key, dict[str, Statistic]]]]:
             for i, kept in enumerate(header["collections"])
         ]
         keyed = [(_key(entry), collections[_count(entry[3])]) for entry in header["places"]]
-        return _count(header["num_samples"]), keyed
+        nodes = {str(name): _pair(each) for name, each in header.get("nodes", {}).items()}
+        return _count(header["num_samples"]), keyed, nodes
     except _CORRUPTION as error:
         raise CorruptFileError(f"profile {path} is corrupt: {type(error).__name__}: {error}") from error
     except (ValueError, LookupError) as error:
@@ -96,6 +106,11 @@ def _key(value: Any) -> Key:
     if not (isinstance(node, str) and isinstance(entry, str) and kind in _KINDS):
         raise ValueError(f"{value!r} does not identify a tensor")
     return node, kind, entry
+
+
+def _pair(value: Any) -> tuple[str, str]:
+    kind, weights = value
+    return str(kind), str(weights)
 
 
 def _count(value: Any) -> int:

@@ -22,6 +22,7 @@ from chop.config import SearchConfig
 from chop.config.search import MetricTable, SearchTable, SpaceTable, StrategyTable
 from chop.searching.evaluation.ptq import PTQProblem
 from chop.searching.space.dimension import equality_key
+from chop.searching.strategies.measuring import ErrorMeasure
 from chop.searching.study.plan import TrialPlan
 from chop.searching.study.study import Study
 from searching.commands import check_grid, finish, num_done, only_run, runs, start, write_config
@@ -169,6 +170,22 @@ def test_more_trials_can_be_added_to_a_finished_search(config: SearchConfig, tmp
     assert len(after) == len(before) + 10
     undisturbed = search(with_setup(replace(config, project_dir=tmp_path / "undisturbed"), n_trials=25))
     assert tried(undisturbed) == after
+
+
+@pytest.mark.parametrize("strategy", ["ilp", "sensitivity"])
+def test_ctrl_c_while_trials_are_planned_leaves_nothing_and_says_so(
+    config: SearchConfig, monkeypatch: pytest.MonkeyPatch, strategy: str
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ErrorMeasure, "__call__", interrupt)
+    table = replace(config.search, strategy=replace(config.search.strategy, name=strategy, setup={}))
+    with pytest.raises(
+        KeyboardInterrupt, match="the trials were still being planned, and none has run; run the same"
+    ):
+        search(replace(config, search=table))
+    assert not config.project_dir.exists()
 
 
 @pytest.mark.parametrize("call", [0, 4])

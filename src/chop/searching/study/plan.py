@@ -33,6 +33,15 @@ class TrialPlan:
     @classmethod
     def make(cls, spec: SearchSpec, problem: Problem) -> TrialPlan:
         """Measure the uniform baselines and let the strategy plan its trials; params in both are planned once."""
+        try:
+            return cls._make(spec, problem)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                "the trials were still being planned, and none has run; run the same command again"
+            ) from None
+
+    @classmethod
+    def _make(cls, spec: SearchSpec, problem: Problem) -> TrialPlan:
         baselines = _measure_baselines(uniform_baselines(problem.space), problem)
         in_space = [params for each in baselines if (params := problem.space.params(each["configs"])) is not None]
         planned = spec.strategy.plan(problem, spec.objectives, spec.config.seed)

@@ -16,6 +16,7 @@ from chop.passes.base import PassResult, register_pass
 from chop.registry import closest
 from chop.statistics import Profile, TensorKey
 from chop.statistics.batches import limited_batches, num_rows
+from chop.statistics.fingerprint import check_same_model, fingerprints
 from chop.statistics.profile import Options, make_statistics, update
 from chop.statistics.profiler import Profiler, weights_of
 
@@ -84,6 +85,8 @@ def profile_statistics_analysis_pass(graph: MaseGraph, args: ProfileStatisticsAr
         found = _profile_activations(graph, active, args)
         num_samples = found.num_samples
         profile.merge(found)
+    measured = {key.node for key in profile.collections}
+    profile.fingerprints = fingerprints(meta for meta in metas if meta.node.name in measured)
     _note(profile, metas)
     if args.save_to is not None:
         profile.save(args.save_to)
@@ -97,6 +100,7 @@ def _earlier(given: Path | Profile | None, metas: list[NodeMeta]) -> Profile:
     for key in profile.collections:
         if key.node not in known:
             raise ValueError(f"the profile belongs to another model: this one has no node '{key.node}'")
+    check_same_model(profile.fingerprints, metas)
     return profile.copied()
 
 

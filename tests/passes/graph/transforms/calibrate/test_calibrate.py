@@ -210,3 +210,42 @@ def test_a_missing_statistic_in_the_profile_is_reported() -> None:
     profile.collections = {place: each for place, each in profile.collections.items() if place.node != "add"}
     with pytest.raises(ValueError, match="the profile has no node 'add'"):
         chosen_by(profile)
+
+
+class Wider(nn.Module):
+    """Nodes of the same names as in `Net`, with other shapes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 7)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(self.linear(x)) + 1
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_profile_of_another_model_with_the_same_names_is_refused(saved: bool, tmp_path: Path) -> None:
+    profile: Profile | str = profile_of(batches(3.0), summary={})
+    if saved:
+        assert isinstance(profile, Profile)
+        profile.save(tmp_path / "profile")
+        profile = str(tmp_path / "profile")
+    graph = annotated(Wider(), x=torch.rand(8, 4))
+    config = {"by": "type", "linear": {"config": {"name": "integer", **CONFIG}}}
+    graph, _ = quantize_transform_pass(graph, config)
+    message = (
+        r"the profile belongs to another model: its node 'linear' is linear, weight \[.*\], here it is .*\[7, 4\]"
+    )
+    with pytest.raises(ValueError, match=message):
+        calibrate_transform_pass(graph, {"profile": profile})
+    with pytest.raises(ValueError, match=message):
+        profile_statistics_analysis_pass(annotated(Wider(), x=torch.rand(8, 4)), {"profile": profile})
+
+
+def test_other_weights_than_those_of_the_profile_are_reported(caplog: pytest.LogCaptureFixture) -> None:
+    profile = profile_of(batches(3.0), summary={})
+    chosen_by(profile)
+    assert "are not those with which the profile was made" not in caplog.text
+    torch.manual_seed(1)
+    profile_statistics_analysis_pass(annotated(Net(), x=torch.rand(8, 4)), {"profile": profile})
+    assert "the weights of 'linear' are not those with which the profile was made" in caplog.text

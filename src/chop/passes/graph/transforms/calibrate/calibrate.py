@@ -20,6 +20,7 @@ from chop.nn.quantized import QuantizedCall, QuantizedLayer
 from chop.passes.base import PassResult, register_pass
 from chop.passes.graph.transforms.calibrate.limits import Magnitudes, Method, limit
 from chop.statistics import Collection, Profile
+from chop.statistics.fingerprint import check_same_model
 
 logger = logging.getLogger(__name__)
 Observed = defaultdict[int, defaultdict[str, Magnitudes]]
@@ -63,6 +64,7 @@ def calibrate_transform_pass(graph: MaseGraph, args: CalibrateArgs) -> PassResul
         _run(graph, observed, args)
     else:
         profile = Profile.load(args.profile) if isinstance(args.profile, Path) else args.profile
+        check_same_model(profile.fingerprints, metas)
         _look_up(profile, metas, observed, args.method)
     chosen: dict[str, dict[str, dict[str, Any]]] = {}
     for meta in metas:
