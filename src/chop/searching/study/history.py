@@ -11,7 +11,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from chop.searching.evaluation.objectives import Gains, weakly_dominates
 
-MAX_TRIALS = 300
+MAX_TRIALS = 200
 """Finished trials that a sampler looks at: Pareto-optimal ones, up to half of them, and the newest."""
 
 
@@ -25,22 +25,26 @@ class LimitedHistory(optuna.Study):
         self.__dict__.update(study.__dict__)  # the same study, storage and sampler
         self._front: list[tuple[Gains, FrozenTrial]] = []
         self._finished: dict[int, FrozenTrial] = {}
+        self._num_read = 0  # trials at the start that are all finished
         self._shown: list[FrozenTrial] = []
 
     def refresh(self) -> None:
         """Read the trials from the storage."""
-        trials = self._storage.get_all_trials(self._study_id, deepcopy=False)
-        for trial in trials:
-            if trial.state.is_finished() and trial.number not in self._finished:
+        unread = self._storage.get_all_trials(self._study_id, deepcopy=False)[self._num_read :]
+        started = [trial for trial in unread if trial.state is not TrialState.WAITING]
+        running = [trial for trial in started if trial.state is TrialState.RUNNING]
+        for trial in started:
+            if trial.state is not TrialState.RUNNING and trial.number not in self._finished:
                 self._finished[trial.number] = trial
                 if trial.state is TrialState.COMPLETE:
                     self._add_to_front(trial)
+        while self._num_read in self._finished:
+            self._num_read += 1
         kept = {trial.number: trial for _, trial in self._front[-MAX_TRIALS // 2 :]}
         for number in reversed(self._finished):
             if len(kept) >= MAX_TRIALS:
                 break
             kept[number] = self._finished[number]
-        running = [trial for trial in trials if trial.state is TrialState.RUNNING]
         self._shown = sorted([*kept.values(), *running], key=lambda trial: trial.number)
 
     def _add_to_front(self, trial: FrozenTrial) -> None:

@@ -7,7 +7,7 @@ import logging
 import math
 import time
 import uuid
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -80,6 +80,8 @@ class Study:
         self._queue: deque[FrozenTrial] = deque()
         self._drawer = ParamsDrawer(study, lambda number, num_earlier: None)
         self._tried: dict[int, str] = {}
+        self._tried_keys: Counter[str] = Counter()
+        self._num_tried = 0  # trials at the start that are all in `_tried`
 
     @classmethod
     def create(cls, storage: StudyStorage, name: str, directions: Sequence[Direction]) -> Study | None:
@@ -205,13 +207,21 @@ class Study:
             self._storage.set_trial_system_attr(trial._trial_id, key, chunk)
         return params
 
-    def _keys_of_tried(self, number: int) -> set[str]:
+    def _keys_of_tried(self, number: int) -> Counter[str]:
         """Return the keys of the params of all trials but one."""
-        for each in self._trials():
+        trials = self._trials()
+        for each in trials[self._num_tried :]:
+            if not (each.params or each.system_attrs):  # not drawn yet
+                continue
             if each.number not in self._tried and (params := _params(each)):
                 self._tried[each.number] = equality_key(params)
-        self._tried.pop(number, None)
-        return set(self._tried.values())
+                self._tried_keys[self._tried[each.number]] += 1
+        while self._num_tried < len(trials) and self._num_tried in self._tried:
+            self._num_tried += 1
+        if number in self._tried:
+            self._tried_keys -= Counter([self._tried.pop(number)])
+            self._num_tried = min(self._num_tried, number)
+        return self._tried_keys
 
     def complete(
         self,
