@@ -24,6 +24,7 @@ NAMES = (
     "search_quality",
     "load",
     "hardware",
+    "low_bits",
 )
 
 

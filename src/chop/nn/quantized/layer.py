@@ -92,8 +92,11 @@ class QuantizedLayer(nn.Module):
     def quantized(self, name: str) -> Tensor | None:
         """Return the rounded parameter `name`; None if the layer has none."""
         value = self._parameter(name)
+        mask = None if value is None else self.mask_of(name)
         if value is None or name not in self.formats:
-            return value
+            return value if mask is None or value is None else value * mask
+        if mask is not None and self.training:
+            value = value * mask  # in evaluation mode, pruned weights are zero already
         if not self._can_cache(name, value):
             return self.rounded(name, value)
         rounded = self._cached(name, value)
@@ -157,6 +160,17 @@ class QuantizedLayer(nn.Module):
         like = self._parameter(self.parameter_names[0]) if self.parameter_names else None
         dtype = torch.get_default_dtype() if like is None else like.dtype
         self.register_buffer(_scale_name(name), torch.tensor(scale, dtype=dtype))
+        self.forget()
+
+    def mask_of(self, name: str) -> Tensor | None:
+        """Return the mask of a pruned parameter: 0 where its values stay zero; None if it is not pruned."""
+        return self._buffers.get(_mask_name(name))
+
+    def set_mask(self, name: str, mask: Tensor | None) -> None:
+        """Set the mask of a parameter, `{name}_mask`, or remove it with None; the parameter must be zero there."""
+        self._buffers.pop(_mask_name(name), None)
+        if mask is not None:
+            self.register_buffer(_mask_name(name), mask)
         self.forget()
 
     def take_scales(self, other: QuantizedLayer) -> None:
@@ -321,6 +335,10 @@ def layer_class_by_name(name: str) -> type[QuantizedLayer] | None:
         if base != name and base in bases:
             return layer_class(bases[base], number_format.__name__)
     return None
+
+
+def _mask_name(parameter: str) -> str:
+    return f"{parameter}_mask"
 
 
 @cache

@@ -1,5 +1,6 @@
 """Passes that measure or describe a graph without changing it."""
 
+from chop.passes.graph.analysis.add_pruning_metadata import add_pruning_metadata_analysis_pass
 from chop.passes.graph.analysis.calculate_avg_bits import calculate_avg_bits_mg_analysis_pass
 from chop.passes.graph.analysis.compare_graphs import compare_graphs_analysis_pass
 from chop.passes.graph.analysis.count_bitops import count_bitops_analysis_pass
@@ -32,6 +33,7 @@ from chop.passes.graph.analysis.verify_quantization import verify_quantization_a
 __all__ = [
     "add_common_metadata_analysis_pass",
     "add_hardware_metadata_analysis_pass",
+    "add_pruning_metadata_analysis_pass",
     "add_software_metadata_analysis_pass",
     "calculate_avg_bits_mg_analysis_pass",
     "compare_graphs_analysis_pass",

@@ -13,6 +13,7 @@ from chop.passes.graph.transforms.low_bits import (
     rotate_transform_pass,
     smooth_transform_pass,
 )
+from chop.passes.graph.transforms.prune import prune_detach_transform_pass, prune_transform_pass
 from chop.passes.graph.transforms.quantize import (
     quantize_transform_pass,
     summarize_quantization_analysis_pass,
@@ -29,6 +30,8 @@ __all__ = [
     "equalize_transform_pass",
     "fold_batch_norm_transform_pass",
     "gptq_transform_pass",
+    "prune_detach_transform_pass",
+    "prune_transform_pass",
     "quantize_transform_pass",
     "resolve_formats_transform_pass",
     "rotate_transform_pass",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from chop.formats import Format
+from chop.formats.integer import Integer
 from chop.ir import MaseGraph, NodeMeta
 from chop.nn.quantized import QuantizedLayer, plain_layer
 from chop.passes.base import PassResult, register_pass
@@ -37,6 +38,8 @@ class ClipArgs(CalibrationArgs):
     """Whether the scales or fraction bits of weights are chosen."""
     activations: bool = True
     """Whether the scales or fraction bits of layer inputs are chosen, if they are the same in each call."""
+    unsigned: bool = True
+    """Whether inputs that are never negative, such as those after a ReLU, may become unsigned integers."""
 
 
 @register_pass("clip", kind="transform")
@@ -56,9 +59,10 @@ def clip_transform_pass(graph: MaseGraph, args: ClipArgs) -> PassResult:
         expected = [plain(x) for x in inputs]
         before = _decibels(layer, inputs, expected)
         if args.activations:
-            _choose_for_input(layer, inputs)
+            _choose_for_input(layer, inputs, args.unsigned)
         if args.weights:
             _choose_for_weight(meta, LayerProblem.of(meta, walk))
+            _choose_for_bias(meta)
         meta.note_formats()
         found = gain(before, _decibels(meta.quantized, inputs, expected))
         return {**found, **{name: str(each) for name, each in layer.formats.items()}}
@@ -81,12 +85,14 @@ def _decibels(layer: Any, inputs: list[Tensor], expected: list[Tensor]) -> float
     return deviation.sqnr_db
 
 
-def _choose_for_input(layer: QuantizedLayer, inputs: list[Tensor]) -> None:
+def _choose_for_input(layer: QuantizedLayer, inputs: list[Tensor], unsigned: bool) -> None:
     """Set the format, or the fixed scale, of a layer's input."""
     number_format = layer.formats.get("data_in_0")
     if number_format is None:
         return
     largest = max(float(x.abs().max()) for x in inputs)
+    if unsigned and isinstance(number_format, Integer) and not any(bool((x < 0).any()) for x in inputs):
+        number_format = replace(number_format, is_signed=False)
     importance = _importance(layer)
 
     def error(candidate: Format, scale: float | None) -> float:
@@ -129,6 +135,22 @@ def _choose_for_weight(meta: NodeMeta, problem: LayerProblem) -> None:
         layer.formats = {**layer.formats, "weight": best[0]}
         if best[1] is not None:
             layer.fix_scale("weight", best[1])
+
+
+def _choose_for_bias(meta: NodeMeta) -> None:
+    """Set the fraction bits of a bias."""
+    layer: Any = meta.module
+    if layer.bias is None or "bias" not in layer.formats:
+        return
+    bias: Tensor = layer.bias.detach()
+
+    def error(candidate: Format, scale: float | None) -> float:
+        given = None if scale is None else torch.tensor(scale, dtype=bias.dtype)
+        return float((candidate(bias, given) - bias).square().sum())
+
+    best = _best(layer.formats["bias"], float(bias.abs().max()), error)
+    if best is not None and best[1] is None:
+        layer.formats = {**layer.formats, "bias": best[0]}
 
 
 def _best(number_format: Format, largest: float, error: Any) -> tuple[Format, float | None] | None:

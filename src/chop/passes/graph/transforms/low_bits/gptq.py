@@ -11,6 +11,8 @@ from torch import Tensor
 from chop.ir import MaseGraph
 from chop.passes.base import PassResult, register_pass
 from chop.passes.graph.transforms.low_bits.layers import CalibrationArgs, LayerProblem, adjust_layers
+from chop.passes.graph.transforms.low_bits.matrices import to_matrices
+from chop.passes.graph.transforms.low_bits.scales import FixedScales
 
 _BLOCK = 64
 """Columns whose errors are applied to the columns after them in one product."""
@@ -51,15 +53,23 @@ def round_layer(problem: LayerProblem, args: GPTQArgs) -> Tensor:
     results = []
     for group, products in enumerate(problem.moments.products):
         scales = None if fixed.scales is None else fixed.scales[group]
-        held = None if fixed.held is None else fixed.held[group]
-        reference = problem.weight[group] if fixed.reference is None else fixed.reference[group]
 
         def rounded(columns: Tensor, at: Tensor | int, scales: Tensor | None = scales) -> Tensor:
             return fixed.rounded(columns, None if scales is None else scales[:, at])
 
-        targets = None if held is None else torch.where(held, rounded(reference, slice(None)), torch.nan)  # type: ignore[arg-type]
+        targets = _held_values(problem, fixed, group)
         results.append(round_columns(problem.weight[group], products, rounded, targets, args.damping, args.order))
     return torch.stack(results)
+
+
+def _held_values(problem: LayerProblem, fixed: FixedScales, group: int) -> Tensor:
+    """Return the values of weights that determine a scale or are pruned, and so may not change; else NaN."""
+    held = torch.full_like(problem.weight[group], torch.nan)
+    if fixed.held is not None and fixed.reference is not None and fixed.scales is not None:
+        values = fixed.rounded(fixed.reference[group], fixed.scales[group])
+        held = torch.where(fixed.held[group], values, held)
+    mask = problem.layer.mask_of("weight")
+    return held if mask is None else torch.where(to_matrices(problem.layer, mask)[group] == 0, 0.0, held)
 
 
 def round_columns(

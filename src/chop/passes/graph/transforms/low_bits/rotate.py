@@ -10,6 +10,7 @@ from torch import Tensor, fx
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.meta import TensorMeta
 from chop.nn.hadamard import Hadamard, rotation
+from chop.nn.quantized import QuantizedLayer
 from chop.ops import OPS
 from chop.passes.base import PassResult, register_pass
 from chop.passes.graph.transforms.low_bits.layers import set_parameters
@@ -38,10 +39,10 @@ def rotate_transform_pass(graph: MaseGraph, args: RotateArgs) -> PassResult:
     info: dict[str, Any] = {"folded": {}, "online": {}}
     for source, metas in linear_layers(graph).items():
         size = metas[0].args["data_in_0"].shape[-1]
-        if size < args.min_size:
-            continue
+        if size < args.min_size or any(_is_pruned(meta) for meta in metas):
+            continue  # rotated weights have no zeros
         producer = layer_before(metas[0].node, scaling=False) if len(metas) == len(source.users) else None
-        if producer is not None and producer.mase_op == "linear":
+        if producer is not None and producer.mase_op == "linear" and not _is_pruned(producer):
             _rotate_outputs(producer, size)
             info["folded"][producer.node.name] = [meta.node.name for meta in metas]
         elif args.online:
@@ -52,6 +53,10 @@ def rotate_transform_pass(graph: MaseGraph, args: RotateArgs) -> PassResult:
         for meta in metas:
             _rotate_inputs(meta, size)
     return graph, info
+
+
+def _is_pruned(meta: NodeMeta) -> bool:
+    return isinstance(meta.quantized, QuantizedLayer) and meta.quantized.mask_of("weight") is not None
 
 
 def _rotate_inputs(meta: NodeMeta, size: int) -> None:

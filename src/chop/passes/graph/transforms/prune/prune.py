@@ -1,0 +1,192 @@
+"""Set the least important weights of layers to zero, and keep them there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from chop.formats import FORMATS
+from chop.formats.float import Float
+from chop.hardware.resolve.layers import replace_layer, with_parameters
+from chop.ir import MaseGraph, NodeMeta
+from chop.ir.graph.interpreter import bind_inputs, evaluation_mode
+from chop.nn.quantized import QuantizedLayer, quantize_layer
+from chop.passes.base import PassResult, register_pass
+from chop.passes.graph.transforms.low_bits.input_moments import InputMoments
+from chop.passes.graph.transforms.low_bits.layers import calibrating
+from chop.passes.graph.transforms.low_bits.matrices import MATRIX_OPS, from_matrices, to_matrices
+from chop.passes.graph.transforms.low_bits.walk import Walk
+from chop.statistics.batches import limited_labelled_batches
+
+Score = Literal["l1", "l2", "random", "wanda", "movement"]
+_NEEDS_DATA = ("wanda", "movement")
+
+
+@dataclass(frozen=True)
+class PruneArgs:
+    """Arguments of `prune`."""
+
+    sparsity: float = 0.5
+    """The share of weights that become zero; for a pattern such as `2:4`, what the pattern says."""
+    method: Score = "l1"
+    """What makes a weight important: its magnitude (l1, l2), this times its input (wanda), or its gradient."""
+    scope: Literal["local", "global"] = "local"
+    """Whether each layer has this sparsity, or all layers together."""
+    granularity: str = "element"
+    """What is pruned: an `element`, an output `channel`, or n of m neighbours, such as `2:4`: 2 of 4 are kept."""
+    labelled_batches: Iterable[tuple[Mapping[str, Any], Tensor | None]] | None = None
+    """Batches with their labels, for `wanda` (without labels) and `movement`."""
+    num_samples: int = 512
+    """The largest number of rows of data."""
+    seed: int = 0
+    """The seed of `random`."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.sparsity < 1:
+            raise ValueError(f"'sparsity' must be at least 0 and below 1, got {self.sparsity}")
+        if self.granularity not in ("element", "channel") and self.pattern is None:
+            raise ValueError(
+                f"'granularity' must be 'element', 'channel' or a pattern such as '2:4', got '{self.granularity}'"
+            )
+        if self.method in _NEEDS_DATA and self.labelled_batches is None:
+            raise ValueError(f"method '{self.method}' needs 'labelled_batches'")
+
+    @property
+    def pattern(self) -> tuple[int, int] | None:
+        """How many of how many neighbours are kept."""
+        found = re.fullmatch(r"(\d+):(\d+)", self.granularity)
+        kept, of = (int(each) for each in found.groups()) if found else (0, 0)
+        return (kept, of) if 0 < kept < of else None
+
+
+@register_pass("prune", kind="transform")
+def prune_transform_pass(graph: MaseGraph, args: PruneArgs) -> PassResult:
+    """Set the least important weights of linear layers and convolutions to zero.
+
+    Each layer keeps a mask, `weight_mask`, with which training leaves these weights at zero; it is saved with the
+    graph. Quantise before or after. Weights that are already pruned stay so: call the pass again with a higher
+    `sparsity` between epochs. `info["layers"]` has the sparsity of each layer.
+    """
+    metas = [meta for meta in graph.annotated_metas() if meta.mase_op in MATRIX_OPS and meta.module is not None]
+    unique = {id(meta.module): meta for meta in reversed(metas)}
+    metas = [meta for meta in metas if unique[id(meta.module)] is meta]
+    scores = _scores(graph, metas, args)
+    masks = _masks(metas, scores, args)
+    for meta in metas:
+        _set_mask(meta, masks[meta.node.name])
+    report = {name: {"sparsity": 1 - float(mask.double().mean())} for name, mask in masks.items()}
+    total = sum(mask.numel() for mask in masks.values())
+    kept = sum(float(mask.sum()) for mask in masks.values())
+    return graph, {"layers": report, "sparsity": 1 - kept / total if total else 0.0}
+
+
+def _set_mask(meta: NodeMeta, mask: Tensor) -> None:
+    """Give a layer a mask, and zeros where it is zero; the original model keeps its weights."""
+    layer: Any = meta.module
+    new = with_parameters(layer, {"weight": layer.weight.detach() * mask})
+    if not isinstance(new, QuantizedLayer):
+        new = quantize_layer(new, {"weight": Float()}, FORMATS["float"].__name__)
+    new.set_mask("weight", mask)
+    new.training = layer.training
+    replace_layer(meta, new)
+
+
+def _scores(graph: MaseGraph, metas: list[NodeMeta], args: PruneArgs) -> dict[str, Tensor]:
+    """Return the importance of each weight, in the shape of the weight."""
+    weights = {meta.node.name: _weight(meta) for meta in metas}
+    if args.method == "random":
+        generator = torch.Generator().manual_seed(args.seed)
+        return {name: torch.rand(weight.shape, generator=generator) for name, weight in weights.items()}
+    if args.method == "movement":
+        return _movement(graph, metas, args)
+    if args.method == "wanda":
+        norms = _input_norms(graph, metas, args)
+        return {name: weight.abs() * norms[name] for name, weight in weights.items()}
+    return {name: weight.abs() if args.method == "l1" else weight.square() for name, weight in weights.items()}
+
+
+def _weight(meta: NodeMeta) -> Tensor:
+    layer: Any = meta.module
+    weight: Tensor = layer.weight.detach()
+    return weight
+
+
+def _input_norms(graph: MaseGraph, metas: list[NodeMeta], args: PruneArgs) -> dict[str, Tensor]:
+    """Return the norm of each weight's input (Wanda, Sun et al., 2024)."""
+    assert args.labelled_batches is not None, "checked when the arguments were read"
+    batches = [batch for batch, _ in limited_labelled_batches(args.labelled_batches, args.num_samples)]
+    todo, found = {meta.node: meta for meta in metas}, {}
+    with calibrating(graph, args.seed):
+        walk = Walk(graph, batches)
+        for node in graph.fx_graph.nodes:
+            if node in todo:
+                layer = todo[node].module
+                assert layer is not None, "only layers are pruned"
+                moments = InputMoments.of(layer, walk.inputs(node), walk.masks, node.name)
+                norms = moments.importance.sqrt().expand_as(to_matrices(layer, _weight(todo[node])))
+                found[node.name] = from_matrices(layer, norms).to(_weight(todo[node]).dtype)
+            walk.run(node)
+    return found
+
+
+def _movement(graph: MaseGraph, metas: list[NodeMeta], args: PruneArgs) -> dict[str, Tensor]:
+    """Return how far the gradient moves each weight away from zero (Sanh et al., 2020)."""
+    assert args.labelled_batches is not None, "checked when the arguments were read"
+    scores = {meta.node.name: torch.zeros_like(_weight(meta)) for meta in metas}
+    with evaluation_mode(graph.model), torch.enable_grad():
+        for batch, labels in limited_labelled_batches(args.labelled_batches, args.num_samples):
+            if labels is None:
+                raise ValueError("method 'movement' needs batches with labels")
+            loss = F.cross_entropy(graph.model(*bind_inputs(graph, batch)), labels)
+            layers: list[Any] = [meta.module for meta in metas]
+            gradients = torch.autograd.grad(loss, [layer.weight for layer in layers])
+            for meta, gradient in zip(metas, gradients, strict=True):
+                scores[meta.node.name] -= _weight(meta) * gradient
+    return scores
+
+
+def _masks(metas: list[NodeMeta], scores: Mapping[str, Tensor], args: PruneArgs) -> dict[str, Tensor]:
+    """Return for each layer 1 for the weights that are kept and 0 for the others."""
+    lowest = {}
+    for meta in metas:
+        score, layer = scores[meta.node.name].clone(), meta.module
+        if isinstance(layer, QuantizedLayer) and (mask := layer.mask_of("weight")) is not None:
+            score[mask == 0] = -torch.inf  # pruned before
+        lowest[meta.node.name] = _pooled(score, args)
+    if args.pattern is not None:
+        return {meta.node.name: _pattern(meta, lowest[meta.node.name], *args.pattern) for meta in metas}
+    if args.scope == "local":
+        return {name: _kept(score, args.sparsity).expand_as(scores[name]).clone() for name, score in lowest.items()}
+    flat = torch.cat([score.expand_as(scores[name]).flatten() for name, score in lowest.items()])
+    kept = _kept(flat, args.sparsity).split([score.numel() for score in scores.values()])
+    return {name: mask.reshape(scores[name].shape) for name, mask in zip(lowest, kept, strict=True)}
+
+
+def _pooled(score: Tensor, args: PruneArgs) -> Tensor:
+    """Return the scores of what is pruned: elements, or the mean of each output channel."""
+    if args.granularity != "channel":
+        return score
+    return score.flatten(1).mean(1).reshape(-1, *[1] * (score.dim() - 1))
+
+
+def _kept(score: Tensor, sparsity: float) -> Tensor:
+    """Return 1 for all but the given share with the lowest scores."""
+    mask = torch.ones(score.numel())
+    mask[score.flatten().argsort(stable=True)[: round(sparsity * score.numel())]] = 0
+    return mask.reshape(score.shape)
+
+
+def _pattern(meta: NodeMeta, score: Tensor, kept: int, of: int) -> Tensor:
+    """Return 1 for the `kept` highest of each `of` neighbours along the inputs of a layer."""
+    layer = meta.module
+    assert layer is not None, "only layers are pruned"
+    rows = to_matrices(layer, score)
+    padded = F.pad(rows, (0, -rows.shape[-1] % of), value=-torch.inf).unflatten(-1, (-1, of))
+    mask = torch.zeros_like(padded).scatter_(-1, padded.topk(kept, -1).indices, 1.0)
+    return from_matrices(layer, mask.flatten(-2)[..., : rows.shape[-1]])
