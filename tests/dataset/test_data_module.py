@@ -131,3 +131,7 @@ def test_invalid_arguments_are_rejected() -> None:
         MaseDataModule("jsc", batch_size=8, num_row=100)
     with pytest.raises(ValueError, match=r"no option 'num_worker'; did you mean 'num_workers'\?"):
         MaseDataModule("jsc", batch_size=8, num_worker=2)
+
+
+def test_a_data_module_says_what_it_holds() -> None:
+    assert repr(MaseDataModule(name="toy_tiny", batch_size=8)) == "MaseDataModule('toy_tiny', batch_size=8)"

@@ -63,6 +63,9 @@ class MaseDataModule:
         self._check_tokenizer(tokenizer)
         self._splits: Splits | None = None
 
+    def __repr__(self) -> str:
+        return f"MaseDataModule('{self.name}', batch_size={self.batch_size})"
+
     def _check_tokenizer(self, tokenizer: object) -> None:
         if tokenizer is not None and self._dataset.info.kind != "tokens":
             raise ValueError(f"data set '{self.name}' has no text: a tokenizer cannot be used")

@@ -213,14 +213,21 @@ class RunFolder:
         return any(file.is_file() for file in self._markers)
 
     @property
-    def started_at(self) -> float | None:
-        """When the run was started or resumed, in seconds since 1970; None if the folder holds no run.
-
-        It is written in the options of the run; for runs that were made before that, it is the time of a file.
-        """
+    def stored_start(self) -> float | None:
+        """The start as it is written in the options of the run, in seconds since 1970; None in earlier runs."""
         with suppress(OSError, ValueError), self.config.open(encoding="utf-8") as file:
             if (line := file.readline(MAX_STARTED_LENGTH)).startswith(STARTED):
                 return datetime.fromisoformat(line.removeprefix(STARTED).strip()).timestamp()
+        return None
+
+    @property
+    def started_at(self) -> float | None:
+        """When the run was started or resumed, in seconds since 1970; None if the folder holds no run.
+
+        If the run does not say it, it is the time of a file, which copying may change.
+        """
+        if (stored := self.stored_start) is not None:
+            return stored
         for marker in self._markers:
             with suppress(OSError):  # it is missing, or was deleted a moment ago
                 return marker.stat().st_mtime

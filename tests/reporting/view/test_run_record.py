@@ -222,3 +222,13 @@ def test_the_accuracy_of_a_search_says_on_which_rows_it_was_measured(add_run: Ad
         content = respond(project, address).content
         assert isinstance(content, bytes)
         assert b"validation rows" in content
+
+
+def test_a_start_that_is_the_time_of_a_file_says_so(add_run: AddRun, project: Path) -> None:
+    add_run("stored", train_summary(0.5), "# started 2026-01-31T12:00:00+00:00\nseed = 1\n")
+    stored = record_of(project / "stored")
+    assert (stored.has_file_time, stored.started.timestamp()) == (False, 1769860800.0)
+    assert "(file time)" not in overview.overview_page(project, [stored])
+    old = record_of(add_run("old", train_summary(0.5)))
+    assert old.has_file_time
+    assert "(file time)" in overview.overview_page(project, [old])

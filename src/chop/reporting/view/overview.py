@@ -122,6 +122,7 @@ def _row(record: RunRecord, options: tuple[OptionColumn, ...], figures: tuple[Ru
             {"class": "text started", "data-value": record.started.isoformat()},
             element("time", {"datetime": record.started.isoformat()}, f"{record.started:%Y-%m-%d}"),
             element("span", {"class": "note"}, f"{record.started:%H:%M:%S}"),
+            element("span", {"class": "note"}, "(file time)") if record.has_file_time else None,
         ),
     ]
     return element("tr", None, element("td", None, element("input", box)), name, cells)

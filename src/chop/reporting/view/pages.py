@@ -143,7 +143,7 @@ def _subtitle(record: RunRecord) -> str:
         record.action,
         record.model,
         record.data_title or record.data,
-        f"{record.started:%Y-%m-%d %H:%M}",
+        f"{record.started:%Y-%m-%d %H:%M}{' (file time)' if record.has_file_time else ''}",
     ]
     on = f" on {record.evaluated_on}" if record.evaluated_on else ""
     parts += [None if accuracy is None else f"accuracy {numbers.percent(accuracy)}{on}"]

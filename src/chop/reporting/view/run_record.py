@@ -38,6 +38,8 @@ class RunRecord:
     errors: tuple[str, ...]
     """What is missing or corrupt, as sentences for the page."""
     has_report: bool
+    has_file_time: bool
+    """Whether `started` is the time of a file, which copying may change."""
 
     @property
     def name(self) -> str:
@@ -150,7 +152,8 @@ def _read_record(root: Path, name: str, versions: object) -> RunRecord | None:
             errors.append(f"no {folder.summary.name}: the run was stopped, or is still running{_progress(folder)}")
         if not _exists(folder, folder.config):
             errors.append(f"no {folder.config.name}: the options of the run are unknown")
-    return RunRecord(folder, started, summary, config, grid, tuple(errors), _exists(folder, folder.report))
+    has_report, has_file_time = _exists(folder, folder.report), folder.stored_start is None
+    return RunRecord(folder, started, summary, config, grid, tuple(errors), has_report, has_file_time)
 
 
 def _start_time(folder: RunFolder) -> datetime | None:
