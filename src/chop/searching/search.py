@@ -74,12 +74,26 @@ class Search:
 
     def run(self) -> Results:
         """Run trials until all are finished, the time is over or the user interrupts; write the results."""
+        interrupted = False
+        if self._num_unfinished:
+            interrupted = self._run_trials()
+        else:
+            message = "all %d trials are finished; use a larger %s to add more"
+            logger.info(message, self.study.num_planned, option_name("n_trials"))
+        results = self._save()
+        rows = f"{self.problem.num_rows:,} rows of {self.spec.evaluation.data_loader}"
+        show_results(results, self.spec.config.max_drop, self.folder, rows)
+        if self._num_unfinished:
+            self._show_how_to_resume()
+        if interrupted:
+            raise KeyboardInterrupt
+        return results
+
+    def _run_trials(self) -> bool:
+        """Run trials and show the progress; return whether the user interrupted them."""
         progress = SearchProgress(
             self.study, self.spec.objectives, self.spec.strategy.save_every_n_trials, self._save
         )
-        if not self._num_unfinished:
-            message = "all %d trials are finished; use a larger %s to add more"
-            logger.info(message, self.study.num_planned, option_name("n_trials"))
         try:
             with Interrupt() as interrupt:
                 self._work(interrupt, progress)
@@ -88,14 +102,7 @@ class Search:
             raise
         finally:
             progress.close()
-        results = self._save()
-        rows = f"{self.problem.num_rows:,} rows of {self.spec.evaluation.data_loader}"
-        show_results(results, self.spec.config.max_drop, self.folder, rows)
-        if self._num_unfinished:
-            self._show_how_to_resume()
-        if interrupt.requested:
-            raise KeyboardInterrupt
-        return results
+        return interrupt.requested
 
     @cached_property
     def _files(self) -> ResultFiles:

@@ -21,6 +21,7 @@ from chop.actions.search import search
 from chop.config import SearchConfig
 from chop.config.search import MetricTable, SearchTable, SpaceTable, StrategyTable
 from chop.searching.evaluation.ptq import PTQProblem
+from chop.searching.results.results import Results
 from chop.searching.space.dimension import equality_key
 from chop.searching.strategies.measuring import ErrorMeasure
 from chop.searching.study.plan import TrialPlan
@@ -228,6 +229,18 @@ def test_resuming_a_finished_search_shows_its_results(
     assert f"all {len(before)} trials are finished" in caplog.text
     assert tried(run) == before
     assert "Pareto front" in capsys.readouterr().out
+
+
+def test_resuming_a_finished_search_shows_the_importances_that_it_kept(
+    config: SearchConfig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = with_setup(config, n_trials=25)
+    search(config)
+    before = capsys.readouterr().out
+    assert "importance of choices" in before
+    monkeypatch.setattr(Results, "importances", None)  # it imports scikit-learn, which takes longer than the rest
+    search(replace(config, resume=True))
+    assert capsys.readouterr().out == before
 
 
 def test_a_study_from_before_a_metric_existed_is_resumed(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from chop.config import TransformConfig
@@ -15,7 +15,7 @@ from chop.searching.evaluation.objectives import known_metrics
 from chop.searching.evaluation.problem import Problem
 from chop.searching.evaluation.transform_config import transform_config
 from chop.searching.results.command import command_of_best
-from chop.searching.results.results import Baseline, BestTrial, Results
+from chop.searching.results.results import Baseline, BestTrial, Importances, Results
 from chop.searching.space import Configuration
 from chop.searching.spec import SearchSpec
 from chop.searching.study.study import ORIGINAL, Study, TrialRecord
@@ -23,6 +23,10 @@ from chop.toml import to_table, to_toml_value, write_toml
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+IMPORTANCES = "importances"
+"""The key of the summary that holds the importance of choices."""
 
 
 @dataclass(frozen=True)
@@ -36,14 +40,14 @@ class ResultFiles:
 
     def write(self, study: Study) -> Results:
         """Write all files, each atomically, and return the results; files that are up to date stay as they are."""
-        # Here, because importing Matplotlib takes long, and only the process that writes the files needs it.
-        from chop.searching.results.pareto_plot import draw_front
-
         results = Results.of(study, self.spec.objectives, self.problem.space, self.spec.config.task)
         best = results.best(self.spec.config.max_drop)
         summary = self._summary(study, results, best)
-        if self._is_up_to_date(summary):
-            return results
+        if (known := self._importances_if_up_to_date(summary)) is not None:
+            return replace(results, known_importances=known)
+        # Here, because importing Matplotlib takes long, and only the process that writes the files needs it.
+        from chop.searching.results.pareto_plot import draw_front
+
         if best.record is not None:
             configuration = self.problem.space.configuration(best.record.params)
             write_text(self.folder.best_config, self._toml(configuration, self._comments(best.record, best.rule)))
@@ -53,19 +57,25 @@ class ResultFiles:
             _trials_table(results).to_parquet(path, index=False)
         title = f"{self.spec.config.model}, data: {self.experiment.data.dataset_info.title}"
         draw_front(results, title, self.folder.front_plot)
-        self.folder.write_summary(summary)  # last: it says that the other files are complete
+        # Last: it says that the other files are complete.
+        self.folder.write_summary({**summary, IMPORTANCES: results.importances_of_shown_metrics()})
         return results
 
-    def _is_up_to_date(self, summary: Mapping[str, Any]) -> bool:
-        """Return whether the files were written for the same trials and options."""
+    def _importances_if_up_to_date(self, summary: Mapping[str, Any]) -> Importances | None:
+        """Return the importances in the summary if all files were written for the same trials and options.
+
+        Computing them takes longer than the rest, because Optuna imports scikit-learn for it.
+        """
         folder = self.folder
         files = (folder.front_table, folder.search_log, folder.trials_table, folder.front_plot, folder.summary)
         if not all(file.is_file() for file in files):
-            return False
+            return None
         try:
-            return bool(folder.read_summary() == json.loads(json.dumps(summary)))
+            stored = folder.read_summary()
         except ValueError:  # it is corrupt
-            return False
+            return None
+        known = stored.pop(IMPORTANCES, None)
+        return known if isinstance(known, dict) and stored == json.loads(json.dumps(summary)) else None
 
     def _toml(self, configuration: Configuration, comments: Sequence[str] = ()) -> str:
         """Return a configuration as a TOML file for `ch transform`, with its training options for `ch train`."""

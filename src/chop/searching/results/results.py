@@ -34,6 +34,10 @@ MIN_TRIALS_FOR_IMPORTANCES = 20
 MAX_TRIALS_FOR_IMPORTANCES = 400
 
 
+Importances = dict[str, dict[str, float] | str]
+"""For each metric the importance of each choice, or a sentence that says why it is unknown."""
+
+
 @dataclass(frozen=True)
 class Baseline:
     """A uniform configuration and its metrics."""
@@ -62,6 +66,8 @@ class Results:
     baseline_labels: Mapping[int, str] = field(default_factory=dict)
     """The labels of the trials that are uniform baselines, by their numbers."""
     task: str = "cls"
+    known_importances: Importances | None = None
+    """What `importances_of_shown_metrics` returns, if it was computed before."""
 
     @classmethod
     def of(cls, study: Study, objectives: Objectives, space: Space, task: str = "cls") -> Results:
@@ -150,6 +156,12 @@ class Results:
     @property
     def most_accurate(self) -> TrialRecord | None:
         return max(self.complete, key=lambda each: each.metrics["accuracy"], default=None)
+
+    def importances_of_shown_metrics(self) -> Importances:
+        """Return the importances for accuracy and for the cost that is shown, or why they are unknown."""
+        if self.known_importances is not None:
+            return self.known_importances
+        return {name: self.importances(name) for name in ("accuracy", self.cost.name)}
 
     def importances(self, metric: str) -> dict[str, float] | str:
         """Return the importance of each choice for a metric, or a sentence that says why it is unknown.

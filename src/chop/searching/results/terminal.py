@@ -189,7 +189,7 @@ def _show_pareto_optimal_baselines(results: Results) -> None:
 
 
 def _show_importances(results: Results) -> None:
-    found = {name: results.importances(name) for name in ("accuracy", results.cost.name)}
+    found = results.importances_of_shown_metrics()
     for reason in found.values():
         if isinstance(reason, str):
             print(f"\n{reason}")
