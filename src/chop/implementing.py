@@ -28,6 +28,8 @@ def prepare_run(run: Run, config: HardwareOptions) -> HardwareModel:
     """Fold batch norms and complete the formats of a run's model; log what was done, and the change in accuracy."""
     graph = run.experiment.annotated_graph()
     prepared = prepare(graph, config.strict)
+    for node in prepared.removed:
+        logger.info("'%s' at the end is left out: the circuit returns its inputs, whose largest is the same", node)
     for norm, node in prepared.renamed.items():
         logger.info("batch norm '%s' is folded into '%s'", norm, node)
     for node, formats in prepared.resolved.completed.items():

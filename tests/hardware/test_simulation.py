@@ -132,6 +132,8 @@ def test_pruned_weights_and_channels_cost_nothing(tmp_path: Path) -> None:
     program = program_of(quantized(model, torch.randn(8, 4)))[1]
     design = make_design(program, DesignOptions())
     simulate_all(design, tmp_path, 50)
+    folded = make_design(program, DesignOptions(strategy={"default": "folded"}))
+    simulate_all(folded, tmp_path / "folded", 20)
     with torch.no_grad():
         for parameter in model[0].parameters():
             parameter.zero_()

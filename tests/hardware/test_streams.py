@@ -8,11 +8,15 @@ from typing import Any
 import pytest
 import torch
 from hardware_samples import SmallCNN, program_of, quantized, with_random_norms
+from test_mixed_widths import mixed
 from test_simulation import needs_icarus, needs_verilator, simulate_all, simulation, vectors_for
 from torch import Tensor, nn
 
+from chop.formats.mixed_integer import MixedInteger
 from chop.hardware.emit import manifest, write_rtl
+from chop.hardware.prepare import prepare
 from chop.hardware.program import Program
+from chop.hardware.resolve.layers import set_formats
 from chop.hardware.rtl.design import DesignOptions, make_design
 from chop.hardware.rtl.folded import Folding
 from chop.hardware.simulate.simulators import SIMULATORS, Verilator
@@ -161,3 +165,27 @@ def test_streamed_circuits_are_clean_for_verilator(tmp_path: Path) -> None:
         for top in ("network", "network_axis"):
             used = [path for path in files if path.suffix == ".sv" and ("axis" in top or "axis" not in path.name)]
             assert verilator.lint(used, top, folder) == ""
+
+
+@needs_icarus
+def test_channels_of_different_widths_are_streamed(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.ReLU(), nn.Conv2d(3, 2, 2))
+    program = prepare(mixed(model, torch.randn(10, 2, 5, 4), seed=1, per_channel=True)).program
+    simulate_all(make_design(program, STREAMED), tmp_path, 10)
+
+
+@needs_icarus
+def test_elements_of_different_widths_are_unrolled_position_by_position(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Conv2d(1, 2, 2), nn.ReLU(), nn.Conv2d(2, 2, 2))
+    graph = mixed(model, torch.randn(10, 1, 4, 4), seed=2, per_channel=True)
+    last = [meta for meta in graph.annotated_metas() if meta.mase_op == "conv2d"][-1]
+    assert last.quantized is not None
+    widths = torch.randint(1, 5, (2, 3, 3), generator=torch.Generator().manual_seed(3))
+    own = MixedInteger.of(widths, torch.ones_like(widths), is_signed=False)
+    set_formats(last, {**last.quantized.formats, "data_in_0": own})
+    program = prepare(graph).program
+    design = make_design(program, DesignOptions())
+    assert not any("_0_block" in name for name in design.files)
+    simulate_all(design, tmp_path, 10)
+    with pytest.raises(ValueError, match="a channel are rounded or saturated in different ways"):
+        make_design(program, DesignOptions(strategy={"_0": "stream_conv"}))

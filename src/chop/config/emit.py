@@ -41,3 +41,4 @@ class EmitConfig(HardwareOptions):
 
     axi_stream: bool = option(False, help="also write a top module with AXI4-Stream ports")
     synthesis: Literal["none", "xc7", "ecp5"] = option("none", help="FPGA family for which Yosys measures the area")
+    route: bool = option(False, help="also place and route for ECP5 with nextpnr, and print the clock frequency")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -13,12 +13,16 @@ from chop.formats import Format
 from chop.formats.integer import Integer
 from chop.formats.mixed_integer import MixedInteger
 from chop.hardware.adders.csd import solve_csd
+from chop.hardware.program.build import linear_map
 from chop.hardware.program.instructions import Block
 from chop.hardware.program.number_formats import limits, mixed_signal
 from chop.hardware.program.signal import IntArray, Signal
 from chop.hardware.resolve.batch_norm import NORMS, WEIGHTED, factor_and_summand
 from chop.hardware.rtl.circuit import Circuit
+from chop.hardware.rtl.estimate import AreaEstimate, estimate_folded
+from chop.hardware.rtl.folded import Folding, fold
 from chop.hardware.rtl.pipeline import PipelineOptions
+from chop.hardware.rtl.units import CircuitUnit
 from chop.hardware.rtl.unrolled import block_results
 from chop.ir import NodeMeta
 
@@ -26,19 +30,25 @@ SHARED = 0.82
 """The share of adders that is left when a solver lets outputs share them."""
 UNQUANTIZED = Integer(16, 8)
 """The format that an operand without a fixed-point format is counted with."""
-P_IN, P_OUT, FOLDED_OVERHEAD = 4, 4, 5
 
 
 @dataclass(frozen=True)
 class NodeEstimate:
-    """Look-up tables, DSP blocks and cycles of one node."""
+    """The area of one node, and its latency in cycles."""
 
-    lut: float = 0.0
-    dsp: float = 0.0
+    area: AreaEstimate = field(default_factory=AreaEstimate)
     latency: float = 0.0
 
     def __add__(self, other: NodeEstimate) -> NodeEstimate:
-        return NodeEstimate(self.lut + other.lut, self.dsp + other.dsp, self.latency + other.latency)
+        return NodeEstimate(self.area + other.area, self.latency + other.latency)
+
+    @property
+    def lut(self) -> float:
+        return self.area.lut
+
+    @property
+    def dsp(self) -> float:
+        return self.area.dsp
 
 
 def estimate_node(meta: NodeMeta, strategy: Literal["unrolled", "folded"]) -> NodeEstimate:
@@ -48,17 +58,13 @@ def estimate_node(meta: NodeMeta, strategy: Literal["unrolled", "folded"]) -> No
     data, shape = _fixed(meta.args["data_in_0"].format), meta.args["data_in_0"].shape[1:]
     is_mixed = isinstance(data, MixedInteger)
     bits = data.storage_bits(shape) if is_mixed else int(np.prod(shape)) * data.width
-    rounded = NodeEstimate(lut=float(bits), latency=0.0)
+    rounded = NodeEstimate(AreaEstimate(float(bits)))
     if meta.mase_op not in (*WEIGHTED, *NORMS) or meta.module is None:
         return rounded
     matrix, copies = _matrix(meta)
     if strategy == "folded" and meta.mase_op == "linear":
-        outputs, inputs = matrix.shape
-        p_in, p_out = min(P_IN, inputs), min(P_OUT, outputs)
-        steps = -(-inputs // p_in) * -(-outputs // p_out)
-        width = data.width + _width(matrix)
-        lut = inputs * data.width + p_in * p_out * (width + _width(matrix)) + outputs
-        return rounded + NodeEstimate(float(lut), float(p_in * p_out), float(steps + FOLDED_OVERHEAD))
+        widest = (0, 2**data.width - 1) if is_mixed else limits(data)
+        return rounded + _folded(matrix, widest)
     if not is_mixed:
         return rounded + _unrolled(matrix, [limits(data)] * matrix.shape[1], copies)
     return rounded + _unrolled(*_mixed_inputs(matrix, mixed_signal(data, tuple(shape))), copies)
@@ -88,7 +94,18 @@ def _unrolled(matrix: IntArray, ranges: list[tuple[int, int]], copies: int) -> N
     block = Block(matrix, np.ones(outputs, dtype=np.int64), *places)
     results = block_results(circuit, solve_csd(matrix), block, wires, [[] for _ in range(outputs)])
     stages = max((wire.stage for wire in results if wire is not None), default=0)
-    return NodeEstimate(lut=SHARED * circuit.luts * copies, latency=float(stages + 1))
+    registers = circuit.num_register_bits + sum(wire.width for wire in results if wire is not None)
+    return NodeEstimate(AreaEstimate(SHARED * circuit.luts * copies, registers * copies), float(stages + 1))
+
+
+def _folded(matrix: IntArray, limits_of_input: tuple[int, int]) -> NodeEstimate:
+    outputs, inputs = matrix.shape
+    source = Signal.uniform((inputs,), 0, *limits_of_input)
+    none, places = np.zeros((), dtype=np.int64), (np.arange(inputs)[None], np.arange(outputs)[None])
+    blocks = [(matrix, none, np.ones(outputs, dtype=np.int64), none, *places)]
+    head = linear_map("", "", ("",), source, blocks, (outputs,), "linear")
+    folded = fold(CircuitUnit(head, (), (source,)), Folding())
+    return NodeEstimate(estimate_folded(folded), float(folded.latency))
 
 
 def _matrix(meta: NodeMeta) -> tuple[IntArray, int]:
@@ -133,7 +150,3 @@ class _Signs:
 
     def __init__(self, number_format: Format) -> None:
         self.integers = number_format.integers
-
-
-def _width(matrix: IntArray) -> int:
-    return int(np.abs(matrix).max(initial=1)).bit_length() + 1

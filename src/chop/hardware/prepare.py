@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from chop.hardware.program import Program, lower
-from chop.hardware.resolve import Resolved, fold_batch_norms, resolve_formats
+from chop.hardware.resolve import Resolved, fold_batch_norms, remove_final_softmax, resolve_formats
 from chop.ir import MaseGraph
 from chop.ir.graph.interpreter import evaluation_mode
 
@@ -27,6 +27,8 @@ class HardwareModel:
     renamed: Mapping[str, str]
     """For each batch norm that was folded, the node that computes its result."""
     resolved: Resolved
+    removed: Sequence[str] = ()
+    """A softmax at the end, which is left out: the results are its inputs."""
 
     def fake_quantized(self, x: NDArray[np.floating]) -> NDArray[np.float64]:
         """Return what PyTorch computes for real rows [rows, *shape]: in float64 if float32 would not be exact."""
@@ -47,7 +49,8 @@ class HardwareModel:
 def prepare(graph: MaseGraph, strict: bool = False) -> HardwareModel:
     """Return a graph ready for hardware; the graph itself is not changed."""
     own = copy.deepcopy(graph)
+    removed = remove_final_softmax(own)
     renamed = fold_batch_norms(own)
     resolved = resolve_formats(own, strict)
     own.model.recompile()
-    return HardwareModel(own, lower(own), renamed, resolved)
+    return HardwareModel(own, lower(own), renamed, resolved, removed)

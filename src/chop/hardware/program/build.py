@@ -116,7 +116,9 @@ def _bounds(matrix: IntArray, bias: IntArray, flat: Signal, positions: IntArray)
     low, high = np.where(inside, flat.low[positions], 0), np.where(inside, flat.high[positions], 0)
     positive, negative = np.maximum(matrix, 0), np.minimum(matrix, 0)
     magnitude = np.maximum(np.abs(low), np.abs(high))
-    largest = (magnitude.astype(np.float64) @ np.abs(matrix).T.astype(np.float64) + np.abs(bias)).max(initial=0)
+    with np.errstate(invalid="ignore"):  # some BLAS libraries set the flag for finite operands
+        sums = magnitude.astype(np.float64) @ np.abs(matrix).T.astype(np.float64)
+    largest = (sums + np.abs(bias)).max(initial=0)
     if largest >= 2.0**MAX_WIDTH:
         return (
             np.full((len(positions), len(matrix)), -(2**MAX_WIDTH)),

@@ -121,7 +121,8 @@ class LinearMap(Instruction):
         padded = np.concatenate([x, np.zeros_like(x[:, :1])], axis=1)  # PADDING is its last element
         y = np.empty((len(x), self.out.numel), dtype=x.dtype)
         for block in self.blocks:
-            product = padded[:, block.reads].astype(dtype) @ block.matrix.T.astype(dtype)
+            with np.errstate(invalid="ignore"):  # some BLAS libraries set the flag for finite operands
+                product = padded[:, block.reads].astype(dtype) @ block.matrix.T.astype(dtype)
             y[:, block.writes] = product.astype(x.dtype) + block.bias.astype(x.dtype)
         return y
 

@@ -50,6 +50,11 @@ def lower(graph: MaseGraph) -> Program:
             if overwrites_shared_memory(node):
                 raise ValueError(f"node '{node.name}' overwrites a tensor that is read later; use inplace = False")
             _LOWERINGS[meta.mase_op](builder, meta)
+        elif meta.mase_op in ("softmax", "log_softmax"):
+            raise ValueError(
+                f"node '{node.name}' ({meta.mase_op}) divides by a sum of exponentials, which has no exact "
+                "integers; hardware supports it only at the end of a network, where it is left out"
+            )
         else:
             known = ", ".join(_LOWERINGS)
             raise ValueError(

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from chop.hardware.program import Signal
-from chop.hardware.rtl.circuit import Wire
+from chop.hardware.program.signal import IntArray
 from chop.hardware.rtl.folded import FoldedUnit
 from chop.hardware.rtl.line_buffer import LineBuffer
 from chop.hardware.rtl.module import port_width
+
+TABLE_WORDS = 64
+"""The words of a ROM with one bit that a look-up table with six inputs holds."""
+MIN_DSP_PRODUCT = 9
+"""The bits of a product from which on Yosys uses a DSP block."""
+CONTROL_LUTS = 8
+"""The handshake of a folded unit, and the comparisons of its counters."""
 
 
 @dataclass(frozen=True)
 class AreaEstimate:
     """An area: look-up tables, flip-flops, and DSP blocks."""
 
-    lut: int = 0
-    ff: int = 0
-    dsp: int = 0
+    lut: float = 0
+    ff: float = 0
+    dsp: float = 0
 
     def __add__(self, other: AreaEstimate) -> AreaEstimate:
         return AreaEstimate(self.lut + other.lut, self.ff + other.ff, self.dsp + other.dsp)
@@ -53,20 +62,48 @@ def estimate_fifo(bits: int, depth: int) -> AreaEstimate:
 
 
 def estimate_folded(folded: FoldedUnit) -> AreaEstimate:
-    """Return the area of a folded unit."""
+    """Return the area of a folded unit, part by part."""
     groups_out, groups_in, p_out, p_in = folded.weights.shape
-    source, out = folded.unit.sources[0], folded.unit.out
-    low, high = folded.sum_range
-    acc = Wire("", low, high, 0, 0).width
-    operand = source.width + (not source.signed)
-    product = operand + folded.weight_width
+    acc, product = folded.accumulator_width, folded.product_width
+    source = folded.unit.sources[0]
+    circuit, _ = folded.requantization()
     x_bits = groups_in * p_in * source.width
-    rom_bits = p_in * p_out * folded.weight_width
-    rom = rom_bits * max(1, -(-folded.num_steps // 64)) * min(1.0, max(folded.num_steps, 8) / 32)
-    sums = p_out * (product + 1)  # the other sums, and the registers before them, are part of the DSP blocks
-    accumulators = p_out * acc
-    requantised = p_out * (out.width + 4) * len(folded.roundings)
-    luts = x_bits + rom + sums + accumulators + requantised + 30
-    registers = x_bits + p_out * (folded.bias_width + acc)
-    registers += groups_out * p_out * out.width + 25
-    return AreaEstimate(round(luts), registers, p_in * p_out)
+    rotation = x_bits if groups_in > 1 else 0  # load or rotate
+    weights, weight_bits = _rom(folded.weights.reshape(folded.num_steps, -1), folded.weight_width)
+    biases, bias_bits = _rom(folded.biases, folded.bias_width)
+    counters = sum(_counter_bits(n) for n in (folded.num_steps, groups_in, groups_out))
+    # A bit of an accumulator takes one table for the choice between bias and total, and one for the sum.
+    luts = rotation + weights + biases + bias_bits + p_out * (2 * acc + circuit.luts) + counters + CONTROL_LUTS
+    registers = x_bits + p_in * source.width + bias_bits + p_out * acc
+    registers += groups_out * p_out * folded.unit.out.width + counters + 14
+    if product >= MIN_DSP_PRODUCT:  # its registers, and the sums of the products, are part of the DSP blocks
+        return AreaEstimate(luts, registers, p_in * p_out)
+    # Each bit of the smaller factor adds a row as wide as the other; the sums and registers are logic as well.
+    small, large = sorted((folded.operand_width, folded.weight_width))
+    luts += p_in * p_out * (small - 1) * (large + 2) + p_out * (p_in - 1) * (product + 1)
+    registers += p_in * p_out * product + p_out * acc + weight_bits
+    return AreaEstimate(luts, registers, 0)
+
+
+def _counter_bits(count: int) -> int:
+    return max(1, (count - 1).bit_length())
+
+
+def _rom(values: IntArray, width: int) -> tuple[int, int]:
+    """Return the look-up tables of a ROM [words, values], and the number of its different output bits.
+
+    A table holds 64 words of one output bit; equal tables are shared. Up to four are combined by multiplexers that
+    cost nothing.
+    """
+    bits = (values[:, :, None] >> np.arange(width)) & 1
+    columns = {tuple(column) for column in bits.reshape(len(values), -1).T.tolist()}
+    varying = {column for column in columns if 0 < sum(column) < len(column)}
+    tables = {
+        part
+        for column in varying
+        for at in range(0, len(values), TABLE_WORDS)
+        for part in [column[at : at + TABLE_WORDS]]
+        if 0 < sum(part) < len(part)
+    }
+    muxes = -(-len(values) // (4 * TABLE_WORDS)) - 1
+    return len(tables) + muxes * len(varying), len(varying)

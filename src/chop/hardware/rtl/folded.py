@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from chop.hardware.program.instructions import Block, LinearMap
+from chop.hardware.program.instructions import Block, LinearMap, Requantize
 from chop.hardware.program.signal import IntArray, width_of
 from chop.hardware.rtl.arithmetic import Rounding, requantized
 from chop.hardware.rtl.circuit import Circuit, Wire, low_bits
 from chop.hardware.rtl.module import HEADER, ModuleText, port_width
-from chop.hardware.rtl.units import CircuitUnit
-from chop.hardware.rtl.unrolled import roundings
+from chop.hardware.rtl.units import CircuitUnit, shares_limits
+from chop.hardware.rtl.unrolled import merge_roundings, roundings
 
 PIPELINE_CYCLES = 5
 """Cycles from the last address to the result: ROM, product, sum, accumulator, result."""
@@ -73,6 +73,31 @@ class FoldedUnit:
         bound = int(rows.max())
         return -bound, bound
 
+    @property
+    def accumulator_width(self) -> int:
+        return self._total.width
+
+    @property
+    def operand_width(self) -> int:
+        """The bits of an input as a signed number."""
+        source = self.unit.sources[0]
+        return source.width + (not source.signed)
+
+    @property
+    def product_width(self) -> int:
+        return self.operand_width + self.weight_width
+
+    @property
+    def _total(self) -> Wire:
+        return Wire("total", *self.sum_range, 0, 0)
+
+    def requantization(self) -> tuple[Circuit, Wire]:
+        """Return what follows the accumulator of one output, and its result."""
+        circuit, wire = Circuit(cutoff=10**6), self._total
+        for number, rounding in enumerate(self.roundings):
+            wire = requantized(circuit, wire, rounding, offset_is_added=number == 0)
+        return circuit, wire
+
     def rom_words(self, values: IntArray, width: int) -> str:
         """Return lines for $readmemh: one word per line, the first value in the lowest bits."""
         lines = []
@@ -88,22 +113,28 @@ def fold(unit: CircuitUnit, folding: Folding) -> FoldedUnit:
     if block is None:
         raise ValueError(f"node '{unit.node}': only linear layers can be folded; use the strategy 'unrolled'")
     outputs, inputs = block.matrix.shape
-    chains = [tuple(roundings(unit.posts, i)) for i in range(outputs)]
-    merged = []
-    for each in zip(*chains, strict=True):
-        if len({(rounding.shift, rounding.mode) for rounding in each}) > 1:
-            raise ValueError(
-                f"node '{unit.node}': its outputs have different fraction bits, so that it cannot be folded; "
-                "use the strategy 'unrolled'"
-            )
-        low, high = min(rounding.low for rounding in each), max(rounding.high for rounding in each)
-        merged.append(Rounding(each[0].shift, each[0].mode, low, high))
+    chains = [roundings(unit.posts, i) for i in range(outputs)]
+    requantizations = [post for post in unit.posts if isinstance(post, Requantize)]
+    if not all(
+        shares_limits(post, np.arange(outputs)[None], same_shift=number > 0)
+        for number, post in enumerate(requantizations)
+    ):
+        raise ValueError(
+            f"node '{unit.node}': its outputs have different formats, so that it cannot be folded; "
+            "use the strategy 'unrolled'"
+        )
+    # Outputs with fewer fraction bits, such as those without weights, are aligned with the others.
+    shifts = np.array([chain[0].shift if chain else 0 for chain in chains])
+    aligned = shifts.max() - shifts
+    merged = merge_roundings(chains)
+    if merged:
+        merged[0] = replace(merged[0], shift=int(shifts.max()))
     p_in, p_out = min(folding.p_in, inputs), min(folding.p_out, outputs)
     groups_in, groups_out = -(-inputs // p_in), -(-outputs // p_out)
     matrix = np.zeros((groups_out * p_out, groups_in * p_in), dtype=np.int64)
-    matrix[:outputs, :inputs] = block.matrix
+    matrix[:outputs, :inputs] = block.matrix << aligned[:, None]
     biases = np.zeros(groups_out * p_out, dtype=np.int64)
-    biases[:outputs] = block.bias + (merged[0].offset if merged else 0)
+    biases[:outputs] = (block.bias << aligned) + (merged[0].offset if merged else 0)
     weights = matrix.reshape(groups_out, p_out, groups_in, p_in).transpose(0, 2, 1, 3)
     return FoldedUnit(unit, weights, biases.reshape(groups_out, p_out), tuple(merged))
 
@@ -124,15 +155,9 @@ def folded_module(name: str, folded: FoldedUnit) -> tuple[ModuleText, dict[str, 
     groups_out, groups_in, p_out, p_in = weights.shape
     source, out = unit.sources[0], unit.out
     lane = source.width
-    low, high = folded.sum_range
-    acc = Wire("acc", low, high, 0, 0).width
+    acc, operand, product = folded.accumulator_width, folded.operand_width, folded.product_width
     weight_width, bias_width = folded.weight_width, folded.bias_width
-    operand = lane + (not source.signed)
-    product = operand + weight_width
-    circuit = Circuit(cutoff=10**6)
-    wire: Wire = Wire("total", low, high, 0, 0)
-    for number, rounding in enumerate(folded.roundings):
-        wire = requantized(circuit, wire, rounding, offset_is_added=number == 0)
+    circuit, wire = folded.requantization()
     files = {
         f"{name}_weights.mem": folded.rom_words(weights.reshape(folded.num_steps, -1), weight_width),
         f"{name}_biases.mem": folded.rom_words(folded.biases, bias_width),

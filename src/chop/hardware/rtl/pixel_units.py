@@ -20,9 +20,8 @@ from chop.hardware.program.instructions import (
     WindowMaximum,
     WindowShape,
 )
-from chop.hardware.program.signal import IntArray
 from chop.hardware.rtl.streams import merge_pixels
-from chop.hardware.rtl.units import CircuitUnit, Post
+from chop.hardware.rtl.units import CircuitUnit, Post, shares_limits
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,18 +148,8 @@ def _posts(posts: Sequence[Post]) -> tuple[Post, ...]:
 
 def _requantize(post: Requantize) -> Requantize:
     """Return a requantisation with one shift and one pair of limits per channel."""
-    shift: IntArray = post.shift.reshape(post.out.shape[0], -1)
-    if (shift != shift[:, :1]).any():
-        raise ValueError("the pixels of a channel have different fraction bits")
-    out = merge_pixels(post.out)
-    own, before = (Signal(*(each.reshape(shift.shape) for each in _arrays(s))) for s in (post.out, post.before))
-    lowest, highest = np.floor(np.ldexp(before.low, -shift)), np.ceil(np.ldexp(before.high, -shift))
-    binds_low = (own.low > out.low[:, None]) & (lowest < own.low)
-    binds_high = (own.high < out.high[:, None]) & (highest > own.high)
-    if binds_low.any() or binds_high.any():
-        raise ValueError("the pixels of a channel saturate at different limits")
-    return replace(post, out=out, shift=shift[:, 0], before=merge_pixels(post.before))
-
-
-def _arrays(signal: Signal) -> tuple[IntArray, IntArray, IntArray]:
-    return signal.frac, signal.low, signal.high
+    channels = np.arange(post.out.numel).reshape(post.out.shape[0], -1)
+    if not shares_limits(post, channels):
+        raise ValueError("the pixels of a channel are rounded or saturated in different ways")
+    before = merge_pixels(post.before)
+    return replace(post, out=merge_pixels(post.out), shift=post.shift[channels[:, 0]], before=before)

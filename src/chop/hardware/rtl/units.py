@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from chop.hardware.program import Program, Signal
 from chop.hardware.program.instructions import InputPort, Instruction, Rearrange, Rectify, Requantize
+from chop.hardware.program.signal import IntArray
 
 Post = Requantize | Rectify
 
@@ -65,3 +68,17 @@ def make_units(program: Program) -> list[CircuitUnit]:
             taken.add(last.name)
         units.append(CircuitUnit(head, tuple(posts), tuple(program[name].out for name in head.reads)))
     return units
+
+
+def shares_limits(post: Requantize, groups: IntArray, same_shift: bool = True) -> bool:
+    """Whether the elements of each group [groups, elements] can be rounded and saturated in the same way.
+
+    Their limits may differ where no value reaches them, and their shifts unless `same_shift` is set.
+    """
+    shift, before = post.shift[groups], post.before.take(groups)
+    low, high = (each.ravel()[groups] for each in (post.out.low, post.out.high))
+    lowest, highest = np.floor(np.ldexp(before.low, -shift)), np.ceil(np.ldexp(before.high, -shift))
+    binds = ((low > low.min(1, keepdims=True)) & (lowest < low)) | (
+        (high < high.max(1, keepdims=True)) & (highest > high)
+    )
+    return not binds.any() and (not same_shift or bool((shift == shift[:, :1]).all()))

@@ -31,13 +31,17 @@ from chop.hardware.rtl.arithmetic import (
 )
 from chop.hardware.rtl.circuit import Circuit, Wire, constant
 from chop.hardware.rtl.module import HEADER, ModuleText, finish_module, port_width, read_elements
-from chop.hardware.rtl.units import CircuitUnit, Post
+from chop.hardware.rtl.units import CircuitUnit, Post, shares_limits
 
 
 def unrolled_modules(name: str, unit: CircuitUnit, cutoff: int, use_alkaid: bool = True) -> list[ModuleText]:
     """Return the modules of a unit; the first one is the unit itself."""
     head = unit.head
-    if isinstance(head, LinearMap) and any(len(block.reads) > 1 for block in head.blocks):
+    if (
+        isinstance(head, LinearMap)
+        and any(len(block.reads) > 1 for block in head.blocks)
+        and _is_regular(unit, head)
+    ):
         return _repeated(name, unit, head, cutoff, use_alkaid)
     circuit = Circuit(cutoff)
     inputs = _read_all(circuit, unit)
@@ -47,6 +51,12 @@ def unrolled_modules(name: str, unit: CircuitUnit, cutoff: int, use_alkaid: bool
         else _others(circuit, unit, inputs)
     )
     return [finish_module(name, circuit, unit.sources, unit.out, wires)]
+
+
+def _is_regular(unit: CircuitUnit, head: LinearMap) -> bool:
+    """Whether each output of a block is rounded and saturated in the same way at all positions."""
+    posts = [post for post in unit.posts if isinstance(post, Requantize)]
+    return all(shares_limits(post, block.writes.T) for post in posts for block in head.blocks)
 
 
 def _read_all(circuit: Circuit, unit: CircuitUnit) -> list[Wire | None]:
@@ -60,14 +70,12 @@ def _linear(
     wires: list[Wire | None] = [None] * unit.out.numel
     source = concatenate(unit.sources)
     for block in head.blocks:
-        reads = block.reads[0]
         graph = solve_block(block, source, use_alkaid)
-        given = [None if at == PADDING else inputs[at] for at in reads]
-        results = block_results(
-            circuit, graph, block, given, [roundings(unit.posts, int(at)) for at in block.writes[0]]
-        )
-        for at, wire in zip(block.writes[0], results, strict=True):
-            wires[at] = wire
+        for reads, writes in zip(block.reads, block.writes, strict=True):
+            given = [None if at == PADDING else inputs[at] for at in reads]
+            chains = [roundings(unit.posts, int(at)) for at in writes]
+            for at, wire in zip(writes, block_results(circuit, graph, block, given, chains), strict=True):
+                wires[at] = wire
     return wires
 
 
@@ -235,18 +243,17 @@ def _block_module(
     lanes = _block_input(block, source)
     circuit = Circuit(cutoff)
     inputs = read_elements(circuit, lanes, "in0_data")
-    posts = [_merged([roundings(unit.posts, at) for at in column]) for column in block.writes.T.tolist()]
+    posts = [merge_roundings([roundings(unit.posts, at) for at in column]) for column in block.writes.T.tolist()]
     wires = block_results(circuit, graph, block, inputs, posts)
     limits = int(unit.out.low.min()), int(unit.out.high.max())
     out = Signal.uniform((len(graph.outputs),), 0, *limits)
     return finish_module(name, circuit, [lanes], out, wires, min_latency)
 
 
-def _merged(chains: list[list[Rounding]]) -> list[Rounding]:
-    """Return the requantisations of one channel, whose limits depend on the position only if they do not bind."""
+def merge_roundings(chains: Sequence[Sequence[Rounding]]) -> list[Rounding]:
+    """Return the requantisations of elements whose limits differ only where they do not bind."""
     merged = []
     for each in zip(*chains, strict=True):
-        assert len({(rounding.shift, rounding.mode) for rounding in each}) == 1, "a channel has one format"
         low, high = min(rounding.low for rounding in each), max(rounding.high for rounding in each)
         merged.append(Rounding(each[0].shift, each[0].mode, low, high))
     return merged

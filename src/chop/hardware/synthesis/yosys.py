@@ -65,6 +65,7 @@ def measure_area(files: Sequence[Path], top: str, folder: Path, family: str = "x
         f"{FAMILIES[family]} -top {top}{'' if use_dsp else ' -nodsp'}",
         f"tee -q -o {top}_{family}.txt stat",
         f"write_verilog -noattr {top}_{family}_netlist.v",
+        f"write_json {top}_{family}.json",
     ]
     run_tool([*_command(), "-q", "-p", "; ".join(script)], folder, SECONDS)
     return read_area((folder / f"{top}_{family}.txt").read_text())
