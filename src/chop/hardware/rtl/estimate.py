@@ -80,7 +80,7 @@ def estimate_folded(folded: FoldedUnit) -> AreaEstimate:
         return AreaEstimate(luts, registers, p_in * p_out)
     # Each bit of the smaller factor adds a row as wide as the other; the sums and registers are logic as well.
     small, large = sorted((folded.operand_width, folded.weight_width))
-    luts += p_in * p_out * (small - 1) * (large + 2) + p_out * (p_in - 1) * (product + 1)
+    luts += p_in * p_out * ((small - 1) * large + 2) + p_out * (p_in - 1) * (product + 1)
     registers += p_in * p_out * product + p_out * acc + weight_bits
     return AreaEstimate(luts, registers, 0)
 
