@@ -20,6 +20,7 @@ BATCH_SIZES: Mapping[str, int] = {"cls": 128, "lm": 2, "similarity": 16}
 HUGGING_FACE = "hf/"
 """How names of Hugging Face models start."""
 GGUF = ".gguf"
+ONNX = ".onnx"
 
 
 def check_task(task: str) -> str:

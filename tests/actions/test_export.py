@@ -13,6 +13,7 @@ from chop import cli
 from chop.actions.train import train
 from chop.actions.transform import transform
 from chop.config import TrainConfig, TransformConfig
+from chop.runs.run import open_run
 from samples import LAB_PASS_ARGS
 
 
@@ -58,6 +59,24 @@ def test_models_are_exported_for_onnxruntime_and_qonnx(
     assert (quantized / "export" / file).is_file()
     engine = {"onnx": "onnxruntime", "qonnx": "qonnx"}[target]
     assert f"40 of 40 outputs equal ({engine} " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("target", ["onnx", "qonnx"])
+def test_an_exported_file_is_a_model_of_its_own(target: str, quantized: Path) -> None:
+    assert export(quantized, "--format", target) == 0
+    (exported,) = json.loads((quantized / "summary.json").read_text())["exports"]
+    summary = json.loads((quantized / "summary.json").read_text())
+    where = ["--project-dir", str(quantized.parent), "--name", "again"]
+    assert cli.main(["test", exported["file"], summary["dataset"], *where]) == 0
+    again = json.loads((quantized.parent / "again" / "summary.json").read_text())
+    assert again["test"]["loss"] == pytest.approx(summary["test"]["after"]["loss"], rel=1e-6)
+    passes = {"quantize": {"by": "type", "relu": {"config": {"name": "fp8"}}}}
+    config = TransformConfig(
+        model=exported["file"], dataset=summary["dataset"], project_dir=quantized.parent, passes=passes
+    )
+    changed = open_run(transform(config).parents[1]).graph
+    formats = {meta.mase_op: meta.args["data_in_0"].format.name for meta in changed.metas() if meta.quantized}
+    assert formats == {"linear": "integer", "relu": "fp8"}
 
 
 def test_a_second_export_replaces_the_first(quantized: Path) -> None:

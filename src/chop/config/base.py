@@ -86,7 +86,7 @@ class WorkOptions:
         kind="positional",
         same_on_resume=True,
         help="name of a model (ch info models), path/to/net.py:Net, hf/ID, a folder of save_pretrained, "
-        "a GGUF file, or timm/NAME",
+        "a GGUF or ONNX file, or timm/NAME",
     )
     dataset: str = option(
         kind="positional", same_on_resume=True, help="name of a data set (ch info datasets), or a data file"

@@ -11,10 +11,11 @@ from torch import nn
 from chop.models.base import MODELS, DataInfo, ModelInfo, describe_model
 from chop.models.gguf_model import describe_gguf
 from chop.models.hugging_face import describe_hugging_face
+from chop.models.onnx_model import describe_onnx
 from chop.models.timm_model import TIMM, describe_timm
 from chop.plugins import is_reference, load_maker
 from chop.registry import UnknownNameError, closest
-from chop.task_names import GGUF, HUGGING_FACE, check_task, model_folder
+from chop.task_names import GGUF, HUGGING_FACE, ONNX, check_task, model_folder
 
 
 def get_model_info(
@@ -23,13 +24,15 @@ def get_model_info(
     """Return the description of a model.
 
     `name` is a registered name, a class as `path/to/net.py:Net` or `module.path:Net`, `hf/ID` for a model of the
-    Hugging Face hub, a folder of `save_pretrained`, a GGUF file, or `timm/NAME`. `pretrained` allows downloads,
-    and `trust_remote_code` the execution of Python files of a repository.
+    Hugging Face hub, a folder of `save_pretrained`, a GGUF or ONNX file, or `timm/NAME`. `pretrained` allows
+    downloads, and `trust_remote_code` the execution of Python files of a repository.
     """
     if name in MODELS:
         return MODELS[name]
     if name.endswith(GGUF):
         return describe_gguf(name)
+    if name.endswith(ONNX):
+        return describe_onnx(name)
     if name.startswith(TIMM):
         return describe_timm(name, pretrained)
     if name.startswith(HUGGING_FACE) or (model_folder(name) / "config.json").is_file():

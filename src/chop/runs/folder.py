@@ -17,7 +17,7 @@ from chop.config import COMMAND_LINE_ONLY, ActionConfig
 from chop.files import parse_json, read_json, remove_temporary_files, write_json, write_text
 from chop.hardware.emit import MANIFEST
 from chop.passes.graph.transforms.quantize.summary import TABLE_FILE
-from chop.task_names import GGUF, HUGGING_FACE, TASKS, model_folder
+from chop.task_names import GGUF, HUGGING_FACE, ONNX, TASKS, model_folder
 from chop.toml import to_table, write_toml
 
 logger = logging.getLogger(__name__)
@@ -326,7 +326,9 @@ class RunFolder:
 
 def run_prefix(config: ActionConfig) -> str:
     """Return `{model}_{task}_{dataset}_`, with the plain name of a model or data set that is given as a file."""
-    model = re.sub(r"[^\w.-]+", "-", Path(config.model.rpartition(":")[2]).name.removesuffix(GGUF))
+    model = re.sub(
+        r"[^\w.-]+", "-", Path(config.model.rpartition(":")[2]).name.removesuffix(GGUF).removesuffix(ONNX)
+    )
     dataset = re.sub(r"[^\w.-]+", "-", Path(config.dataset.rpartition(":")[2]).stem)
     return f"{model}_{TASKS[config.task]}_{dataset}_"
 

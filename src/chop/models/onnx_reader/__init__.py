@@ -1,0 +1,1 @@
+"""Reading ONNX and QONNX files as graphs with number formats."""

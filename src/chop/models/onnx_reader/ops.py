@@ -1,0 +1,414 @@
+"""The ops of ONNX as layers and functions of PyTorch, and its quantisers as number formats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from chop.formats.fp8 import FP8
+from chop.models.onnx_reader.constants import (
+    ROUNDINGS,
+    Constant,
+    Quantization,
+    broadcast_scale,
+    float_quantization,
+    integer_quantization,
+)
+from chop.models.onnx_reader.protos import FLOAT_TYPES, INTEGER_TYPES, tensor_of, type_name
+from chop.models.onnx_reader.reader import Flow, OnnxReader, Step
+from chop.registry import Registry
+
+Reader = Callable[[OnnxReader, Step], Any]
+READERS: Registry[Reader] = Registry("op of ONNX")
+
+
+def reads(*ops: str) -> Callable[[Reader], Reader]:
+    """Register a function that adds the nodes of these ops."""
+
+    def decorate(function: Reader) -> Reader:
+        for op in ops:
+            READERS.add(op, function)
+        return function
+
+    return decorate
+
+
+def constant(value: Any, what: str) -> Tensor:
+    """Return an input that must be a constant."""
+    if not isinstance(value, Constant):
+        raise ValueError(f"{what} is not a constant")
+    return value.value
+
+
+# Quantisers
+
+
+@dataclass(frozen=True, eq=False)
+class Codes:
+    """What QuantizeLinear returns, until DequantizeLinear reads it."""
+
+    flow: Flow
+    quantization: Quantization
+
+
+@dataclass(frozen=True, eq=False)
+class Limited:
+    """What Clip returns if QuantizeLinear follows: the range of a format, or a function of its own."""
+
+    flow: Flow
+    low: float
+    high: float
+
+
+def _check_zero(step: Step, index: int) -> None:
+    if len(step.inputs) > index and step.inputs[index] is not None:
+        zero = constant(step.inputs[index], "the zero point")
+        if bool((zero != 0).any()):
+            raise ValueError("number formats have no zero point other than 0")
+
+
+@reads("QuantizeLinear")
+def _quantize_linear(reader: OnnxReader, step: Step) -> Any:
+    _check_zero(step, 2)
+    x, scale = step.inputs[0], constant(step.inputs[1], "the scale")
+    number = step.attributes.get("output_dtype") or (reader.types[step.names[2]] if len(step.names) > 2 else 2)
+    kind = type_name(number)
+    limits = None
+    if isinstance(x, Limited):
+        limits, x = (x.low, x.high), x.flow
+    flow = reader.rounded(reader.flow(x))
+    if kind in FLOAT_TYPES:
+        if float(scale.reshape(-1)[0]) != 1.0 or scale.numel() > 1:
+            raise ValueError("8-bit floats are read without scales")
+        return Codes(flow, Quantization(FP8(FLOAT_TYPES[kind])))
+    width, signed = INTEGER_TYPES[kind]
+    if limits is not None:
+        found = _width_of(limits, float(scale), signed)
+        if found is None:
+            flow = reader.call(torch.clamp, flow, *limits)
+        width = found or width
+    axis, block = step.attributes.get("axis", 1), step.attributes.get("block_size", 0)
+    wide = broadcast_scale(scale, flow.sample.dim(), axis, block, flow.sample.shape)
+    return Codes(flow, integer_quantization(width, signed, wide, "nearest_even"))
+
+
+def _width_of(limits: tuple[float, float], scale: float, signed: bool) -> int | None:
+    """Return the width of the integers between two limits; None if they are not the range of a width."""
+    for width in range(1, 33):
+        low = -(2 ** (width - 1)) if signed else 0
+        if limits == (low * scale, (2 ** (width - signed) - 1) * scale):
+            return width
+    return None
+
+
+@reads("DequantizeLinear")
+def _dequantize_linear(reader: OnnxReader, step: Step) -> Any:
+    x = step.inputs[0]
+    _check_zero(step, 2)
+    if isinstance(x, Codes):
+        return replace(x.flow, quantization=x.quantization)
+    codes, scale = constant(x, "the quantised tensor"), constant(step.inputs[1], "the scale")
+    axis, block = step.attributes.get("axis", 1), step.attributes.get("block_size", 0)
+    wide = broadcast_scale(scale, max(codes.dim(), 1), axis, block, codes.shape)
+    value, kind = codes.float() * wide, type_name(reader.types[step.names[0]])
+    if kind in FLOAT_TYPES and wide.numel() == 1 and float(wide) == 1.0:
+        return Constant(value, Quantization(FP8(FLOAT_TYPES[kind])))
+    if kind not in INTEGER_TYPES:
+        return Constant(value)
+    width, signed = INTEGER_TYPES[kind]
+    return Constant(value, integer_quantization(width, signed, wide, "nearest_even"))
+
+
+@reads("IntQuant", "Quant")
+def _int_quant(reader: OnnxReader, step: Step) -> Any:
+    _check_zero(step, 2)
+    x, scale = step.inputs[0], constant(step.inputs[1], "the scale")
+    width = int(constant(step.inputs[3], "the width"))
+    signed, narrow = bool(step.attributes.get("signed", 1)), bool(step.attributes.get("narrow", 0))
+    mode = str(step.attributes.get("rounding_mode", "ROUND")).upper()
+    if mode not in ROUNDINGS:
+        raise ValueError(f"no format rounds as '{mode}'")
+    if width == 1 and signed:
+        raise ValueError("no format has the two values -1 and 1 with the scale of the file")
+    quantization = integer_quantization(width, signed, scale, ROUNDINGS[mode])
+    bound = (2 ** (width - 1) - 1) * scale
+    if isinstance(x, Constant):
+        value = x.value.clamp(-bound, bound) if narrow and signed else x.value
+        return Constant(value, quantization)
+    flow = reader.rounded(reader.flow(x))
+    if narrow and signed:
+        if scale.numel() > 1:
+            raise ValueError("a narrow range is read with one scale only")
+        flow = reader.call(torch.clamp, flow, -float(bound), float(bound))
+    return replace(flow, quantization=quantization)
+
+
+@reads("FloatQuant")
+def _float_quant(reader: OnnxReader, step: Step) -> Any:
+    scale, exponent, mantissa, bias, largest = (constant(each, "a parameter") for each in step.inputs[1:6])
+    if scale.numel() > 1 or float(scale) != 1.0:
+        raise ValueError("small floats are read without scales")
+    mode = str(step.attributes.get("rounding_mode", "ROUND")).upper()
+    quantization = float_quantization(int(exponent), int(mantissa), int(bias), float(largest), ROUNDINGS[mode])
+    x = step.inputs[0]
+    if isinstance(x, Constant):
+        return Constant(x.value, quantization)
+    return replace(reader.rounded(reader.flow(x)), quantization=quantization)
+
+
+# Layers with parameters
+
+
+def _set(layer: Any, weight: Constant, bias: Constant | None) -> Any:
+    with torch.no_grad():
+        layer.weight.copy_(weight.value)
+        if bias is not None:
+            layer.bias.copy_(bias.value)
+    return layer
+
+
+def _linear(reader: OnnxReader, step: Step, weight: Constant, bias: Constant | None) -> Flow:
+    layer = nn.Linear(weight.value.shape[1], weight.value.shape[0], bias=bias is not None)
+    return reader.layer(
+        step.name, _set(layer, weight, bias), reader.flow(step.inputs[0]), {"weight": weight, "bias": bias}
+    )
+
+
+def _transposed(weight: Constant) -> Constant:
+    quantization = None if weight.quantization is None else weight.quantization.transposed([1, 0])
+    return Constant(weight.value.t().contiguous(), quantization)
+
+
+@reads("Gemm")
+def _gemm(reader: OnnxReader, step: Step) -> Flow:
+    given = {"transA": 0, "alpha": 1.0, "beta": 1.0, **step.attributes}
+    if (given["transA"], given["alpha"], given["beta"]) != (0, 1.0, 1.0):
+        raise ValueError("a product is read without factors and with rows as they are")
+    weight = step.inputs[1]
+    constant(weight, "the weight")
+    bias = step.inputs[2] if len(step.inputs) > 2 else None
+    if bias is not None:
+        bias = replace(bias, value=constant(bias, "the bias").reshape(-1))
+    return _linear(reader, step, weight if step.attributes.get("transB", 0) else _transposed(weight), bias)
+
+
+@reads("MatMul")
+def _matmul(reader: OnnxReader, step: Step) -> Flow:
+    weight = step.inputs[1]
+    if isinstance(weight, Constant) and weight.value.dim() == 2:
+        return _linear(reader, step, _transposed(weight), None)
+    return reader.call(torch.matmul, *map(reader.flow, step.inputs))
+
+
+@reads("Conv")
+def _conv(reader: OnnxReader, step: Step) -> Flow:
+    x, weight = reader.flow(step.inputs[0]), step.inputs[1]
+    bias = step.inputs[2] if len(step.inputs) > 2 else None
+    value, dims = constant(weight, "the weight"), constant(weight, "the weight").dim() - 2
+    if step.attributes.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
+        raise ValueError(f"the padding '{step.attributes['auto_pad']}' is not read")
+    pads = list(step.attributes.get("pads", [0] * (2 * dims)))
+    if pads[:dims] != pads[dims:]:
+        around = [n for d in reversed(range(dims)) for n in (pads[d], pads[dims + d])]
+        x, pads = reader.moved(F.pad, x, around), [0] * (2 * dims)
+    group = int(step.attributes.get("group", 1))
+    kind: Any = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[dims - 1]
+    layer = kind(
+        value.shape[1] * group,
+        value.shape[0],
+        tuple(value.shape[2:]),
+        stride=tuple(step.attributes.get("strides", [1] * dims)),
+        padding=tuple(pads[:dims]),
+        dilation=tuple(step.attributes.get("dilations", [1] * dims)),
+        groups=group,
+        bias=bias is not None,
+    )
+    return reader.layer(step.name, _set(layer, weight, bias), x, {"weight": weight, "bias": bias})
+
+
+@reads("BatchNormalization")
+def _batch_norm(reader: OnnxReader, step: Step) -> Flow:
+    x = reader.flow(step.inputs[0])
+    weight, bias, mean, variance = step.inputs[1:5]
+    kind: Any = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}[x.sample.dim()]
+    layer = kind(len(constant(mean, "the mean")), eps=float(step.attributes.get("epsilon", 1e-5)))
+    layer.running_mean, layer.running_var = mean.value.clone(), constant(variance, "the variance").clone()
+    constant(weight, "the weight"), constant(bias, "the bias")
+    return reader.layer(step.name, _set(layer, weight, bias), x, {"weight": weight, "bias": bias})
+
+
+@reads("Gather")
+def _gather(reader: OnnxReader, step: Step) -> Flow:
+    table, index = step.inputs[:2]
+    if not isinstance(table, Constant) or table.value.dim() != 2 or step.attributes.get("axis", 0) != 0:
+        raise ValueError("rows are gathered from a constant table only")
+    layer = _set(nn.Embedding(*table.value.shape), table, None)
+    return reader.layer(step.name, layer, reader.flow(index), {"weight": table})
+
+
+# Layers without parameters
+
+_LAYERS: dict[str, Callable[[Any], nn.Module]] = {
+    "Relu": lambda _: nn.ReLU(),
+    "Sigmoid": lambda _: nn.Sigmoid(),
+    "Tanh": lambda _: nn.Tanh(),
+    "LeakyRelu": lambda given: nn.LeakyReLU(given.get("alpha", 0.01)),
+    "Elu": lambda given: nn.ELU(given.get("alpha", 1.0)),
+    "Selu": lambda _: nn.SELU(),
+    "Softplus": lambda _: nn.Softplus(),
+    "Softmax": lambda given: nn.Softmax(given.get("axis", -1)),
+    "LogSoftmax": lambda given: nn.LogSoftmax(given.get("axis", -1)),
+    "Gelu": lambda given: nn.GELU(given.get("approximate", "none")),
+    "HardSwish": lambda _: nn.Hardswish(),
+}
+
+
+def _layer(reader: OnnxReader, step: Step) -> Flow:
+    return reader.layer(step.name, _LAYERS[step.op_type](step.attributes), reader.flow(step.inputs[0]), {})
+
+
+for _name in _LAYERS:
+    READERS.add(_name, _layer)
+
+
+@reads("MaxPool", "AveragePool")
+def _pool(reader: OnnxReader, step: Step) -> Flow:
+    x, given = reader.flow(step.inputs[0]), step.attributes
+    dims = x.sample.dim() - 2
+    pads = given.get("pads", [0] * (2 * dims))
+    if pads[:dims] != pads[dims:] or given.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
+        raise ValueError("pooling is read with the same padding on both sides")
+    options: dict[str, Any] = {
+        "stride": tuple(given.get("strides", [1] * dims)),
+        "padding": tuple(pads[:dims]),
+        "ceil_mode": bool(given.get("ceil_mode", 0)),
+    }
+    if step.op_type == "MaxPool":
+        options["dilation"] = tuple(given.get("dilations", [1] * dims))
+        kind: Any = (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d)[dims - 1]
+    else:
+        options["count_include_pad"] = bool(given.get("count_include_pad", 0))
+        kind = (nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d)[dims - 1]
+    return reader.layer(step.name, kind(tuple(given["kernel_shape"]), **options), x, {})
+
+
+@reads("GlobalAveragePool")
+def _global_pool(reader: OnnxReader, step: Step) -> Flow:
+    x = reader.flow(step.inputs[0])
+    kind: Any = (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d)[x.sample.dim() - 3]
+    return reader.layer(step.name, kind(1), x, {})
+
+
+@reads("Clip")
+def _clip(reader: OnnxReader, step: Step) -> Any:
+    given = [*step.inputs[1:], None, None]
+    low = -torch.inf if given[0] is None else float(constant(given[0], "a bound"))
+    high = torch.inf if given[1] is None else float(constant(given[1], "a bound"))
+    flow = reader.flow(step.inputs[0])
+    if step.following and set(step.following) == {"QuantizeLinear"}:
+        return Limited(flow, low, high)
+    return reader.layer(step.name, nn.Hardtanh(low, high), flow, {})
+
+
+# Functions
+
+_FUNCTIONS: dict[str, Any] = {
+    "Add": torch.add,
+    "Sub": torch.sub,
+    "Mul": torch.mul,
+    "Div": torch.div,
+    "Neg": torch.neg,
+    "Abs": torch.abs,
+    "Exp": torch.exp,
+    "Sqrt": torch.sqrt,
+    "Pow": torch.pow,
+}
+
+
+def _function(reader: OnnxReader, step: Step) -> Flow:
+    return reader.call(_FUNCTIONS[step.op_type], *map(reader.flow, step.inputs))
+
+
+for _name in _FUNCTIONS:
+    READERS.add(_name, _function)
+
+
+@reads("Identity", "Dropout")
+def _identity(reader: OnnxReader, step: Step) -> Any:
+    return step.inputs[0]
+
+
+@reads("Constant")
+def _constant(reader: OnnxReader, step: Step) -> Constant:
+    if "value" in step.attributes:
+        return Constant(tensor_of(step.attributes["value"]))
+    found = next(iter(step.attributes.values()))
+    return Constant(torch.tensor(found))
+
+
+@reads("Flatten")
+def _flatten(reader: OnnxReader, step: Step) -> Flow:
+    if step.attributes.get("axis", 1) != 1:
+        raise ValueError("a tensor is flattened from its second dimension on")
+    return reader.moved(torch.flatten, reader.flow(step.inputs[0]), 1)
+
+
+@reads("Reshape")
+def _reshape(reader: OnnxReader, step: Step) -> Any:
+    sizes = [int(n) for n in constant(step.inputs[1], "the shape")]
+    if isinstance(step.inputs[0], Constant):
+        value = step.inputs[0]
+        quantization = None if value.quantization is None else value.quantization.reshaped()
+        return Constant(value.value.reshape(_sizes(sizes, value.value)), quantization)
+    x = reader.flow(step.inputs[0])
+    found = _sizes(sizes, x.sample)
+    if sizes[0] == 0:  # the batch
+        found[0] = -1
+    if found.count(-1) > 1:
+        raise ValueError("several sizes of its result are not given")
+    return reader.moved(torch.reshape, x, tuple(found))
+
+
+def _sizes(sizes: list[int], x: Tensor) -> list[int]:
+    """Return a shape in which 0 is replaced by the size of the tensor, and -1 by the size that remains."""
+    found = [x.shape[d] if n == 0 else n for d, n in enumerate(sizes)]
+    if sizes and sizes[0] == 0 and -1 in found:
+        found[found.index(-1)] = list(x.reshape(found).shape)[found.index(-1)]
+    return found
+
+
+@reads("Transpose")
+def _transpose(reader: OnnxReader, step: Step) -> Any:
+    value = step.inputs[0]
+    rank = (value.value if isinstance(value, Constant) else value.sample).dim()
+    order = list(step.attributes.get("perm", reversed(range(rank))))
+    if isinstance(value, Constant):
+        quantization = None if value.quantization is None else value.quantization.transposed(order)
+        return Constant(value.value.permute(order).contiguous(), quantization)
+    return reader.moved(torch.permute, reader.flow(value), tuple(order))
+
+
+@reads("Squeeze", "Unsqueeze")
+def _squeeze(reader: OnnxReader, step: Step) -> Flow:
+    axes = [int(n) for n in constant(step.inputs[1], "the axes")]
+    if len(axes) != 1:
+        raise ValueError("one dimension is added or removed at a time")
+    function: Any = torch.squeeze if step.op_type == "Squeeze" else torch.unsqueeze
+    return reader.moved(function, reader.flow(step.inputs[0]), axes[0])
+
+
+@reads("Concat")
+def _concat(reader: OnnxReader, step: Step) -> Flow:
+    return reader.join(torch.cat, [reader.flow(each) for each in step.inputs], dim=int(step.attributes["axis"]))
+
+
+@reads("ReduceMean")
+def _mean(reader: OnnxReader, step: Step) -> Flow:
+    axes = step.attributes.get("axes") or [int(n) for n in constant(step.inputs[1], "the axes")]
+    keep = bool(step.attributes.get("keepdims", 1))
+    return reader.call(torch.mean, reader.flow(step.inputs[0]), tuple(axes), keepdim=keep)

@@ -1,0 +1,155 @@
+"""The graph of an ONNX file while it is built: layers and functions of PyTorch, with formats."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from chop.ir.graph.graph_module import graph_module
+from chop.models.onnx_reader.constants import Constant, Quantization
+from chop.models.onnx_reader.protos import read_model, tensor_of
+from chop.nn.quantized import quantize_layer
+from chop.ops import op_of_module
+
+SAMPLE_ROWS = 2
+"""The batch on which shapes are computed while the graph is built."""
+
+
+@dataclass(frozen=True, eq=False)
+class Flow:
+    """A tensor that depends on the inputs, and the quantiser that it has yet to pass."""
+
+    node: fx.Node
+    sample: Tensor
+    quantization: Quantization | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A node of the file, with the values of its inputs; an input that is left out is None."""
+
+    op_type: str
+    name: str
+    """The name of its result."""
+    inputs: list[Any]
+    attributes: Mapping[str, Any]
+    names: list[str]
+    """The names of its inputs."""
+    following: list[str]
+    """The ops that read its result."""
+
+
+class OnnxReader:
+    """The graph while it is built."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.proto = read_model(path)
+        self.root, self.graph = nn.Module(), fx.Graph()
+        self.types = {each.name: each.data_type for each in self.proto.graph.initializer}
+        self.values: dict[str, Any] = {
+            each.name: Constant(tensor_of(each)) for each in self.proto.graph.initializer
+        }
+        self.inputs: list[str] = []
+        self._used: Counter[str] = Counter()
+
+    def finish(self) -> fx.GraphModule:
+        """Return the model, after all nodes were added."""
+        outputs = [self.rounded(self.flow(self.values[info.name])).node for info in self.proto.graph.output]
+        self.graph.output(outputs[0] if len(outputs) == 1 else tuple(outputs))
+        return graph_module(self.root, self.graph, self._name(self.path.stem).capitalize())
+
+    def add_input(self, info: Any) -> None:
+        """Add an input of the file; all sizes but the first must be given."""
+        dims = info.type.tensor_type.shape.dim
+        sizes = [each.dim_value for each in dims]
+        if not sizes or any(size < 1 for size in sizes[1:]):
+            raise ValueError(f"'{self.path}': input '{info.name}' has sizes that are not given")
+        name = self._name(info.name)
+        is_integer = info.type.tensor_type.elem_type in (6, 7)  # INT32, INT64
+        sample = torch.zeros([SAMPLE_ROWS, *sizes[1:]], dtype=torch.int64 if is_integer else torch.float32)
+        self.values[info.name] = Flow(self.graph.placeholder(name), sample)
+        self.inputs.append(name)
+
+    def _name(self, name: str) -> str:
+        """Return a Python name that no other node has."""
+        plain = re.sub(r"\W+", "_", name).strip("_") or "node"
+        plain = plain if plain[0].isalpha() else f"node_{plain}"
+        self._used[plain] += 1
+        return plain if self._used[plain] == 1 else f"{plain}_{self._used[plain]}"
+
+    def flow(self, value: Any) -> Flow:
+        """Return a value as a tensor of the graph; a constant becomes a buffer."""
+        if isinstance(value, Flow):
+            return value
+        if not isinstance(value, Constant):
+            raise ValueError("it reads a quantised tensor that no DequantizeLinear follows")
+        name = self._name("constant")
+        self.root.register_buffer(name, value.value)
+        return Flow(self.graph.get_attr(name), value.value, value.quantization)
+
+    def rounded(self, flow: Flow) -> Flow:
+        """Return a tensor after its quantiser, which becomes a layer of its own: a ReLU that leaves all values."""
+        if flow.quantization is None:
+            return flow
+        return self.layer("quantizer", nn.LeakyReLU(1.0), flow, {})
+
+    def layer(self, name: str, module: nn.Module, x: Flow, constants: Mapping[str, Constant | None]) -> Flow:
+        """Return the result of a layer whose input and parameters have the formats of their quantisers."""
+        quantizations = {"data_in_0": x.quantization}
+        quantizations |= {key: each.quantization for key, each in constants.items() if each is not None}
+        found = {key: each for key, each in quantizations.items() if each is not None}
+        module.eval().requires_grad_(True)
+        if found:
+            module = _quantized(module, found)
+        path = self._name(name)
+        self.root.add_module(path, module.eval())
+        with torch.no_grad():
+            sample = module(x.sample)
+        return Flow(self.graph.call_module(path, (x.node,)), sample)
+
+    def call(self, function: Any, *args: Any, **kwargs: Any) -> Flow:
+        """Return the result of a function; tensors among its arguments pass their quantisers first."""
+        flows = [self.rounded(each) if isinstance(each, Flow) else each for each in args]
+
+        def parts(attribute: str) -> list[Any]:
+            return [getattr(each, attribute) if isinstance(each, Flow) else each for each in flows]
+
+        with torch.no_grad():
+            sample = function(*parts("sample"), **kwargs)
+        return Flow(self.graph.call_function(function, tuple(parts("node")), kwargs), sample)
+
+    def moved(self, function: Any, x: Flow, *args: Any) -> Flow:
+        """Return the result of a function that moves elements; the quantiser may as well follow it."""
+        quantization = None if x.quantization is None else x.quantization.reshaped()
+        result = self.call(function, replace(x, quantization=None), *args)
+        return replace(result, quantization=quantization)
+
+    def join(self, function: Any, flows: list[Flow], **kwargs: Any) -> Flow:
+        """Return the result of a function of a list of tensors."""
+        rounded = [self.rounded(each) for each in flows]
+        sample = function([each.sample for each in rounded], **kwargs)
+        return Flow(self.graph.call_function(function, ([each.node for each in rounded],), kwargs), sample)
+
+
+def _quantized(module: nn.Module, found: Mapping[str, Quantization]) -> nn.Module:
+    op = op_of_module(type(module))
+    assert op is not None, "all layers that are made here are in the op table"
+    formats = {}
+    for key, each in found.items():
+        operand = op.operand(key)
+        assert operand is not None, f"{op.name} has no operand '{key}'"
+        formats[key] = each.format.for_operand(operand.reduce_dim, operand.channel_dim)
+    label = type(next(iter(formats.values()))).__name__
+    layer = quantize_layer(module, formats, label)
+    for key, each in found.items():
+        if each.scale is not None:
+            layer.register_buffer(f"{key.removesuffix('_0')}_scale", each.scale.clone())
+    return layer

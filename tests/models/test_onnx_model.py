@@ -1,0 +1,215 @@
+"""Models in ONNX and QONNX files, with the formats of their quantisers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+from torch import Tensor, nn
+
+from chop import cli
+from chop.exporting import export_graph
+from chop.formats.integer import Integer
+from chop.ir import MaseGraph
+from chop.models import get_model
+from chop.models.onnx_reader.read import read_onnx
+from chop.nn.quantized import QuantizedLayer
+from chop.passes.graph import (
+    add_common_metadata_analysis_pass,
+    calibrate_transform_pass,
+    init_metadata_analysis_pass,
+    quantize_transform_pass,
+)
+
+RANDOM = np.random.default_rng(0)
+IMAGES = torch.randn(20, 1, 8, 8, generator=torch.Generator().manual_seed(1))
+
+
+def write(
+    path: Path,
+    nodes: list[Any],
+    constants: dict[str, Any],
+    shape: list[Any],
+    opset: int = 21,
+    domain: str = "",
+) -> Path:
+    """Write a model from `x` to `y`."""
+    graph = helper.make_graph(
+        nodes,
+        "test",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", *shape])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(value, name) for name, value in constants.items()],
+    )
+    graph.output[0].type.tensor_type.shape.dim.add().dim_param = "batch"
+    graph.output[0].type.tensor_type.shape.dim.add().dim_param = "outputs"
+    imports = [helper.make_opsetid("", opset), *([helper.make_opsetid(domain, 1)] if domain else [])]
+    onnx.save(helper.make_model(graph, opset_imports=imports, ir_version=10), path)
+    return path
+
+
+def small_cnn(path: Path) -> Path:
+    """Write a residual network with batch norm, pooling and INT8 quantisers, as other tools do."""
+
+    def real(*shape: int) -> NDArray[np.float32]:
+        return RANDOM.standard_normal(shape).astype(np.float32)
+
+    constants: dict[str, Any] = {
+        "w1": RANDOM.integers(-128, 128, (4, 1, 3, 3)).astype(np.int8),
+        "w1_scale": (0.01 + RANDOM.random(4) / 50).astype(np.float32),
+        "w1_zero": np.zeros(4, np.int8),
+        "b1": real(4),
+        "gamma": real(4),
+        "beta": real(4),
+        "mean": real(4),
+        "variance": RANDOM.random(4).astype(np.float32) + 0.5,
+        "s": np.float32(0.043),
+        "power": np.float32(0.0625),
+        "zero": np.int8(0),
+        "w2": RANDOM.integers(-128, 128, (64, 5)).astype(np.int8),
+        "w2_scale": np.float32(0.011),
+    }
+    node = helper.make_node
+    nodes = [
+        node("QuantizeLinear", ["x", "s", "zero"], ["xq"]),
+        node("DequantizeLinear", ["xq", "s", "zero"], ["xd"]),
+        node("DequantizeLinear", ["w1", "w1_scale", "w1_zero"], ["w1d"], axis=0),
+        node("Conv", ["xd", "w1d", "b1"], ["c"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        node("BatchNormalization", ["c", "gamma", "beta", "mean", "variance"], ["n"]),
+        node("Relu", ["n"], ["r"]),
+        node("QuantizeLinear", ["r", "power", "zero"], ["rq"]),
+        node("DequantizeLinear", ["rq", "power", "zero"], ["rd"]),
+        node("Add", ["rd", "n"], ["a"]),
+        node("MaxPool", ["a"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+        node("QuantizeLinear", ["p", "s", "zero"], ["pq"]),
+        node("DequantizeLinear", ["pq", "s", "zero"], ["pd"]),
+        node("Flatten", ["pd"], ["f"]),
+        node("DequantizeLinear", ["w2", "w2_scale", "zero"], ["w2d"]),
+        node("MatMul", ["f", "w2d"], ["m"]),
+        node("Add", ["m", "last"], ["y"]),
+    ]
+    constants["last"] = real(5)
+    return write(path, nodes, constants, [1, 8, 8])
+
+
+def test_an_int8_network_of_another_tool_computes_what_onnxruntime_computes(tmp_path: Path) -> None:
+    path = small_cnn(tmp_path / "net.onnx")
+    model = get_model(str(path))
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    expected = onnxruntime.InferenceSession(path, options).run(None, {"x": IMAGES.numpy()})[0]
+    with torch.no_grad():
+        found: Tensor = model(IMAGES)
+    assert np.abs(found.numpy() - expected).max() <= 1e-5 * np.abs(expected).max()
+    layers = {name: layer for name, layer in model.named_children() if isinstance(layer, QuantizedLayer)}
+    assert type(layers["c"]).__name__ == "Conv2dInteger"
+    per_channel = Integer(8, scale="float", granularity="channel", channel_dim=0, block_dim=1)
+    assert layers["c"].formats["weight"] == per_channel
+    assert layers["m"].formats["data_in_0"].width == 8
+
+
+@pytest.mark.parametrize("target", ["onnx", "qonnx"])
+def test_what_was_exported_is_read_back_with_its_formats(target: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(27, 4)]
+    net = nn.Sequential(*layers)
+    graph, _ = init_metadata_analysis_pass(MaseGraph(net.eval()), None)
+    graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": {"input": IMAGES[:2]}})
+    config = {"name": "integer", "data_in_width": 6, "weight_scale": "float", "weight_granularity": "channel"}
+    graph, _ = quantize_transform_pass(graph, {"by": "type", "default": {"config": config}})
+    graph, _ = calibrate_transform_pass(graph, {"input_generator": [{"input": IMAGES}]})
+    path = tmp_path / "net.onnx"
+    export_graph(graph, path, target, [{"input": IMAGES}])
+    model = get_model(str(path))
+    with torch.no_grad():
+        assert torch.equal(model(IMAGES), graph.model(IMAGES))
+    linear = [each for each in model.children() if isinstance(each, QuantizedLayer)][-1]
+    mine = graph.model.get_submodule("5")
+    assert isinstance(mine, QuantizedLayer)
+    assert linear.formats["data_in_0"] == mine.formats["data_in_0"]
+
+
+def brevitas_model(path: Path) -> Path:
+    """Write what the QONNX export of Brevitas writes: float weights, and Quant nodes of its domain."""
+    constants: dict[str, Any] = {
+        "w": RANDOM.standard_normal((3, 6)).astype(np.float32),
+        "ws": np.float32(0.02),
+        "s": np.float32(0.05),
+        "zero": np.float32(0),
+        "four": np.float32(4),
+        "eight": np.float32(8),
+    }
+    domain = "onnx.brevitas"
+    quant: dict[str, Any] = {"signed": 1, "rounding_mode": "ROUND", "domain": domain}
+    nodes = [
+        helper.make_node("Quant", ["x", "s", "zero", "eight"], ["xq"], narrow=0, **quant),
+        helper.make_node("Quant", ["w", "ws", "zero", "four"], ["wq"], narrow=1, **quant),
+        helper.make_node("Transpose", ["wq"], ["wt"], perm=[1, 0]),
+        helper.make_node("MatMul", ["xq", "wt"], ["m"]),
+        helper.make_node("Relu", ["m"], ["r"]),
+        helper.make_node("Quant", ["r", "s", "zero", "four"], ["y"], narrow=0, **{**quant, "signed": 0}),
+    ]
+    return write(path, nodes, constants, [6], domain=domain)
+
+
+def test_a_model_of_brevitas_is_read(tmp_path: Path) -> None:
+    model = get_model(str(brevitas_model(tmp_path / "net.onnx")))
+    x = torch.randn(50, 6)
+    constants = {name: value.detach() for name, value in model.state_dict().items()}
+    with torch.no_grad():
+        found = model(x)
+    weight = next(value for name, value in constants.items() if name.endswith("weight"))
+    rounded = torch.round(weight / 0.02).clamp(-7, 7) * torch.tensor(0.02)
+    data = torch.round(x / 0.05).clamp(-128, 127) * torch.tensor(0.05)
+    expected = torch.round(torch.relu(data @ rounded.t()) / 0.05).clamp(0, 15) * torch.tensor(0.05)
+    assert (found - expected).abs().max() <= 0.0501
+    assert ((found - expected).abs() > 1e-6).float().mean() < 0.02  # quotients next to a half
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"zero": np.int8(3)}, "number formats have no zero point other than 0"),
+        ({"s": np.float32(-1)}, "a scale is not positive"),
+    ],
+)
+def test_what_formats_cannot_express_is_an_error(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "zero"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "zero"], ["d"]),
+        helper.make_node("Relu", ["d"], ["y"]),
+    ]
+    path = write(tmp_path / "net.onnx", nodes, {"s": np.float32(0.1), "zero": np.int8(0), **change}, [4])
+    with pytest.raises(ValueError, match=rf"node 'q' \(QuantizeLinear\) cannot be read: {message}"):
+        read_onnx(path)
+
+
+def test_an_unknown_op_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "net.onnx", [helper.make_node("Sin", ["x"], ["y"])], {}, [4])
+    with pytest.raises(ValueError, match=r"node 'y' has the op 'Sin'; "):
+        read_onnx(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"not a protobuf", b"\x08\x0a"])
+def test_a_damaged_file_is_one_sentence(content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(content)
+    assert cli.main(["transform", str(path), "toy_tiny", "--project-dir", str(tmp_path / "runs")]) == 2
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "is corrupt, or not an ONNX file" in error
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_oversized_file_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    with path.open("wb") as file:
+        file.truncate(2**31)  # sparse
+    with pytest.raises(ValueError, match="ONNX files have at most"):
+        read_onnx(path)
