@@ -25,6 +25,7 @@ NAMES = (
     "load",
     "hardware",
     "low_bits",
+    "export",
 )
 
 

@@ -10,7 +10,20 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from chop import passes
-    from chop.api import Evaluation, Run, evaluate, open_run, report, search, sweep, train, transform, trust
+    from chop.api import (
+        Evaluation,
+        Exported,
+        Run,
+        evaluate,
+        export,
+        open_run,
+        report,
+        search,
+        sweep,
+        train,
+        transform,
+        trust,
+    )
     from chop.dataset import MaseDataModule, get_dataset_info
     from chop.ir import MaseGraph
     from chop.models import get_model, get_model_info
@@ -19,11 +32,13 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Evaluation",
+    "Exported",
     "MaseDataModule",
     "MaseGraph",
     "Run",
     "__version__",
     "evaluate",
+    "export",
     "get_dataset_info",
     "get_model",
     "get_model_info",
@@ -39,10 +54,12 @@ __all__ = [
 
 _MODULES = {
     "Evaluation": "chop.api",
+    "Exported": "chop.api",
     "MaseDataModule": "chop.dataset",
     "MaseGraph": "chop.ir",
     "Run": "chop.api",
     "evaluate": "chop.api",
+    "export": "chop.api",
     "get_dataset_info": "chop.dataset",
     "get_model": "chop.models",
     "get_model_info": "chop.models",

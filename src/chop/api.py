@@ -16,12 +16,14 @@ from chop.actions import search as search_action
 from chop.actions import sweep as sweep_action
 from chop.actions import train as train_action
 from chop.actions import transform as transform_action
+from chop.actions.export import export_run
 from chop.cli.settings import read_config_file
-from chop.config import ActionConfig, SearchConfig, SweepConfig, TrainConfig, TransformConfig
+from chop.config import ActionConfig, ExportConfig, SearchConfig, SweepConfig, TrainConfig, TransformConfig
 from chop.dataset import MaseDataModule, Rows
 from chop.dataset.tokens import token_arguments
+from chop.exporting import Exported, ExportOptions, export_graph
 from chop.ir import MaseGraph
-from chop.ir.graph.interpreter import evaluation_mode
+from chop.ir.graph.interpreter import annotated_inputs, evaluation_mode
 from chop.options import aliases, check_options, read_options
 from chop.passes.graph import report_html_analysis_pass
 from chop.plugins import load_plugin
@@ -29,6 +31,7 @@ from chop.registry import closest
 from chop.reporting.run_report import write_report
 from chop.runs import Run, RunFolder, open_run
 from chop.runs.listing import with_run_to_load
+from chop.statistics.batches import limited_batches
 from chop.tasks import Evaluation, get_task
 from chop.tasks.classification import ClassificationMeter
 from chop.training.batches import Batch, evaluation_batches
@@ -36,7 +39,20 @@ from chop.training.evaluation import evaluate as evaluate_batches
 from chop.training.threads import limit_threads, multiplications_per_row
 from chop.trusted_files import check_trusted, named_files, trust
 
-__all__ = ["Evaluation", "Run", "evaluate", "open_run", "report", "search", "sweep", "train", "transform", "trust"]
+__all__ = [
+    "Evaluation",
+    "Exported",
+    "Run",
+    "evaluate",
+    "export",
+    "open_run",
+    "report",
+    "search",
+    "sweep",
+    "train",
+    "transform",
+    "trust",
+]
 
 Config = TypeVar("Config", bound=ActionConfig)
 Split = Literal["train", "val", "test"]
@@ -121,6 +137,33 @@ def evaluate(
     with limit_threads(work):
         checked = (_check_labels(batch, num_classes) for batch in chain([first], batches))
         return evaluate_batches(module, checked, ClassificationMeter(num_classes, device), device)
+
+
+def export(
+    subject: Run | MaseGraph | Path | str = "latest",
+    output: Path | str | None = None,
+    *,
+    format: Literal["onnx", "qonnx", "safetensors"] = "onnx",
+    data: Data | None = None,
+    samples: int = 1000,
+    opset: int | None = None,
+) -> Exported:
+    """Write the model of a run, or an annotated graph, as a file for other tools; `print(result.proof)`.
+
+    The file is kept only if it computes what the model computes: on test samples of the run, or for a graph on the
+    first `samples` rows of `data`, else on the batch that it is annotated with.
+    """
+    if samples < 1:
+        raise ValueError(f"chop.export: 'samples' must be at least 1, got {samples}")
+    if isinstance(subject, MaseGraph):
+        if output is None:
+            raise ValueError("chop.export: a graph needs 'output', the file to write")
+        batches = [annotated_inputs(subject)] if data is None else _named_batches(subject, data, samples)
+        limited = limited_batches(batches, samples)
+        return export_graph(subject, Path(output), format, limited, ExportOptions(opset))
+    run = subject if isinstance(subject, Run) else open_run(subject)
+    path = None if output is None else Path(output)
+    return export_run(run, ExportConfig(format=format, output=path, samples=samples, opset=opset))
 
 
 def report(

@@ -10,12 +10,13 @@ from pathlib import Path
 from chop.formats import FORMATS
 from chop.info import find_kind
 from chop.info.coverage import coverage_table
+from chop.info.export import export_table
 from chop.info.formats import special_value_table
 from chop.info.page import escape
 from chop.passes import PASSES
 from chop.source_map import component_graph, component_table, file_list
 
-PAGES = ("formats.md", "passes.md", "ops.md", "architecture.md", "source-map.md")
+PAGES = ("formats.md", "export.md", "passes.md", "ops.md", "architecture.md", "source-map.md")
 # A table is between `<!-- table: formats -->` and `<!-- end -->`; the rest of a page is written by hand.
 _MARKED = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -47,6 +48,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "pass-arguments": lambda: _each("passes", list(PASSES)),
     "ops": lambda: _overview("ops"),
     "op-coverage": lambda: coverage_table().markdown(),
+    "export": lambda: export_table().markdown(),
     "models": lambda: _overview("models"),
     "datasets": lambda: _overview("datasets"),
     "components": component_table,

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+import chop
 from chop import cli
 from chop.actions.train import train
 from chop.actions.transform import transform
 from chop.config import TrainConfig, TransformConfig
+from chop.registry import UnknownNameError
+from chop.reporting.run_report import write_report
 from chop.runs.run import open_run
 from samples import LAB_PASS_ARGS
 
@@ -77,6 +80,24 @@ def test_an_exported_file_is_a_model_of_its_own(target: str, quantized: Path) ->
     changed = open_run(transform(config).parents[1]).graph
     formats = {meta.mase_op: meta.args["data_in_0"].format.name for meta in changed.metas() if meta.quantized}
     assert formats == {"linear": "integer", "relu": "fp8"}
+
+
+def test_the_report_lists_exported_files(quantized: Path) -> None:
+    assert export(quantized, "--format", "safetensors") == 0
+    document = write_report(open_run(quantized), num_samples=20, with_sensitivity=False)
+    (listed,) = document["exports"]
+    assert listed["sha256"] in (quantized / "report.html").read_text()
+
+
+def test_python_exports_runs_and_graphs(quantized: Path, tmp_path: Path) -> None:
+    run = chop.open_run(quantized)
+    assert chop.export(run, format="safetensors", samples=30).proof.num_equal == 30
+    path = tmp_path / "graph.safetensors"
+    assert chop.export(run.graph, path, format="safetensors").path == path
+    with pytest.raises(ValueError, match="a graph needs 'output'"):
+        chop.export(run.graph)
+    with pytest.raises(UnknownNameError, match="unknown export target 'tflite'; known: onnx, qonnx, safetensors"):
+        chop.export(run.graph, path, format="tflite")  # type: ignore[arg-type]
 
 
 def test_a_second_export_replaces_the_first(quantized: Path) -> None:

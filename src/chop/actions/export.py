@@ -5,19 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 
 from chop.config import ExportConfig
-from chop.exporting import ExportOptions, export_graph
-from chop.runs.run import open_run
+from chop.exporting import Exported, ExportOptions, export_graph
+from chop.runs.run import Run, open_run
 
 
 def export(config: ExportConfig) -> Path:
     """Write the model of a run as a file for other tools, print the proof, and return the file."""
-    run = open_run(config.run, config.project_dir)
-    graph = run.experiment.annotated_graph(num_rows=2)
-    path = run.folder.exported(config.format) if config.output is None else config.output
-    exported = export_graph(
-        graph, path, config.format, run.test_batches(config.samples), ExportOptions(config.opset)
-    )
-    run.folder.add_export(exported.as_dict())
+    exported = export_run(open_run(config.run, config.project_dir), config)
     print(exported.proof)
     print(f"{exported.path}: {exported.num_bytes:,} bytes, SHA-256 {exported.sha256}")
     return exported.path
+
+
+def export_run(run: Run, config: ExportConfig) -> Exported:
+    """Write the model of a run, and add the file to the summary of the run."""
+    graph = run.experiment.annotated_graph(num_rows=2)
+    path = run.folder.exported(config.format) if config.output is None else config.output
+    batches = run.test_batches(config.samples)
+    exported = export_graph(graph, path, config.format, batches, ExportOptions(config.opset))
+    run.folder.add_export(exported.as_dict())
+    return exported

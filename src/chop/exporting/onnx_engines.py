@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
@@ -89,6 +90,12 @@ class FirstThatRuns:
             partial(ReferenceEvaluator, model),
         ]
         self.session: Session | None = None
+        self._num_programs = len(self.remaining)
+
+    @property
+    def is_default(self) -> bool:
+        """Whether the first program is used."""
+        return len(self.remaining) == self._num_programs
 
     @property
     def title(self) -> str:
@@ -133,6 +140,12 @@ class OnnxEngine:
     def title(self) -> str:
         """The program that ran the file."""
         return self.session.title
+
+    def runs_by_default(self, inputs: Batch) -> bool:
+        """Whether onnxruntime runs the file with its default options; else `run` tries others."""
+        with suppress(ValueError):  # the error is reported by `run`
+            self.run(inputs)
+        return self.session.is_default
 
     def run(self, inputs: Batch) -> list[Tensor]:
         """Return the outputs for a batch."""

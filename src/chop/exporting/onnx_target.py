@@ -21,11 +21,16 @@ class OnnxTarget:
 
     def write(self, graph: MaseGraph, path: Path, batch: Batch, options: ExportOptions) -> Engine:
         """Write the file, and return the engine that runs it."""
-        lowered = lower(graph, batch, QDQ())
-        opset = choose_opset(lowered, options.opset)
-        model = make_model(lowered, opset, {"chop.formats": json.dumps(formats_of(graph))})
+        metadata = {"chop.formats": json.dumps(formats_of(graph))}
+        for zero_points in (True, False):
+            lowered = lower(graph, batch, QDQ(zero_points))
+            opset = choose_opset(lowered, options.opset)
+            model = make_model(lowered, opset, metadata)
+            engine = OnnxEngine(lowered, model, opset)
+            if engine.runs_by_default(batch):
+                break
         path.write_bytes(model.SerializeToString())
-        return OnnxEngine(lowered, model, opset)
+        return engine
 
 
 def formats_of(graph: MaseGraph) -> dict[str, dict[str, str]]:

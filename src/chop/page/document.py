@@ -86,6 +86,7 @@ def make_document(
         "curves": [asdict(plot) for plot in training_curves(inputs.curves)],
         "search": read_search_log(inputs.search),
         "hardware": describe_circuit(inputs.hardware),
+        "exports": inputs.run.get("exports", []),
         "footer": f"Created by chop {__version__} on {datetime.now().astimezone():%Y-%m-%d %H:%M}. "
         "Drawn with dagre and uPlot (MIT licence).",
     }

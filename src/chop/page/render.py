@@ -47,6 +47,7 @@ SCRIPTS = (
     "charts",
     "pareto",
     "hardware",
+    "exports",
     "main",
 )
 

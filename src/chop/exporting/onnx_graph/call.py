@@ -51,7 +51,10 @@ class Plain:
 class Quantizer(Protocol):
     """Writes the nodes that round a tensor to a number format."""
 
-    target: str
+    @property
+    def target(self) -> str:
+        """The name of the target, for error messages."""
+        ...
 
     def parameter(
         self, builder: OnnxBuilder, name: str, value: Tensor, number_format: Format, scale: Tensor | None

@@ -6,10 +6,6 @@ from enum import IntEnum
 
 import torch
 
-from chop.formats import Format
-from chop.formats.integer import Integer
-from chop.formats.integer_grid import IntegerGrid
-
 
 class DataType(IntEnum):
     """`TensorProto.DataType` of onnx.proto."""
@@ -86,16 +82,3 @@ def integer_limits(data_type: DataType) -> tuple[int, int]:
     width = WIDTHS[data_type]
     signed = data_type.name.startswith("INT")
     return (-(2 ** (width - 1)), 2 ** (width - 1) - 1) if signed else (0, 2**width - 1)
-
-
-def stored_as(number_format: Format) -> str:
-    """Return the name of the type that holds the elements of a format in a file; empty if there is none."""
-    element = getattr(number_format, "element", "e2m1" if number_format.name == "nvfp4" else None)
-    if isinstance(number_format, Integer):
-        return integer_type(number_format.width, number_format.is_signed).name
-    if isinstance(getattr(number_format, "grid", None), IntegerGrid) or number_format.name in ("ternary", "binary"):
-        return integer_type(number_format.width, True).name
-    native = {"float": "FLOAT", "float16": "FLOAT16", "bfloat16": "BFLOAT16"}
-    if number_format.name in native:
-        return native[number_format.name]
-    return ELEMENTS[element].name if element in ELEMENTS else ""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -27,10 +31,16 @@ NO_TYPE = "for which ONNX has no type"
 NATIVE: dict[type[Format], DataType] = {Float16: DataType.FLOAT16, BFloat16: DataType.BFLOAT16}
 
 
+@dataclass(frozen=True)
 class QDQ:
-    """Pairs of QuantizeLinear and DequantizeLinear."""
+    """Pairs of QuantizeLinear and DequantizeLinear.
 
-    target = "onnx"
+    `zero_points` writes zero points of 0 for INT8 and UINT8 with one scale. onnxruntime 1.31 needs them to fuse
+    sums, and fails with them in other graphs.
+    """
+
+    zero_points: bool = False
+    target: ClassVar[str] = "onnx"
 
     def parameter(
         self, builder: OnnxBuilder, name: str, value: Tensor, number_format: Format, scale: Tensor | None
@@ -54,7 +64,8 @@ class QDQ:
         shaped = codes.reshape(stored.padded)[tuple(slice(n) for n in stored.shape)]
         packed = builder.packed(element, shaped.contiguous().numpy(), width, name)
         scales, attributes = _stored_scales(builder, stored, name)
-        return builder.node("DequantizeLinear", packed, scales, **attributes)
+        zero = () if attributes else self._zero(builder, element)
+        return builder.node("DequantizeLinear", packed, scales, *zero, **attributes)
 
     def activation(self, builder: OnnxBuilder, x: Ref, number_format: Format, scale: Tensor | None) -> Name:
         """Return a tensor that was rounded by QuantizeLinear, with a constant scale or one computed from it."""
@@ -68,6 +79,8 @@ class QDQ:
         if element in OPSETS:
             builder.need(OPSETS[element], f"the type {element.name}")
         scaling = scaling_of(builder, x, number_format, scale)
+        if not scaling.attributes:
+            scaling = replace(scaling, zero=self._zero(builder, element))
         if isinstance(number_format, Integer | MXInt | BlockFP):
             q = _integers(builder, x, number_format, element, scaling)
         elif getattr(number_format, "rounding", "nearest_even") != "nearest_even":
@@ -75,6 +88,18 @@ class QDQ:
         else:
             q = scaling.quantize(builder, x.name, element)
         return scaling.dequantize(builder, q)
+
+    def _zero(self, builder: OnnxBuilder, element: DataType) -> tuple[Name, ...]:
+        if not self.zero_points or element not in (DataType.INT8, DataType.UINT8):
+            return ()
+        return (builder.packed(element, np.zeros((), np.int64), 8, f"zero.{element.name}"),)
+
+
+def storage_type(number_format: Format) -> DataType:
+    """Return the type in which weights of a format are stored."""
+    if not number_format.rounds:
+        return DataType.FLOAT
+    return NATIVE.get(type(number_format)) or element_type(number_format)
 
 
 def element_type(number_format: Format) -> DataType:
@@ -126,7 +151,8 @@ def _integers(
     limited = scaling.join(builder, limited, x)
     if element is DataType.INT32:
         return builder.cast(limited, DataType.INT32)
-    return builder.node("QuantizeLinear", limited, builder.constant(1.0), output_dtype=int(element))
+    one = LinearScale(builder.constant(1.0), zero=scaling.zero)
+    return one.quantize(builder, limited, element)
 
 
 def limits(number_format: Integer | MXInt | BlockFP, scaling: LinearScale) -> tuple[int, int]:

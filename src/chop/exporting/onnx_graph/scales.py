@@ -53,15 +53,18 @@ class LinearScale:
     blocking: Blocking | None = None
     divisor: Name | None = None
     """What QuantizeLinear divides by, if it is not the scale: scales of 0 are replaced."""
+    zero: tuple[Name, ...] = ()
+    """A zero point of 0, if it is written."""
 
     def quantize(self, builder: OnnxBuilder, x: Name, element: DataType) -> Name:
         """Return the elements of a tensor."""
         scale = self.scale if self.divisor is None else self.divisor
-        return builder.node("QuantizeLinear", x, scale, output_dtype=int(element), **dict(self.attributes))
+        output = {} if self.zero else {"output_dtype": int(element)}
+        return builder.node("QuantizeLinear", x, scale, *self.zero, **output, **dict(self.attributes))
 
     def dequantize(self, builder: OnnxBuilder, q: Name) -> Name:
         """Return the numbers of elements."""
-        return builder.node("DequantizeLinear", q, self.scale, **dict(self.attributes))
+        return builder.node("DequantizeLinear", q, self.scale, *self.zero, **dict(self.attributes))
 
     def divide(self, builder: OnnxBuilder, x: Ref) -> Name:
         """Return a tensor divided by its scales; in blocks if scales belong to blocks."""

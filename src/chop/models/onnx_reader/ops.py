@@ -20,10 +20,10 @@ from chop.models.onnx_reader.constants import (
     integer_quantization,
 )
 from chop.models.onnx_reader.protos import FLOAT_TYPES, INTEGER_TYPES, tensor_of, type_name
-from chop.models.onnx_reader.reader import Flow, OnnxReader, Step
+from chop.models.onnx_reader.reader import Flow, OnnxReader, ReadNode
 from chop.registry import Registry
 
-Reader = Callable[[OnnxReader, Step], Any]
+Reader = Callable[[OnnxReader, ReadNode], Any]
 READERS: Registry[Reader] = Registry("op of ONNX")
 
 
@@ -65,7 +65,7 @@ class Limited:
     high: float
 
 
-def _check_zero(step: Step, index: int) -> None:
+def _check_zero(step: ReadNode, index: int) -> None:
     if len(step.inputs) > index and step.inputs[index] is not None:
         zero = constant(step.inputs[index], "the zero point")
         if bool((zero != 0).any()):
@@ -73,7 +73,7 @@ def _check_zero(step: Step, index: int) -> None:
 
 
 @reads("QuantizeLinear")
-def _quantize_linear(reader: OnnxReader, step: Step) -> Any:
+def _quantize_linear(reader: OnnxReader, step: ReadNode) -> Any:
     _check_zero(step, 2)
     x, scale = step.inputs[0], constant(step.inputs[1], "the scale")
     number = step.attributes.get("output_dtype") or (reader.types[step.names[2]] if len(step.names) > 2 else 2)
@@ -107,7 +107,7 @@ def _width_of(limits: tuple[float, float], scale: float, signed: bool) -> int | 
 
 
 @reads("DequantizeLinear")
-def _dequantize_linear(reader: OnnxReader, step: Step) -> Any:
+def _dequantize_linear(reader: OnnxReader, step: ReadNode) -> Any:
     x = step.inputs[0]
     _check_zero(step, 2)
     if isinstance(x, Codes):
@@ -125,7 +125,7 @@ def _dequantize_linear(reader: OnnxReader, step: Step) -> Any:
 
 
 @reads("IntQuant", "Quant")
-def _int_quant(reader: OnnxReader, step: Step) -> Any:
+def _int_quant(reader: OnnxReader, step: ReadNode) -> Any:
     _check_zero(step, 2)
     x, scale = step.inputs[0], constant(step.inputs[1], "the scale")
     width = int(constant(step.inputs[3], "the width"))
@@ -149,7 +149,7 @@ def _int_quant(reader: OnnxReader, step: Step) -> Any:
 
 
 @reads("FloatQuant")
-def _float_quant(reader: OnnxReader, step: Step) -> Any:
+def _float_quant(reader: OnnxReader, step: ReadNode) -> Any:
     scale, exponent, mantissa, bias, largest = (constant(each, "a parameter") for each in step.inputs[1:6])
     if scale.numel() > 1 or float(scale) != 1.0:
         raise ValueError("small floats are read without scales")
@@ -172,7 +172,7 @@ def _set(layer: Any, weight: Constant, bias: Constant | None) -> Any:
     return layer
 
 
-def _linear(reader: OnnxReader, step: Step, weight: Constant, bias: Constant | None) -> Flow:
+def _linear(reader: OnnxReader, step: ReadNode, weight: Constant, bias: Constant | None) -> Flow:
     layer = nn.Linear(weight.value.shape[1], weight.value.shape[0], bias=bias is not None)
     return reader.layer(
         step.name, _set(layer, weight, bias), reader.flow(step.inputs[0]), {"weight": weight, "bias": bias}
@@ -185,7 +185,7 @@ def _transposed(weight: Constant) -> Constant:
 
 
 @reads("Gemm")
-def _gemm(reader: OnnxReader, step: Step) -> Flow:
+def _gemm(reader: OnnxReader, step: ReadNode) -> Flow:
     given = {"transA": 0, "alpha": 1.0, "beta": 1.0, **step.attributes}
     if (given["transA"], given["alpha"], given["beta"]) != (0, 1.0, 1.0):
         raise ValueError("a product is read without factors and with rows as they are")
@@ -198,7 +198,7 @@ def _gemm(reader: OnnxReader, step: Step) -> Flow:
 
 
 @reads("MatMul")
-def _matmul(reader: OnnxReader, step: Step) -> Flow:
+def _matmul(reader: OnnxReader, step: ReadNode) -> Flow:
     weight = step.inputs[1]
     if isinstance(weight, Constant) and weight.value.dim() == 2:
         return _linear(reader, step, _transposed(weight), None)
@@ -206,7 +206,7 @@ def _matmul(reader: OnnxReader, step: Step) -> Flow:
 
 
 @reads("Conv")
-def _conv(reader: OnnxReader, step: Step) -> Flow:
+def _conv(reader: OnnxReader, step: ReadNode) -> Flow:
     x, weight = reader.flow(step.inputs[0]), step.inputs[1]
     bias = step.inputs[2] if len(step.inputs) > 2 else None
     value, dims = constant(weight, "the weight"), constant(weight, "the weight").dim() - 2
@@ -232,7 +232,7 @@ def _conv(reader: OnnxReader, step: Step) -> Flow:
 
 
 @reads("BatchNormalization")
-def _batch_norm(reader: OnnxReader, step: Step) -> Flow:
+def _batch_norm(reader: OnnxReader, step: ReadNode) -> Flow:
     x = reader.flow(step.inputs[0])
     weight, bias, mean, variance = step.inputs[1:5]
     kind: Any = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}[x.sample.dim()]
@@ -243,7 +243,7 @@ def _batch_norm(reader: OnnxReader, step: Step) -> Flow:
 
 
 @reads("Gather")
-def _gather(reader: OnnxReader, step: Step) -> Flow:
+def _gather(reader: OnnxReader, step: ReadNode) -> Flow:
     table, index = step.inputs[:2]
     if not isinstance(table, Constant) or table.value.dim() != 2 or step.attributes.get("axis", 0) != 0:
         raise ValueError("rows are gathered from a constant table only")
@@ -268,7 +268,7 @@ _LAYERS: dict[str, Callable[[Any], nn.Module]] = {
 }
 
 
-def _layer(reader: OnnxReader, step: Step) -> Flow:
+def _layer(reader: OnnxReader, step: ReadNode) -> Flow:
     return reader.layer(step.name, _LAYERS[step.op_type](step.attributes), reader.flow(step.inputs[0]), {})
 
 
@@ -277,7 +277,7 @@ for _name in _LAYERS:
 
 
 @reads("MaxPool", "AveragePool")
-def _pool(reader: OnnxReader, step: Step) -> Flow:
+def _pool(reader: OnnxReader, step: ReadNode) -> Flow:
     x, given = reader.flow(step.inputs[0]), step.attributes
     dims = x.sample.dim() - 2
     pads = given.get("pads", [0] * (2 * dims))
@@ -298,14 +298,14 @@ def _pool(reader: OnnxReader, step: Step) -> Flow:
 
 
 @reads("GlobalAveragePool")
-def _global_pool(reader: OnnxReader, step: Step) -> Flow:
+def _global_pool(reader: OnnxReader, step: ReadNode) -> Flow:
     x = reader.flow(step.inputs[0])
     kind: Any = (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d)[x.sample.dim() - 3]
     return reader.layer(step.name, kind(1), x, {})
 
 
 @reads("Clip")
-def _clip(reader: OnnxReader, step: Step) -> Any:
+def _clip(reader: OnnxReader, step: ReadNode) -> Any:
     given = [*step.inputs[1:], None, None]
     low = -torch.inf if given[0] is None else float(constant(given[0], "a bound"))
     high = torch.inf if given[1] is None else float(constant(given[1], "a bound"))
@@ -330,7 +330,7 @@ _FUNCTIONS: dict[str, Any] = {
 }
 
 
-def _function(reader: OnnxReader, step: Step) -> Flow:
+def _function(reader: OnnxReader, step: ReadNode) -> Flow:
     return reader.call(_FUNCTIONS[step.op_type], *map(reader.flow, step.inputs))
 
 
@@ -339,12 +339,12 @@ for _name in _FUNCTIONS:
 
 
 @reads("Identity", "Dropout")
-def _identity(reader: OnnxReader, step: Step) -> Any:
+def _identity(reader: OnnxReader, step: ReadNode) -> Any:
     return step.inputs[0]
 
 
 @reads("Constant")
-def _constant(reader: OnnxReader, step: Step) -> Constant:
+def _constant(reader: OnnxReader, step: ReadNode) -> Constant:
     if "value" in step.attributes:
         return Constant(tensor_of(step.attributes["value"]))
     found = next(iter(step.attributes.values()))
@@ -352,14 +352,14 @@ def _constant(reader: OnnxReader, step: Step) -> Constant:
 
 
 @reads("Flatten")
-def _flatten(reader: OnnxReader, step: Step) -> Flow:
+def _flatten(reader: OnnxReader, step: ReadNode) -> Flow:
     if step.attributes.get("axis", 1) != 1:
         raise ValueError("a tensor is flattened from its second dimension on")
     return reader.moved(torch.flatten, reader.flow(step.inputs[0]), 1)
 
 
 @reads("Reshape")
-def _reshape(reader: OnnxReader, step: Step) -> Any:
+def _reshape(reader: OnnxReader, step: ReadNode) -> Any:
     sizes = [int(n) for n in constant(step.inputs[1], "the shape")]
     if isinstance(step.inputs[0], Constant):
         value = step.inputs[0]
@@ -383,7 +383,7 @@ def _sizes(sizes: list[int], x: Tensor) -> list[int]:
 
 
 @reads("Transpose")
-def _transpose(reader: OnnxReader, step: Step) -> Any:
+def _transpose(reader: OnnxReader, step: ReadNode) -> Any:
     value = step.inputs[0]
     rank = (value.value if isinstance(value, Constant) else value.sample).dim()
     order = list(step.attributes.get("perm", reversed(range(rank))))
@@ -394,7 +394,7 @@ def _transpose(reader: OnnxReader, step: Step) -> Any:
 
 
 @reads("Squeeze", "Unsqueeze")
-def _squeeze(reader: OnnxReader, step: Step) -> Flow:
+def _squeeze(reader: OnnxReader, step: ReadNode) -> Flow:
     axes = [int(n) for n in constant(step.inputs[1], "the axes")]
     if len(axes) != 1:
         raise ValueError("one dimension is added or removed at a time")
@@ -403,12 +403,12 @@ def _squeeze(reader: OnnxReader, step: Step) -> Flow:
 
 
 @reads("Concat")
-def _concat(reader: OnnxReader, step: Step) -> Flow:
+def _concat(reader: OnnxReader, step: ReadNode) -> Flow:
     return reader.join(torch.cat, [reader.flow(each) for each in step.inputs], dim=int(step.attributes["axis"]))
 
 
 @reads("ReduceMean")
-def _mean(reader: OnnxReader, step: Step) -> Flow:
+def _mean(reader: OnnxReader, step: ReadNode) -> Flow:
     axes = step.attributes.get("axes") or [int(n) for n in constant(step.inputs[1], "the axes")]
     keep = bool(step.attributes.get("keepdims", 1))
     return reader.call(torch.mean, reader.flow(step.inputs[0]), tuple(axes), keepdim=keep)

@@ -9,7 +9,7 @@ from torch import fx
 
 from chop.models.onnx_reader.ops import READERS
 from chop.models.onnx_reader.protos import attributes_of
-from chop.models.onnx_reader.reader import OnnxReader, Step
+from chop.models.onnx_reader.reader import OnnxReader, ReadNode
 from chop.registry import closest
 
 MAX_REASON_LENGTH = 200
@@ -36,7 +36,7 @@ def _add(reader: OnnxReader, node: Any, following: list[str]) -> None:
     if node.op_type not in READERS:
         raise ValueError(f"{where} has the op '{node.op_type}'; {closest(node.op_type, READERS)}")
     inputs = [reader.values[each] if each else None for each in node.input]
-    step = Step(node.op_type, name, inputs, attributes_of(node), list(node.input), following)
+    step = ReadNode(node.op_type, name, inputs, attributes_of(node), list(node.input), following)
     try:
         reader.values[name] = READERS[node.op_type](reader, step)
     except (ValueError, RuntimeError, IndexError, KeyError, TypeError) as error:

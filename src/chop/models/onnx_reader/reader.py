@@ -32,7 +32,7 @@ class Flow:
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class ReadNode:
     """A node of the file, with the values of its inputs; an input that is left out is None."""
 
     op_type: str

@@ -60,7 +60,7 @@ function start() {
   const results = makePareto();
   // A search comes first: the other sections show the model that it started from.
   const first = results && [results, section("key-figures", "Key figures", report.notes.search, byId("figures"), byId("cost-note"))];
-  const parts = [first, makeGraph(), makeBars(), makeTable(), makeCurves(), makeHardware()].flat().filter(Boolean);
+  const parts = [first, makeGraph(), makeBars(), makeTable(), makeCurves(), makeHardware(), makeExports()].flat().filter(Boolean);
   byId("main").append(...parts, makePanel());
   byId("contents").append(
     el(
