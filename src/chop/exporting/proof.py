@@ -60,6 +60,8 @@ class Proof:
     num_equal: int
     largest: float
     """The largest difference of two outputs."""
+    magnitude: float = 0.0
+    """The largest magnitude of all outputs."""
     difference: Difference | None = None
     explained: bool = True
     """Whether all differences are within the tolerance of the node that causes them."""
@@ -68,7 +70,7 @@ class Proof:
         text = f"{self.num_equal:,} of {self.num_outputs:,} outputs equal ({self.engine})"
         if self.num_equal == self.num_outputs:
             return text
-        text += f", largest difference {self.largest:.3g}"
+        text += f", largest difference {self.largest:.3g} of {self.magnitude:.3g}"
         if not self.explained:
             return f"{text}: {self.difference}" if self.difference is not None else text
         return (
@@ -89,7 +91,7 @@ class Proof:
 def compare(graph: MaseGraph, engine: Engine, batches: Iterable[Batch]) -> Proof:
     """Return how the outputs of an engine differ from those of the graph on all batches."""
     total = equal = 0
-    largest = 0.0
+    largest = magnitude = 0.0
     first: Batch | None = None
     for batch in batches:
         expected, found = outputs_of(graph, batch), engine.run(batch)
@@ -101,15 +103,16 @@ def compare(graph: MaseGraph, engine: Engine, batches: Iterable[Batch]) -> Proof
         same = _equal_rows(expected, found)
         total, equal = total + len(same), equal + int(same.sum())
         largest = max([largest, *map(_largest_difference, expected, found)])
+        magnitude = max([magnitude, *(float(each.abs().max()) for each in expected if each.numel())])
         if first is None or (not bool(same.all()) and not largest):
             first = batch
     if first is None:
         raise ValueError("an export is proven on samples: there are none")
     if equal == total:
-        return Proof(engine.title, total, equal, largest)
+        return Proof(engine.title, total, equal, largest, magnitude)
     difference = first_difference(graph, engine, first)
     explained = difference is None and not engine.is_exact
-    return Proof(engine.title, total, equal, largest, difference, explained)
+    return Proof(engine.title, total, equal, largest, magnitude, difference, explained)
 
 
 def outputs_of(graph: MaseGraph, batch: Batch) -> list[Tensor]:
