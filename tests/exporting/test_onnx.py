@@ -252,3 +252,12 @@ def test_a_missing_engine_is_an_error_with_a_command(tmp_path: Path, monkeypatch
     with pytest.raises(ValueError, match="needs onnxruntime, which is not installed"):
         export(graph, tmp_path / "model.onnx", {"input": IMAGES})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_outputs_may_be_truth_values_and_indices(tmp_path: Path) -> None:
+    class Choice(nn.Module):
+        def forward(self, x: Tensor) -> dict[str, Tensor]:
+            return {"positive": x > 0, "best": x.argmax(1), "values": x.exp()}
+
+    exported = export(quantized(Choice(), None, x=torch.randn(4, 3)), tmp_path / "m.onnx", {"x": torch.randn(9, 3)})
+    assert exported.proof.num_outputs == 9

@@ -103,7 +103,7 @@ def compare(graph: MaseGraph, engine: Engine, batches: Iterable[Batch]) -> Proof
         same = _equal_rows(expected, found)
         total, equal = total + len(same), equal + int(same.sum())
         largest = max([largest, *map(_largest_difference, expected, found)])
-        magnitude = max([magnitude, *(float(each.abs().max()) for each in expected if each.numel())])
+        magnitude = max([magnitude, *(float(each.double().abs().max()) for each in expected if each.numel())])
         if first is None or (not bool(same.all()) and not largest):
             first = batch
     if first is None:
@@ -139,7 +139,7 @@ def first_difference(graph: MaseGraph, engine: Engine, batch: Batch) -> Differen
             continue
         expected = recorder.results[name]
         relative = 0.0 if engine.is_exact or not expected.numel() else tolerance_of(meta)
-        allowed = relative * float(expected.abs().max()) if relative else 0.0
+        allowed = relative * float(expected.double().abs().max()) if relative else 0.0
         difference = _largest_difference(expected, found[name])
         if difference > allowed:
             return Difference(name, difference, allowed)
