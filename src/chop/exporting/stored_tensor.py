@@ -14,6 +14,7 @@ from chop.formats.blocks import Blocks, divided_dim
 from chop.formats.fp8 import FP8
 from chop.formats.integer import Integer
 from chop.formats.integer_grid import IntegerGrid
+from chop.formats.mixed_integer import MixedInteger
 from chop.formats.ternary import Ternary
 
 Kind = Literal["signed", "unsigned", "table"]
@@ -89,6 +90,9 @@ def _quantize(number_format: Format, value: Tensor, scale: Tensor) -> Tensor:
 
 
 def _encoded(number_format: Format, value: Tensor, scale: Tensor | None) -> tuple[Tensor, tuple[Tensor, ...]]:
+    if scale is None and not number_format.has_codes():
+        integers, steps = number_format.integers(value)
+        return integers, (steps.float(),)
     if scale is None:
         return number_format.encode(value)
     used = scale.detach().float()
@@ -101,7 +105,7 @@ def _encoded(number_format: Format, value: Tensor, scale: Tensor | None) -> tupl
 
 
 def _kind(number_format: Format) -> Kind:
-    if isinstance(number_format, Integer):
+    if isinstance(number_format, Integer | MixedInteger):
         return "signed" if number_format.is_signed else "unsigned"
     is_integer = isinstance(getattr(number_format, "grid", None), IntegerGrid)
     return "signed" if is_integer or isinstance(number_format, Ternary) else "table"
@@ -133,6 +137,6 @@ def _fixed_unit(number_format: Format) -> float:
 
 def _with_unit(found: StoredTensor) -> StoredTensor:
     """Return integers with the value of 1 in a block whose scale is 1: MXINT8 has a unit of 1/64."""
-    if found.scale is None or isinstance(found.format, Integer):
+    if found.scale is None or isinstance(found.format, Integer | MixedInteger):
         return found
     return replace(found, unit=float(found.format.decode(torch.ones(1, dtype=torch.int64))))
