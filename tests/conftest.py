@@ -1,6 +1,9 @@
 """Fixtures of all tests. Every test can import `samples`, which is in this folder."""
 
 import logging
+import os
+import sys
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +14,10 @@ from hypothesis import settings
 from chop.config import TrainConfig
 from chop.formats.kernels import run
 from chop.formats.kernels.compiler import is_available
+
+# Without bytecode files, each process that a test starts compiles the package again, which takes 2 s.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 settings.register_profile("full", max_examples=120, deadline=None, derandomize=True)
 settings.register_profile("quick", max_examples=15, deadline=None, derandomize=True)
@@ -64,7 +71,8 @@ def _no_network_and_no_cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: 
     """Generate data sets instead of downloading them, and do not write to the user's cache and state folders."""
     monkeypatch.setenv("CHOP_OFFLINE", "1")
     monkeypatch.setenv("CHOP_CACHE", str(Path(tmp_path_factory.getbasetemp()) / "cache"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+    # `mktemp` would list all earlier folders in each of the 11,000 tests.
+    monkeypatch.setenv("XDG_STATE_HOME", str(Path(tmp_path_factory.getbasetemp()) / "state" / uuid.uuid4().hex))
 
 
 @pytest.fixture

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from chop import docs
+from command_server import CommandServer, started
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
@@ -42,8 +43,14 @@ def relative(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandServer]:
+    with started(tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
 @pytest.fixture
-def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+def folder(tmp_path: Path, request: pytest.FixtureRequest, server: CommandServer) -> Path:
     """A folder with what the commands of a page use from a checkout, and a `ch` that skips the set-up."""
     if request.node.callspec.params.get("page") in MODEL_PAGES:
         models = os.environ.get("CHOP_MODELS")
@@ -52,9 +59,8 @@ def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
         (tmp_path / "models").symlink_to(models)
     for name in ("configs", "src", "Makefile"):
         (tmp_path / name).symlink_to(ROOT / name)
-    ch = tmp_path / "ch"
-    ch.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m chop "$@"\n')
-    ch.chmod(0o755)
+    server.write_command(tmp_path / "ch", "-m", "chop")
+    server.write_command(tmp_path / "run_page", "page.py")
     return tmp_path
 
 
@@ -80,7 +86,7 @@ def test_commands_of_a_page_run_and_print_the_output_shown(page: Path, folder: P
 def test_python_of_a_page_runs_and_prints_the_numbers_shown(page: Path, folder: Path) -> None:
     code = "\n".join(blocks(page, "python"))
     (folder / "page.py").write_text(code)
-    printed = run([sys.executable, "page.py"], folder).splitlines()
+    printed = run(["./run_page"], folder).splitlines()
     for number in re.findall(r"^print\(.*\)  # (\d.*)$", code, re.MULTILINE):
         assert number in printed
 
