@@ -129,8 +129,8 @@ def _read_union(value: object, hint: object, where: str, name: str) -> object:
         except ValueError as error:
             failures.append(error)
     others = [option for option in get_args(hint) if option is not type(None)]
-    if len(others) == 1 and isinstance(value, list | tuple | Mapping):
-        raise failures[get_args(hint).index(others[0])]  # it names the wrong item
+    if len(others) == 1 and isinstance(value, list | tuple | Mapping | float):
+        raise failures[get_args(hint).index(others[0])]  # it names the wrong item, or says that NaN is not finite
     raise _mismatch(value, hint, where, name)
 
 

@@ -162,8 +162,17 @@ def test_help_lists_only_options_of_the_action(capsys: pytest.CaptureFixture[str
         (["transform", "--batch-size", "0", "a", "b"], "transform: 'batch_size' must be at least 1, got 0"),
         (["transform", "--cpu", "-1", "a", "b"], "transform: 'num_workers' must be at least 0, got -1"),
         (["train", "--learning-rate", "x"], "command line: 'learning_rate' must be float, got 'x' (str)"),
-        (["transform", "jsc-toy"], "transform: 'dataset' is required"),
-        (["transform"], "transform: 'model' is required"),
+        (
+            ["transform", "jsc-toy"],
+            "ch transform needs a data set: ch transform MODEL DATASET, or --config FILE with 'dataset'; "
+            "see ch info datasets",
+        ),
+        (
+            ["transform"],
+            "ch transform needs a model and a data set: ch transform MODEL DATASET, or --config FILE with 'model' "
+            "and 'dataset'; see ch info models and ch info datasets",
+        ),
+        (["--nonsense"], "unknown option '--nonsense' before the action; known: --help, --version, -h"),
         (["report", "a", "b"], "unexpected argument 'b'"),
         (["report", "--seed", "1"], "'--seed' is an option of ch train, not of ch report"),
         (["report", "--smaples", "1"], "unknown option '--smaples'; did you mean '--samples'?"),
@@ -313,7 +322,7 @@ def test_debug_level_prints_the_traceback(capsys: pytest.CaptureFixture[str], ho
     assert cli.main(["train", "jsc-toy", *how]) == 2
     err = capsys.readouterr().err
     assert "Traceback" in err
-    assert err.splitlines()[-1] == "ch: error: train: 'dataset' is required"
+    assert err.splitlines()[-1].startswith("ch: error: ch train needs a data set: ch train MODEL ")
 
 
 def test_debug_in_a_config_file_prints_the_traceback(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_class_names_give_the_labels_back(labels: list[str]) -> None:
         ([0.5, 1.0], "labels must be names or integers, got 0.5"),
         ([1, 1, 1], "all labels are '1'; at least two classes"),
         ([None, None], "there are no labels"),
-        ([], "there are no labels"),
+        ([], "there are no rows"),
     ],
 )
 def test_invalid_labels_are_reported(labels: list[Any], message: str) -> None:

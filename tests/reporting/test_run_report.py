@@ -117,6 +117,8 @@ def test_sensitivity_can_be_skipped_and_the_output_path_chosen(quantized: Path, 
 def test_unwritable_output_is_reported_before_the_measurements(trained: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is a folder; 'output' must be a file"):
         report(ReportConfig(run=trained, output=tmp_path))
+    with pytest.raises(ValueError, match=r"'output' must end in \.html, got 'net\.py'"):
+        report(ReportConfig(run=trained, output=Path("net.py")))
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match=r"cannot write in '.*file'"):
         report(ReportConfig(run=trained, output=tmp_path / "file" / "page.html"))

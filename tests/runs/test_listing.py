@@ -76,6 +76,24 @@ def test_the_run_to_resume_is_the_latest_of_the_same_model_and_data(train_config
     assert find_run_to_resume(train_config, lambda folder: folder.search_log) is None
 
 
+def test_a_name_to_resume_is_not_the_start_of_another_name(train_config: TrainConfig) -> None:
+    for name in ("small", "small_2", "smaller"):
+        make_run(train_config.project_dir, name, 1000).metrics.touch()
+    named = replace(train_config, name="small")
+    found = find_run_to_resume(named, lambda folder: folder.metrics)
+    assert found is not None
+    assert found.name in ("small", "small_2")
+    assert find_run_to_resume(replace(train_config, name="smal"), lambda folder: folder.metrics) is None
+
+
+def test_a_run_to_load_that_does_not_exist_names_the_nearest(train_config: TrainConfig) -> None:
+    make_run(train_config.project_dir, "demo-float", 1000)
+    with pytest.raises(
+        UnknownNameError, match=r"no checkpoint, saved graph or run 'demo-flot'; did you mean 'demo-f"
+    ):
+        with_run_to_load(replace(train_config, load_name=Path("demo-flot")))
+
+
 def keep_model(folder: RunFolder, action: str, **summary: object) -> RunFolder:
     folder.write_summary({"action": action, "model": "toy", "dataset": "toy_tiny", **summary})
     folder.graph.mkdir(parents=True)

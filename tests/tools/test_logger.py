@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from chop.display.progress import StatusLine
 from chop.tools import get_logger, set_logging_verbosity
 
 
@@ -56,3 +57,13 @@ def test_a_warning_can_be_shown_once(capsys: pytest.CaptureFixture[str]) -> None
     set_logging_verbosity("info", repeat_warnings=False)
     get_logger().warning("slow %s", "data")
     assert capsys.readouterr().err == "WARNING: slow data\n"
+
+
+def test_a_message_on_a_terminal_replaces_the_status_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    set_logging_verbosity("info")
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    StatusLine().draw("profiling: 128 of 256 rows")
+    get_logger().info("compared")
+    assert capsys.readouterr().err == "\r\x1b[Kprofiling: 128 of 256 rows\r\x1b[KINFO: compared\n"

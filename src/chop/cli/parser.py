@@ -18,6 +18,7 @@ LAUNCHER_HELP = """also, with the launcher of a checkout:
   ch python [FILE]    a Python that can import chop
   ch notebook         JupyterLab in the current folder
   ch setup EXTRA      install optional packages; an unknown name lists them"""
+PROGRAM_FLAGS = ("-h", "--help", "--version")
 DESCRIPTION = "Explore number formats for PyTorch models: accuracy, error and cost."
 
 
@@ -37,6 +38,8 @@ def parse(words: Sequence[str]) -> Request:
     first = words[0] if words else "--help"
     if not first.startswith("-") and first not in ACTIONS:
         raise UnknownNameError(f"unknown action '{first}'; {closest(first, ACTIONS)}")
+    if first.startswith("-") and first not in PROGRAM_FLAGS:
+        raise ValueError(f"unknown option '{first}' before the action; {closest(first, PROGRAM_FLAGS)}")
     given, unknown = build_parser().parse_known_args(words or ["--help"])
     if unknown:
         raise ValueError(_explain_unknown(unknown[0], given.action))

@@ -10,12 +10,22 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_args
 
-from chop.config import ACTIONS, COMMAND_LINE_ONLY, PAIRS, AnyConfig, CommandConfig, TrainConfig, TrainGrid
+from chop.config import (
+    ACTIONS,
+    COMMAND_LINE_ONLY,
+    PAIRS,
+    ActionConfig,
+    AnyConfig,
+    CommandConfig,
+    TrainConfig,
+    TrainGrid,
+)
 from chop.files import check_regular
 from chop.options import check_options, read_options, type_hints
 from chop.toml import to_toml_value, write_toml
 
 COMMAND_LINE, DEFAULT = "command line", "default"
+INPUTS = {"model": "model", "dataset": "data set"}
 
 
 @dataclass(frozen=True)
@@ -35,11 +45,21 @@ class Settings:
     def configs(self) -> list[CommandConfig]:
         """Return a configuration per combination of the listed values; one if there are no lists."""
         cls = ACTIONS[self.action]
+        self._check_inputs(cls)
         combinations = itertools.product(*(self.values[name] for name in self.varied))
         return [
             read_options(cls, {**self.values, **dict(zip(self.varied, each, strict=True))}, self.action)
             for each in combinations
         ]
+
+    def _check_inputs(self, cls: type[CommandConfig]) -> None:
+        """Raise an error if the model or the data set is missing."""
+        missing = [name for name in INPUTS if issubclass(cls, ActionConfig) and name not in self.values]
+        if missing:
+            kinds = " and a ".join(INPUTS[name] for name in missing)
+            keys, lists = (" and ".join(form.format(name) for name in missing) for form in ("'{}'", "ch info {}s"))
+            usage = f"ch {self.action} MODEL DATASET, or --config FILE with {keys}"
+            raise ValueError(f"ch {self.action} needs a {kinds}: {usage}; see {lists}")
 
     def config(self) -> CommandConfig | TrainGrid:
         """Return what the action is called with: its configuration, or a grid if there are lists."""

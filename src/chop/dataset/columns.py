@@ -111,6 +111,8 @@ def _clean_labels(values: Iterable[Any], where: str) -> npt.NDArray[Any]:
     import pandas as pd
 
     column = pd.Series(values).reset_index(drop=True)
+    if column.empty:
+        raise ValueError(f"{where}: there are no rows")
     if column.dtype == object:
         column = column.map(lambda value: value.decode("utf-8", "replace") if isinstance(value, bytes) else value)
     missing = column.isna() | (column.astype(str) == "")

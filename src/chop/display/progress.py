@@ -9,6 +9,7 @@ import time
 SECONDS_PER_REDRAW = 0.1
 SECONDS_PER_LINE = 30.0  # if there is no terminal
 BAR_WIDTH = 20  # characters
+CLEAR_LINE = "\r\x1b[K"
 
 
 class StatusLine:
@@ -20,13 +21,13 @@ class StatusLine:
     def draw(self, text: str) -> None:
         """Replace the line, cut to the width of the terminal; elsewhere nothing is printed."""
         if self.is_terminal:
-            sys.stderr.write(f"\r\x1b[K{text[: shutil.get_terminal_size().columns - 1]}")
+            sys.stderr.write(f"{CLEAR_LINE}{text[: shutil.get_terminal_size().columns - 1]}")
             sys.stderr.flush()
 
     def print(self, text: str) -> None:
         """Print a permanent line above it."""
         if self._shown:
-            sys.stderr.write(f"\r\x1b[K{text}\n" if self.is_terminal else f"{text}\n")
+            sys.stderr.write(f"{CLEAR_LINE}{text}\n" if self.is_terminal else f"{text}\n")
 
     def close(self) -> None:
         """Remove the line."""

@@ -48,7 +48,11 @@ def _unknown_model(name: str) -> str:
     if name.endswith(".py"):
         return f"'{name}' is a file, not a model: name the class or function in it, as {name}:{_first_class(name)}"
     text = f"unknown model '{name}'; {closest(name, MODELS)}"
-    return text if text.endswith("?") else f"{text}; a network of your own is given as path/to/net.py:Net"
+    return (
+        text
+        if text.endswith("?")
+        else f"{text}; a network of your own is given as path/to/net.py:Net, or registered by a --plugin FILE"
+    )
 
 
 def _first_class(file: str) -> str:

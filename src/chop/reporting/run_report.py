@@ -40,6 +40,7 @@ logger = logging.getLogger(__name__)
 
 MAX_SENSITIVITY_MACS = 2e12
 """MACs that measuring sensitivity may take, about a minute; larger models are measured on fewer rows."""
+PAGE_SUFFIXES = (".html", ".htm")
 MAX_LAYERS_PRINTED = 40
 EIGHT_BITS = {
     f"{role}_{key}": value
@@ -109,6 +110,8 @@ def _check_writable(path: Path) -> None:
     if path.is_dir():
         file = RunFolder(path).report
         raise ValueError(f"'{path}' is a folder; {option_name('output')} must be a file, such as {file}")
+    if path.suffix.lower() not in PAGE_SUFFIXES:  # a misplaced argument must not overwrite another kind of file
+        raise ValueError(f"{option_name('output')} must end in .html, got '{path}'")
     folder = path.absolute().parent
     if not folder.exists():
         raise ValueError(f"the folder '{folder}' does not exist; create it, or choose another file")
@@ -159,12 +162,14 @@ class BatchesWithProgress:
 
     def __iter__(self) -> Iterator[Any]:
         line, done = StatusLine(), 0
-        for batch in self.batches:
-            line.draw(f"{self.activity}: {done} of {self.num_samples} rows")
-            yield batch
-            inputs = batch[0] if isinstance(batch, tuple) else batch
-            done += len(next(iter(inputs.values())))
-        line.close()
+        try:
+            for batch in self.batches:
+                line.draw(f"{self.activity}: {done} of {self.num_samples} rows")
+                yield batch
+                inputs = batch[0] if isinstance(batch, tuple) else batch
+                done += len(next(iter(inputs.values())))
+        finally:  # also if the user of the batches needs no more of them
+            line.close()
 
 
 def _measure_sensitivity(run: Run, batches: TestBatches, cost: Info) -> Info | None:

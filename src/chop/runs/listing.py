@@ -66,8 +66,11 @@ def with_run_to_load(config: Config) -> Config:
         logger.info("%s is %s", given, path)
     elif (config.project_dir / given).exists():
         path = config.project_dir / given
-    else:
+    elif given.suffix or given.parent != Path():  # a file, whose absence is reported when it is read
         return config
+    else:
+        nearest = _nearest(str(given), config.project_dir)
+        raise UnknownNameError(f"there is no checkpoint, saved graph or run '{given}'{nearest}")
     return replace(config, load_name=path)
 
 
@@ -91,7 +94,7 @@ def find_run_to_resume(
 def _has_inputs(folder: RunFolder, config: ActionConfig) -> bool:
     """Whether a run has the name of `config`, or without one the same model and data set."""
     if config.name is not None:
-        return folder.name.startswith(config.name)
+        return re.fullmatch(rf"{re.escape(config.name)}(_\d+)?", folder.name) is not None
     if folder.name.startswith(run_prefix(config)):
         return True
     try:

@@ -19,6 +19,9 @@ from chop.toml import to_table, write_toml
 from chop.transforming.pipeline import Passes
 
 FLOAT_BITS = 32.0
+SCALES_NOTE = (
+    "Bits per weight and per activation include shared scales; rows shorter than a block have more of them."
+)
 COSTS = ("quantized_weight_bits", "quantized_activation_bits")
 
 
@@ -82,6 +85,8 @@ def write_results(
     align = ("left", *("right",) * (len(headers) - 1))
     print(f"\n{results.title}, test split")
     print(tabulate(cells, headers, disable_numparse=True, colalign=align))
+    if any(row.costs[name] > row.bits + 0.005 for row in results.rows for name in COSTS):
+        print(f"\n{SCALES_NOTE}")
     exact = [row.cells(exact=True) for row in rows]
     write_table(folder.sweep_table, list(exact[0]), [list(row.values()) for row in exact])
     plot(results, folder)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 
+from chop.display.progress import CLEAR_LINE
+
 LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
@@ -12,7 +14,8 @@ class _Stderr(logging.Handler):
     """A handler that writes to the current `sys.stderr`, which notebooks and tests replace."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        sys.stderr.write(self.format(record) + "\n")
+        status_line = CLEAR_LINE if sys.stderr.isatty() else ""  # it is drawn again below the message
+        sys.stderr.write(f"{status_line}{self.format(record)}\n")
 
 
 class _Once(logging.Filter):

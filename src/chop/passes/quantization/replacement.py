@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 
 from torch import fx, nn
@@ -13,7 +12,6 @@ from chop.ir.graph.in_place import overwrites_shared_memory
 from chop.ir.graph.shared_layers import group_by_layer
 from chop.nn.quantized import QuantConfig, QuantizedCall, QuantizedLayer, quantize_layer
 
-logger = logging.getLogger(__name__)
 Precisions = dict[str, list[int | float]]
 """The precision of each operand whose config leaves it to the data, as `format.precision`."""
 
@@ -87,5 +85,4 @@ def _fit(meta: NodeMeta, formats: dict[str, Format]) -> Precisions:
                 )
             formats[name] = number_format.fitted(largest)
             chosen[name] = formats[name].precision
-            logger.info("quantize '%s': %s is %s", meta.node.name, name, formats[name])
     return chosen

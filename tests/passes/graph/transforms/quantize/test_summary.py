@@ -104,6 +104,23 @@ def test_the_pass_prints_returns_and_writes_both(tmp_path: Path, capsys: pytest.
     pd.testing.assert_frame_equal(saved, info["histogram"], check_dtype=False)
 
 
+@pytest.mark.parametrize(("width", "columns"), [(80, 4), (120, 6), (200, 8)])
+def test_the_table_of_nodes_fits_the_terminal(
+    width: int, columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(width))
+    graph = tiny_graph()
+    summarize_quantization_analysis_pass(graph, quantized(graph, LAB_PASS_ARGS))
+    nodes, types = capsys.readouterr().out.split("Changes by original type:")
+    lines = nodes.splitlines()[1:]
+    assert max(map(len, lines)) <= width
+    assert len(lines[0].strip("|").split("|")) == columns
+    assert "LinearInteger" in nodes
+    assert "data_in integer(8, 4)," in nodes
+    assert "Unchanged" in types
+
+
 def test_silent_prints_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     graph = tiny_graph()
     graph_iterator_compare_nodes(graph, graph, save_path=str(tmp_path / "table.csv"), silent=True)

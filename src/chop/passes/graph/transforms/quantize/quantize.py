@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 
 from torch import fx
@@ -14,6 +15,7 @@ from chop.passes.quantization.replacement import make_replacements
 from chop.passes.quantization.selection import QuantizeArgs, chosen_configs
 
 __all__ = ["QuantizeArgs", "quantize_transform_pass"]
+logger = logging.getLogger(__name__)
 
 
 @register_pass("quantize", kind="transform", prints=True)
@@ -30,6 +32,9 @@ def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> PassResult:
     for meta in metas:
         if meta.node in replacements:
             _replace(meta, replacements[meta.node])
+            for name in precisions[meta.node]:
+                chosen_format = replacements[meta.node].formats[name]
+                logger.info("quantize '%s': %s is %s", meta.node.name, name, chosen_format)
     _log_inherited(configs, metas)
     chosen = {node.name: each for node, each in precisions.items() if each}
     return graph, {"quantized": [node.name for node in configs], "chosen": chosen}

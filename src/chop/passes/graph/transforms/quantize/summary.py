@@ -7,6 +7,9 @@ module. The names of the functions are MASE's as well.
 from __future__ import annotations
 
 import csv
+import shutil
+import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from io import StringIO
 from itertools import zip_longest
@@ -29,6 +32,12 @@ if TYPE_CHECKING:
 TABLE_FILE = "quantize_table.csv"
 _HISTOGRAM_FILE = "quantize_histogram.csv"
 _BY_NODE = ("Ori name", "New name", "MASE_TYPE", "Mase_OP", "Original type", "Quantized type", "Changed", "Formats")
+_LESS_IMPORTANT = ("New name", "MASE_TYPE", "Changed", "Original type")
+"""The columns that a narrow terminal does not show, the least important first; both graphs have the same names."""
+_WIDEST = "Formats"
+_MIN_FORMATS = 24  # characters of a line of formats
+_HEADER_PADDING = 2  # characters that tabulate adds to a header
+_SEPARATOR = 3  # characters between two columns, and around all of them
 _BY_TYPE = ("Original type", "OP", "Total", "Changed", "Unchanged")
 
 
@@ -69,9 +78,26 @@ class SummaryTable(NamedTuple):
         return pd.DataFrame(self.rows, columns=list(self.columns))
 
     def print(self) -> None:
-        """Print the title and the table."""
+        """Print the title and the table; on a narrow terminal with fewer columns, and formats in several lines."""
         print(f"{self.title}:")
-        print(tabulate(self.rows, headers=self.columns, tablefmt="orgtbl"))
+        if sys.stdout.isatty() and _WIDEST in self.columns:
+            self._print_within(shutil.get_terminal_size().columns)
+        else:
+            print(tabulate(self.rows, headers=self.columns, tablefmt="orgtbl"))
+
+    def _print_within(self, width: int) -> None:
+        columns = list(self.columns)
+        cells = zip(columns, zip(*self.rows, strict=True), strict=True)
+        widths = {name: max(len(name) + _HEADER_PADDING, *map(len, map(str, texts))) for name, texts in cells}
+        needed = widths | {_WIDEST: min(widths[_WIDEST], _MIN_FORMATS)}
+        for name in _LESS_IMPORTANT:
+            if _line_length(needed[each] for each in columns) > width:
+                columns.remove(name)
+        kept = [self.columns.index(name) for name in columns]
+        rows = [[row[i] for i in kept] for row in self.rows]
+        rest = width - _line_length(needed[name] for name in columns if name != _WIDEST) - _SEPARATOR
+        limits = [max(rest, _MIN_FORMATS) if name == _WIDEST else None for name in columns]
+        print(tabulate(rows, headers=columns, tablefmt="orgtbl", maxcolwidths=limits))
 
     def save(self, path: str | Path) -> None:
         """Write the table as a CSV file."""
@@ -79,6 +105,11 @@ class SummaryTable(NamedTuple):
         csv.writer(text, lineterminator="\n").writerows([self.columns, *self.rows])
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         write_text(Path(path), text.getvalue())
+
+
+def _line_length(widths: Iterable[int]) -> int:
+    """Return the length of a line of a table with columns of these widths."""
+    return sum(width + _SEPARATOR for width in widths) + 1
 
 
 class QuantizationTables(NamedTuple):
