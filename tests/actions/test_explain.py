@@ -33,8 +33,9 @@ def test_node_is_explained_on_test_rows(trained: Path, capsys: pytest.CaptureFix
 def test_nodes_are_listed_if_none_is_given(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert cli.main(["explain", str(trained)]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    names = [line.split()[0] for line in lines[2:]]
+    printed = capsys.readouterr()
+    names = [line.split()[0] for line in printed.out.splitlines()[2:]]
+    assert printed.err.endswith(f"explain {trained} seq_blocks_0\n")
     assert names == [node.name for node in open_run(trained).graph.fx_graph.nodes]
 
 

@@ -18,6 +18,15 @@ def test_table_and_page_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == describe("formats", "integer") + "\n"
 
 
+def test_a_table_fits_the_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "100")
+    assert cli.main(["info", "formats"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert {line.split()[0] for line in lines if line[:1].strip()} >= set(FORMATS)
+
+
 def test_png_is_a_plot_of_the_values_of_a_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "integer.png"
     assert cli.main(["info", "formats", "integer", "--png", str(path)]) == 0

@@ -66,8 +66,8 @@ def test_next_command_can_be_parsed(
         assert getattr(settings, name, {}) == options.get(name, {}) or action != "train"
 
 
-def test_nothing_is_proposed_after_other_commands(run: RunFolder) -> None:
-    assert next_command(config("test"), run.path) is None
+def test_a_test_is_compared_with_the_other_runs(run: RunFolder) -> None:
+    assert next_command(config("test"), run.path) == "ch view mase_output --open"
 
 
 def test_a_grid_is_viewed(run: RunFolder) -> None:

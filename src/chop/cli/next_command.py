@@ -12,6 +12,7 @@ from chop.config import (
     DemoConfig,
     SearchConfig,
     SweepConfig,
+    TestConfig,
     TrainConfig,
     TrainGrid,
     TransformConfig,
@@ -36,6 +37,8 @@ def _words(config: CommandConfig | TrainGrid, path: Path) -> list[str] | None:
             return ["view", str(path.parent), "--open"]
         case DemoConfig():
             return ["report", str(run), "--open"] if not config.open else ["explain", str(run)]
+        case TestConfig():
+            return ["view", str(path.parent), "--open"]
         case TrainConfig():
             return ["sweep", *_inputs(config), "--load", str(run)]
         case SweepConfig() if run.sweep_config.is_file():

@@ -10,6 +10,7 @@ from tabulate import tabulate
 
 from chop.display.html import html_table
 from chop.display.numbers import table_number
+from chop.display.tables import column_limits
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,9 @@ class Table:
     def render(self) -> str:
         """Return the table as text for a terminal."""
         headers, *rows = self._cells()
-        return tabulate(rows, headers, tablefmt="simple", disable_numparse=True, colalign=["left"] * len(headers))
+        limits = column_limits(headers, rows)
+        align = ["left"] * len(headers)
+        return tabulate(rows, headers, "simple", disable_numparse=True, colalign=align, maxcolwidths=limits)
 
     def _repr_html_(self) -> str:
         headers, *rows = self._cells()

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tabulate import tabulate
 from torch import fx
 
+from chop.display.tables import HEADER_PADDING
 from chop.files import write_text
 from chop.ir import MaseGraph
 from chop.nn.quantized import QuantizedCall, QuantizedLayer
@@ -36,7 +37,6 @@ _LESS_IMPORTANT = ("New name", "MASE_TYPE", "Changed", "Original type")
 """The columns that a narrow terminal does not show, the least important first; both graphs have the same names."""
 _WIDEST = "Formats"
 _MIN_FORMATS = 24  # characters of a line of formats
-_HEADER_PADDING = 2  # characters that tabulate adds to a header
 _SEPARATOR = 3  # characters between two columns, and around all of them
 _BY_TYPE = ("Original type", "OP", "Total", "Changed", "Unchanged")
 
@@ -88,7 +88,7 @@ class SummaryTable(NamedTuple):
     def _print_within(self, width: int) -> None:
         columns = list(self.columns)
         cells = zip(columns, zip(*self.rows, strict=True), strict=True)
-        widths = {name: max(len(name) + _HEADER_PADDING, *map(len, map(str, texts))) for name, texts in cells}
+        widths = {name: max(len(name) + HEADER_PADDING, *map(len, map(str, texts))) for name, texts in cells}
         needed = widths | {_WIDEST: min(widths[_WIDEST], _MIN_FORMATS)}
         for name in _LESS_IMPORTANT:
             if _line_length(needed[each] for each in columns) > width:
