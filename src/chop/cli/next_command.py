@@ -44,6 +44,9 @@ def _words(config: CommandConfig | TrainGrid, path: Path) -> list[str] | None:
         case SweepConfig() if run.sweep_config.is_file():
             return ["transform", "--config", str(run.sweep_config), "--report"]
         case SearchConfig(apply=None, finetune=0) if run.best_config.is_file():
+            best = (run.read_summary().get("best") or {}) if run.is_finished else {}
+            if "epochs" in best:  # its weights were trained, which ch transform does not do
+                return ["search", "--config", str(run.config), "--apply", str(best["trial"])]
             return ["transform", "--config", str(run.best_config), "--report"]
         case TransformConfig() if config.report or config.open:
             return ["train", *_inputs(config), "--load", str(run), "--max-epochs", "2"]

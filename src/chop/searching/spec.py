@@ -24,6 +24,8 @@ from chop.searching.evaluation.qat import QATProblem
 from chop.searching.space import read_space
 from chop.searching.space.space import MODEL, TRAINING, read_option_choices
 from chop.searching.strategies import STRATEGIES, Strategy
+from chop.searching.strategies.learned import Learned
+from chop.searching.strategies.learned_front import LearnedFrontProblem
 
 logger = logging.getLogger(__name__)
 
@@ -93,10 +95,18 @@ class SearchSpec:
     def problem(self, experiment: Experiment | None = None) -> Problem:
         """Return the space with its model and data, ready to be measured; they are loaded if not given."""
         loaded = experiment or Experiment.load(self.config)
-        problem = self._qat_problem(loaded) if trains(self.config) else self._ptq_problem(loaded)
+        if isinstance(self.strategy, Learned) and self.strategy.trains_weights:
+            problem = self._learned_problem(loaded, self.strategy)
+        else:
+            problem = self._qat_problem(loaded) if trains(self.config) else self._ptq_problem(loaded)
         if not problem.space.parts:
             raise ValueError("search.search_space.seed quantises no node; give at least one of them a format")
         return problem
+
+    def _learned_problem(self, experiment: Experiment, strategy: Learned) -> Problem:
+        options = strategy.training_options(self.objectives, self.config.seed)
+        rows = self.evaluation.rows(experiment.data)
+        return LearnedFrontProblem(self.config, experiment, rows, self.cost_runners, options)
 
     def _qat_problem(self, experiment: Experiment) -> Problem:
         rows = self.evaluation.rows(experiment.data)

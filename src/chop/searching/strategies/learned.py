@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, fx
+from torch import Tensor
 
 from chop.dataset import Rows
-from chop.ir import MaseGraph
-from chop.ir.graph.interpreter import NodeInterpreter, bind_inputs
+from chop.ir.graph.interpreter import bind_inputs
 from chop.searching.evaluation.objectives import Objectives
 from chop.searching.evaluation.problem import Problem, UnitwiseProblem
 from chop.searching.space import Params
@@ -22,6 +20,13 @@ from chop.searching.strategies.base import Strategy, register_strategy
 from chop.searching.strategies.candidates import (
     cost_objectives,
     evenly_spaced,
+)
+from chop.searching.strategies.learned_front import LEARNED, STEP
+from chop.searching.strategies.learned_layers import Granularity
+from chop.searching.strategies.learned_training import (
+    ReplacingInterpreter,
+    WidthTrainingOptions,
+    steps_of_trials,
 )
 from chop.searching.strategies.learned_widths import LearnedUnit, Widths, round_widths
 
@@ -38,7 +43,16 @@ class Learned(Strategy):
     One run traces a front: beta rises by the same factor at every step, and each configuration on the way, rounded
     to widths that the space offers, is recorded. If there are more than `n_trials`, evenly spaced ones become
     trials. The weights of the model are not trained.
+
+    With a finer `granularity` than "tensor", weights are trained together with a width per channel or element,
+    which becomes 0 where a weight is pruned. The space says where to start; the graphs after evenly spaced steps
+    are trials.
     """
+
+    granularity: Granularity = "tensor"
+    """What has a width: "tensor", "channel" (of weights; of the inputs of convolutions) or "element"."""
+    weight_learning_rate: float = 2e-3
+    """The learning rate of the weights, if they are trained."""
 
     steps: int = 2000
     batch_size: int = 512
@@ -53,14 +67,36 @@ class Learned(Strategy):
         for name in ("steps", "batch_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"'{name}' must be at least 1, got {getattr(self, name)}")
-        if self.learning_rate <= 0:
-            raise ValueError(f"'learning_rate' must be above 0, got {self.learning_rate}")
+        for name in ("learning_rate", "weight_learning_rate"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"'{name}' must be above 0, got {getattr(self, name)}")
         if not 0 < self.beta_from <= self.beta_to:
             raise ValueError(
                 f"'beta_from' must be above 0 and at most 'beta_to', got {self.beta_from} and {self.beta_to}"
             )
 
+    @property
+    def trains_weights(self) -> bool:
+        """Whether weights are trained, so that the problem is a `LearnedFrontProblem`."""
+        return self.granularity != "tensor"
+
+    def training_options(self, objectives: Objectives, seed: int) -> WidthTrainingOptions:
+        """Return how weights and widths are trained; look-up tables are the cost if they are an objective."""
+        return WidthTrainingOptions(
+            granularity=self.granularity,
+            cost="lut" if any(each.name == "lut" for each in objectives.items) else "ebops",
+            steps=self.steps,
+            batch_size=self.batch_size,
+            width_learning_rate=self.learning_rate,
+            weight_learning_rate=self.weight_learning_rate,
+            beta_from=self.beta_from,
+            beta_to=self.beta_to,
+            seed=seed,
+        )
+
     def plan(self, problem: Problem, objectives: Objectives, seed: int) -> Sequence[Params]:
+        if self.trains_weights:
+            return [{f"{LEARNED}/{STEP}": step} for step in steps_of_trials(self.steps, self.n_trials)]
         unitwise = problem.as_unitwise()
         units = [LearnedUnit(unitwise, unit) for unit in unitwise.space.units]
         if not any(unit.dimensions for unit in units):
@@ -103,7 +139,7 @@ class _ModelWithLearnedWidths:
         self._units, self._costs = units, costs
         self._sizes = [len(unit.dimensions) for unit in units]
         replacements = {node: new for unit in units for node, new in unit.replacements.items()}
-        self._runner = _ReplacingInterpreter(self._graph, replacements)
+        self._runner = ReplacingInterpreter(self._graph, replacements)
 
     def initial_widths(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return the widths to learn, which start at their largest values, and their lower and upper limits."""
@@ -149,17 +185,3 @@ class _RelativeCost:
     def _relative(self, costs: Mapping[str, float]) -> float:
         shares = [costs[name] / self._widest[name] if self._widest[name] else 0.0 for name in self._metrics]
         return sum(shares) / len(shares)
-
-
-class _ReplacingInterpreter(NodeInterpreter):
-    """A run of a graph with gradients, and with some nodes replaced."""
-
-    def __init__(self, graph: MaseGraph, replacements: Mapping[fx.Node, Callable[..., Any]]) -> None:
-        super().__init__(graph.model)
-        self._replacements = replacements
-
-    def run_node(self, n: fx.Node) -> Any:
-        if n not in self._replacements:
-            return super().run_node(n)
-        args, kwargs = self.fetch_args_kwargs_from_env(n)
-        return self._replacements[n](*args, **kwargs)

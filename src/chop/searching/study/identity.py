@@ -26,7 +26,11 @@ DIFFERENCES = {
     "metrics": "its metrics differ",
     "strategy": "its strategy differs",
 }
-EARLIER_NAMES = {"Objectives(items=": "Objectives(each=", "SensitivityStrategy(": "Sensitivity("}
+EARLIER_NAMES = {
+    "Objectives(items=": "Objectives(each=",
+    "SensitivityStrategy(": "Sensitivity(",
+    ", granularity='tensor', weight_learning_rate=0.002": "",
+}
 """Names in the source that had other names when studies were first stored; their digests must stay the same."""
 
 

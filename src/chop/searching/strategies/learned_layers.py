@@ -1,0 +1,208 @@
+"""Layers that learn a number of fraction bits per channel or element, together with their weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from chop.formats.mixed_integer import MAX_WIDTH, MixedInteger
+from chop.ops import Op
+
+Granularity = Literal["tensor", "channel", "element"]
+CostTerm = Literal["ebops", "lut"]
+DIGITS_PER_BIT = 1 / 3
+"""Average share of digits that are not 0 in canonical signed digits; each of them is an adder."""
+
+
+class LearnedInput(nn.Module):
+    """Rounding of an activation, with learned fraction bits; all layers that read the activation share it."""
+
+    def __init__(self, low: Tensor, high: Tensor, width: int, shape: Sequence[int]) -> None:
+        super().__init__()
+        self.low: Tensor
+        self.high: Tensor
+        self.least: Tensor
+        self.most: Tensor
+        self.register_buffer("low", _reduced(low, shape, torch.amin))
+        self.register_buffer("high", _reduced(high, shape, torch.amax))
+        self.is_signed = bool((self.low < 0).any())
+        most = width - int(self.is_signed) - _integer_bits(torch.maximum(self.high, -self.low))
+        self.fraction = nn.Parameter(most.float())
+        self.register_buffer("most", most.float())
+        self.register_buffer("least", most.float() - width - 1)  # all values are rounded to 0
+
+    @property
+    def rounding(self) -> Literal["nearest_away", "nearest_even"]:
+        """Half a step is added in advance, to the bias of the layer before, if no number is negative."""
+        return "nearest_even" if self.is_signed else "nearest_away"
+
+    def forward(self, x: Tensor) -> Tensor:
+        return round_to_fraction(x, self.fraction)
+
+    def bits(self) -> Tensor:
+        """Return the bits of each element without its sign; gradients flow to the fraction bits."""
+        largest = torch.maximum(self.high, -self.low)
+        bits = whole(self.fraction) + _integer_bits(largest)
+        return torch.where(largest > 0, bits, torch.zeros_like(bits)).clamp(min=0)
+
+    def watch(self, x: Tensor) -> None:
+        """Widen the range to the rounded values of `x`."""
+        rounded = round_to_fraction(x, self.fraction).detach()
+        shape = self.fraction.shape
+        torch.minimum(self.low, _reduced(rounded, shape, torch.amin), out=self.low)
+        torch.maximum(self.high, _reduced(rounded, shape, torch.amax), out=self.high)
+
+    def forget_range(self) -> None:
+        """Start to watch the range again."""
+        self.low.zero_()
+        self.high.zero_()
+
+    def number_format(self) -> MixedInteger:
+        """Return the format that holds all values that were watched."""
+        fraction = self.fraction.detach().round()
+        largest = torch.maximum(self.high, -self.low - torch.exp2(-fraction)).clamp(min=0)
+        bits = torch.where((self.high > 0) | (self.low < 0), _integer_bits(largest) + fraction, 0.0).clamp(min=0)
+        widths = torch.where(bits > 0, bits + int(self.is_signed), 0.0).clamp(max=MAX_WIDTH)
+        return MixedInteger.of(
+            widths, torch.where(widths > 0, fraction, 0.0), is_signed=self.is_signed, rounding=self.rounding
+        )
+
+
+class LearnedLayer(nn.Module):
+    """A linear layer, convolution or affine batch norm whose weights have learned fraction bits."""
+
+    def __init__(
+        self, layer: Any, op: Op, positions: int, data: LearnedInput, width: int, granularity: Granularity
+    ) -> None:
+        super().__init__()
+        self.layer, self.data, self.positions = layer, data, positions
+        self.least: Tensor
+        self.most: Tensor
+        assert op.compute is not None, "layers with weights can compute with rounded ones"
+        self._compute = op.compute
+        weight = layer.weight.detach()
+        largest = _integer_bits(weight.abs().max())
+        shape = weight.shape if granularity == "element" else (len(weight), *(1,) * (weight.dim() - 1))
+        self.fraction = nn.Parameter(torch.full(shape, float(width - 1 - largest)))
+        self.register_buffer("most", self.fraction.detach().clone())
+        self.register_buffer("least", torch.full(shape, float(-largest - 2)))
+        self.watches = False
+        """Whether the next calls record the range of their inputs."""
+
+    def forward(self, x: Tensor) -> Any:
+        if self.watches:
+            self.data.watch(x)
+        return self._compute(self.layer, self.data(x), self.rounded(), self.layer.bias)
+
+    def rounded(self) -> Tensor:
+        """Return the rounded weights."""
+        return round_to_fraction(self.layer.weight, self.fraction)
+
+    def cost(self, term: CostTerm) -> Tensor:
+        """Return the cost of all products for one row, with gradients to the fraction bits."""
+        weights = self._bits() if term == "ebops" else self._digits()
+        data = self.data.bits() + (0 if term == "ebops" else 1)  # an adder is a bit wider than its operands
+        return self.positions * (_by_input(weights, self.layer) * data.flatten()).sum()
+
+    def formats(self) -> dict[str, MixedInteger]:
+        """Return the formats of all operands in which the rounded layer is exact."""
+        weight = self.rounded().detach()
+        fraction = self.fraction.detach().round().expand_as(weight)
+        integers = (weight * torch.exp2(fraction)).round().long()
+        unused = _trailing_zeros(integers)
+        shape = self.fraction.shape
+        kept = _reduced(torch.where(integers == 0, -torch.inf, fraction - unused), shape, torch.amax)
+        magnitude = torch.where(integers == 0, -torch.inf, _integer_bits(weight.abs()))
+        widths = _reduced(magnitude, shape, torch.amax) + kept + 1
+        widths, kept = (each.nan_to_num(0.0, 0.0, 0.0) for each in (widths, kept))
+        found = {"data_in_0": self.data.number_format(), "weight": MixedInteger.of(widths, kept)}
+        if self.layer.bias is not None:
+            found["bias"] = self._bias_format(kept, found["data_in_0"])
+        return found
+
+    def _bias_format(self, fraction: Tensor, data: MixedInteger) -> MixedInteger:
+        """Return the format of the bias: as fine as the products that it is added to."""
+        bias = self.layer.bias.detach()
+        finest = fraction.reshape(len(bias), -1).amax(1) + max(data.frac_widths)
+        magnitude = _integer_bits(bias.abs())
+        kept = torch.minimum(finest, MAX_WIDTH - 2 - magnitude)
+        widths = (magnitude + kept + 2).clamp(min=0)  # rounding up may need one more bit
+        return MixedInteger.of(torch.where(bias == 0, 0.0, widths), kept)
+
+    def _bits(self) -> Tensor:
+        weight = self.rounded().detach()
+        bits = whole(self.fraction) + _integer_bits(weight.abs())
+        return torch.where(weight != 0, bits, torch.zeros_like(bits))
+
+    def _digits(self) -> Tensor:
+        weight = self.rounded().detach()
+        fraction = whole(self.fraction)
+        digits = _num_signed_digits((weight * torch.exp2(fraction.detach())).round().long())
+        slope = DIGITS_PER_BIT * (fraction - fraction.detach())
+        return torch.where(weight != 0, digits + slope, torch.zeros_like(weight))
+
+
+def whole(fraction: Tensor) -> Tensor:
+    """Return whole numbers of bits; the gradient passes straight through."""
+    return fraction + (fraction.round() - fraction).detach()
+
+
+def round_to_fraction(x: Tensor, fraction: Tensor) -> Tensor:
+    """Return `x` with this many fraction bits, rounded; gradients flow to both."""
+    return _round_to_fraction(x, fraction)
+
+
+class _RoundToFraction(torch.autograd.Function):
+    """Rounding with the gradient of its error: one more bit halves it (HGQ, Sun et al. 2024, arXiv:2405.00645)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, fraction: Tensor) -> Tensor:
+        scale = torch.exp2(fraction.round())
+        q = (x * scale).round_().div_(scale)
+        ctx.save_for_backward(x - q)
+        ctx.fraction_shape = fraction.shape
+        return q
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        (error,) = ctx.saved_tensors
+        return gradient, (gradient * error).sum_to_size(ctx.fraction_shape).mul(math.log(2))
+
+
+# `Function.apply` has no type annotations.
+_round_to_fraction: Callable[[Tensor, Tensor], Tensor] = _RoundToFraction.apply
+
+
+def _by_input(weights: Tensor, layer: Any) -> Tensor:
+    """Return the sum over all weights that each input channel is multiplied by."""
+    if weights.dim() == 1:
+        return weights
+    groups = getattr(layer, "groups", 1)
+    return weights.reshape(groups, len(weights) // groups, weights.shape[1], -1).sum((1, 3)).flatten()
+
+
+def _integer_bits(magnitude: Tensor) -> Tensor:
+    """Return the position above the highest set bit: 3 for 5.5, 0 for 0.75, -1 for 0.25; 0 for 0."""
+    return torch.where(magnitude > 0, torch.frexp(magnitude).exponent, 0).to(magnitude.dtype)
+
+
+def _num_signed_digits(integers: Tensor) -> Tensor:
+    """Return how many canonical signed digits are not 0: the bits in which n and 3 n differ."""
+    differing = integers.abs() ^ (3 * integers.abs())
+    return sum(((differing >> place) & 1 for place in range(MAX_WIDTH + 2)), torch.zeros_like(integers))
+
+
+def _trailing_zeros(integers: Tensor) -> Tensor:
+    lowest = integers & -integers
+    return torch.where(integers == 0, 0, torch.frexp(lowest.double()).exponent - 1)
+
+
+def _reduced(x: Tensor, shape: Sequence[int], reduce: Callable[..., Tensor]) -> Tensor:
+    """Return the smallest or largest values of `x` over the dimensions that `shape` lacks or has as 1."""
+    first = x.dim() - len(shape)
+    dims = [dim for dim in range(x.dim()) if dim < first or (shape[dim - first] == 1 and x.shape[dim] != 1)]
+    return reduce(x, dim=dims, keepdim=True).reshape(tuple(shape)) if dims else x.reshape(tuple(shape)).clone()

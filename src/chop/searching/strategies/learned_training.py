@@ -1,0 +1,241 @@
+"""Training of weights together with their number of bits; every step is a point between accuracy and cost."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, fx
+
+from chop.dataset import Rows
+from chop.hardware.resolve import fold_batch_norms
+from chop.hardware.resolve.batch_norm import NORMS, WEIGHTED, is_affine, make_affine
+from chop.hardware.resolve.layers import replace_layer, set_formats, with_parameters
+from chop.ir import MaseGraph, NodeMeta
+from chop.ir.graph.interpreter import NodeInterpreter, bind_inputs
+from chop.searching.strategies.learned_layers import CostTerm, Granularity, LearnedInput, LearnedLayer
+from chop.tasks.base import first_tensor
+
+Arguments = Callable[[Tensor], dict[str, Tensor]]
+"""Returns the arguments of a model for rows."""
+RANGE_STEPS = 100
+"""Steps after which the ranges of activations are measured again."""
+RANGE_ROWS = 8192
+ROWS_AT_ONCE = 4096
+
+
+@dataclass(frozen=True)
+class WidthTrainingOptions:
+    """How weights and widths are trained."""
+
+    granularity: Granularity = "element"
+    cost: CostTerm = "ebops"
+    steps: int = 2000
+    batch_size: int = 512
+    width_learning_rate: float = 0.02
+    weight_learning_rate: float = 1e-3
+    beta_from: float = 1e-3
+    beta_to: float = 100.0
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class StartingWidths:
+    """The bits of a node's weights and inputs before the first step; fewer are learned, down to 0."""
+
+    weight: int = 8
+    data: int = 8
+
+
+class WidthTraining:
+    """A run with a rising weight of the cost. The weights start from those of a graph, which stays unchanged.
+
+    Batch norms are folded first. `graph_at` returns the quantised graph after a number of steps.
+    """
+
+    def __init__(
+        self,
+        graph: MaseGraph,
+        arguments: Arguments,
+        rows: Rows,
+        widths: Mapping[str, StartingWidths],
+        options: WidthTrainingOptions,
+    ) -> None:
+        self._original, self._arguments, self._rows = graph, arguments, rows
+        self._widths, self._options = widths, options
+        self._start()
+
+    def graph_at(self, step: int) -> MaseGraph:
+        """Return the graph after `step` steps, in format `mixed_integer`; the run starts again if it is past it."""
+        if step < self.step:
+            self._start()
+        while self.step < step:
+            self._train_step()
+        return self._quantized()
+
+    def cost(self) -> Tensor:
+        """Return the cost of all learned layers for one row."""
+        return torch.stack([layer.cost(self._options.cost) for layer in self.layers.values()]).sum()
+
+    def _start(self) -> None:
+        self._graph = _prepared(self._original, self._widths)
+        self._random = torch.Generator().manual_seed(self._options.seed)
+        self.layers = self._make_layers()
+        self.step = 0
+        self._bounded: list[LearnedInput | LearnedLayer] = [*self.layers.values(), *self._inputs]
+        weights = {id(p): p for layer in self.layers.values() for p in layer.layer.parameters()}
+        self._optimizer = torch.optim.Adam(
+            [
+                {"params": [each.fraction for each in self._bounded], "lr": self._options.width_learning_rate},
+                {"params": list(weights.values()), "lr": self._options.weight_learning_rate},
+            ]
+        )
+        self._interpreter = ReplacingInterpreter(self._graph, self.layers)
+        self._measure_ranges(RANGE_ROWS)
+        self._first_cost = float(self.cost().detach()) or 1.0
+
+    @property
+    def _inputs(self) -> list[LearnedInput]:
+        return list({id(layer.data): layer.data for layer in self.layers.values()}.values())
+
+    def _make_layers(self) -> dict[fx.Node, LearnedLayer]:
+        """Return what replaces the nodes that learn widths."""
+        metas = [meta for meta in self._graph.annotated_metas() if meta.node.name in self._widths]
+        ranges = self._activation_ranges([meta.node.all_input_nodes[0] for meta in metas])
+        inputs: dict[tuple[fx.Node, tuple[int, ...]], LearnedInput] = {}
+        found = {}
+        for meta in metas:
+            source, shape = meta.node.all_input_nodes[0], _data_shape(meta, self._options.granularity)
+            start = self._widths[meta.node.name]
+            data = inputs.setdefault((source, shape), LearnedInput(*ranges[source], start.data, shape))
+            assert meta.op is not None, "only layers of known ops have widths"
+            given = (_num_positions(meta), data, start.weight, self._options.granularity)
+            found[meta.node] = LearnedLayer(meta.module, meta.op, *given)
+        return found
+
+    def _activation_ranges(self, nodes: Sequence[fx.Node]) -> dict[fx.Node, tuple[Tensor, Tensor]]:
+        """Return the smallest and largest values of the results of some nodes, element by element."""
+        recorder = _RangeRecorder(self._graph, nodes)
+        for rows in self._rows.features[:RANGE_ROWS].split(ROWS_AT_ONCE):
+            with torch.no_grad():
+                recorder.run(*bind_inputs(self._graph, self._arguments(rows)))
+        return recorder.found
+
+    def _measure_ranges(self, num_rows: int) -> None:
+        for data in self._inputs:
+            data.forget_range()
+        for layer in self.layers.values():
+            layer.watches = True
+        with torch.no_grad():
+            for rows in self._rows.features[:num_rows].split(ROWS_AT_ONCE):
+                self._run(rows)
+        for layer in self.layers.values():
+            layer.watches = False
+
+    def _run(self, features: Tensor) -> Tensor:
+        return first_tensor(self._interpreter.run(*bind_inputs(self._graph, self._arguments(features))))
+
+    def _train_step(self) -> None:
+        options = self._options
+        if self.step % RANGE_STEPS == 0 and self.step:
+            self._measure_ranges(RANGE_ROWS)
+        chosen = torch.randint(len(self._rows.labels), (options.batch_size,), generator=self._random)
+        growth = (options.beta_to / options.beta_from) ** (self.step / max(1, options.steps - 1))
+        with torch.enable_grad():
+            loss = F.cross_entropy(self._run(self._rows.features[chosen]), self._rows.labels[chosen])
+            (loss + options.beta_from * growth / self._first_cost * self.cost()).backward()
+        self._optimizer.step()
+        self._optimizer.zero_grad()
+        with torch.no_grad():
+            for each in self._bounded:
+                each.fraction.clamp_(each.least, each.most)
+        self.step += 1
+
+    def _quantized(self) -> MaseGraph:
+        """Return a copy of the graph with the weights and formats of this step."""
+        self._measure_ranges(len(self._rows.labels))
+        graph = copy.deepcopy(self._graph)
+        metas = {meta.node.name: meta for meta in graph.annotated_metas()}
+        for node, layer in self.layers.items():
+            meta = metas[node.name]
+            values = {name: value.detach().clone() for name, value in layer.layer.named_parameters()}
+            assert meta.module is not None, "only layers have widths"
+            replace_layer(meta, with_parameters(meta.module, values))
+            set_formats(meta, layer.formats())
+        return graph
+
+
+def _prepared(original: MaseGraph, widths: Mapping[str, StartingWidths]) -> MaseGraph:
+    """Return a copy of a graph whose batch norms are folded, or affine if their widths are learned."""
+    graph = copy.deepcopy(original)
+    fold_batch_norms(graph)
+    for meta in graph.annotated_metas():
+        if meta.mase_op in NORMS and meta.node.name in widths and not is_affine(meta.module):
+            make_affine(meta)
+    graph.model.eval()
+    for parameter in graph.model.parameters():
+        parameter.requires_grad_(True)
+    return graph
+
+
+def learnable(meta: NodeMeta) -> bool:
+    """Whether the widths of a node can be learned element by element."""
+    return meta.mase_op in (*WEIGHTED, *NORMS) and meta.module is not None
+
+
+def _data_shape(meta: NodeMeta, granularity: Granularity) -> tuple[int, ...]:
+    """Return the shape of the widths of a node's input: its elements, its channels, or one width for all."""
+    shape = tuple(meta.args["data_in_0"].shape[1:])
+    if meta.mase_op == "linear":
+        return shape[-1:] if granularity == "element" else (1,)
+    return (shape[0], *(1,) * (len(shape) - 1))
+
+
+def _num_positions(meta: NodeMeta) -> int:
+    """Return how often each weight is used for one row."""
+    shape = meta.results["data_out_0"].shape[1:]
+    places = shape[:-1] if meta.mase_op == "linear" else shape[1:]
+    return int(torch.Size(places).numel())
+
+
+class ReplacingInterpreter(NodeInterpreter):
+    """A run of a graph with gradients, and with some nodes replaced."""
+
+    def __init__(self, graph: MaseGraph, replacements: Mapping[fx.Node, Callable[..., Any]]) -> None:
+        super().__init__(graph.model)
+        self._replacements = replacements
+
+    def run_node(self, n: fx.Node) -> Any:
+        if n not in self._replacements:
+            return super().run_node(n)
+        args, kwargs = self.fetch_args_kwargs_from_env(n)
+        return self._replacements[n](*args, **kwargs)
+
+
+class _RangeRecorder(NodeInterpreter):
+    """A run of a graph that records the ranges of some results."""
+
+    def __init__(self, graph: MaseGraph, nodes: Sequence[fx.Node]) -> None:
+        super().__init__(graph.model)
+        self._nodes = set(nodes)
+        self.found: dict[fx.Node, tuple[Tensor, Tensor]] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        result = super().run_node(n)
+        if n in self._nodes:
+            low, high = result.amin(0), result.amax(0)
+            if n in self.found:
+                low, high = torch.minimum(low, self.found[n][0]), torch.maximum(high, self.found[n][1])
+            self.found[n] = low.clone(), high.clone()
+        return result
+
+
+def steps_of_trials(steps: int, num_trials: int) -> Iterator[int]:
+    """Yield the steps at which the graph becomes a trial: evenly spaced, the last one included."""
+    number = min(steps, num_trials)
+    for index in range(1, number + 1):
+        yield round(index * steps / number)
