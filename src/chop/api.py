@@ -29,6 +29,7 @@ from chop.passes.graph import report_html_analysis_pass
 from chop.plugins import load_plugin
 from chop.registry import closest
 from chop.reporting.run_report import write_report
+from chop.reporting.sweep_report import write_sweep_report
 from chop.runs import Run, RunFolder, open_run
 from chop.runs.listing import with_run_to_load
 from chop.statistics.batches import limited_batches
@@ -194,7 +195,10 @@ def report(
     else:
         run = subject if isinstance(subject, Run) else open_run(subject)
         path = run.folder.report if output is None else Path(output)
-        write_report(run, path, num_samples=samples, with_sensitivity=sensitivity)
+        if run.action == "sweep":
+            write_sweep_report(run.folder, path)
+        else:
+            write_report(run, path, num_samples=samples, with_sensitivity=sensitivity)
     if open:
         webbrowser.open(path.absolute().as_uri())
     return path

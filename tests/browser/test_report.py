@@ -43,6 +43,7 @@ class Net(nn.Module):
         return y
 
 
+LONG_LINE = f'load_name = "/{"a_long_path/" * 12}"\n'  # wider than a phone
 SEARCH = {
     "study": "mixed",
     "plain": {"accuracy": 0.8},
@@ -50,7 +51,7 @@ SEARCH = {
     "metrics": METRICS,
     "trials": [
         trial(0, 0.5, 4.0, front=True, toml=TOML),
-        trial(1, 0.75, 6.0, front=True, toml=TOML + "weight_width = 6\n"),
+        trial(1, 0.75, 6.0, front=True, toml=TOML + "weight_width = 6\n" + LONG_LINE),
         trial(2, 0.5, 6.0, toml=TOML),
         trial(3, 0.7, 8.0, baseline="integer 8", toml=None),
     ],

@@ -92,7 +92,7 @@ def _table(table: GridTable) -> Html:
             "tr",
             {"class": "best" if number == table.best else None},
             [element("td", None, cell) for cell in line],
-            element("td", None, [join(_run_link(table.folder, name), " ") for name in run_names(row)]),
+            element("td", {"class": "runs"}, [join(_run_link(table.folder, name), " ") for name in run_names(row)]),
         )
         for number, (row, line) in enumerate(zip(table.rows, table.cells, strict=True))
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import logging
 import os
 import webbrowser
@@ -29,6 +30,7 @@ from chop.passes.graph import (
 )
 from chop.registry import UnknownNameError
 from chop.reporting.grid_report import GridTable, write_grid_report
+from chop.reporting.sweep_report import command_of_best_setting, write_sweep_report
 from chop.runs import RunFolder
 from chop.runs.listing import find_grid
 from chop.runs.run import Run, TestBatches, open_run
@@ -52,14 +54,18 @@ Info = Mapping[str, Any]
 
 
 def report(config: ReportConfig) -> Path:
-    """Write the page of the run or grid that `config` names, print its summary, and return the path of the page."""
+    """Write the page of a run, grid or sweep, print its summary, and return the path of the page."""
     grid = find_grid(config.run, config.project_dir)
     if grid is not None:
         path = config.output or grid.report
         _check_writable(path)
         print_grid_report(write_grid_report(grid, path))
+    elif (run := open_run(config.run, config.project_dir)).action == "sweep":
+        path = config.output or run.folder.report
+        _check_writable(path)
+        write_sweep_report(run.folder, path)
+        print_sweep_report(run.folder)
     else:
-        run = open_run(config.run, config.project_dir)
         path = config.output or run.folder.report
         document = write_report(run, path, num_samples=config.samples, with_sensitivity=not config.no_sensitivity)
         print_summary(document)
@@ -221,6 +227,14 @@ def print_grid_report(table: GridTable) -> None:
     print_grid(table.title, table.headers, table.cells)
     if table.best is not None:
         print(f"best test accuracy: {table.options(table.best)}")
+
+
+def print_sweep_report(folder: RunFolder) -> None:
+    """Print the table of a sweep, and the command that quantises the model to the best setting."""
+    headers, *cells = csv.reader(folder.sweep_table.read_text(encoding="utf-8").splitlines())
+    print("\n" + tabulate(cells, headers, disable_numparse=True, stralign="right"))
+    if folder.sweep_config.is_file():
+        print(f"\nquantise the model to the best setting: {command_of_best_setting(folder)}")
 
 
 def print_summary(document: Info) -> None:

@@ -55,7 +55,7 @@ class Row:
         cells |= {figure(name).column_title: figure(name).column_text(value) for name, value in shown}
         bitops, weight_bits = self.costs["bitops"], self.costs["weight_bits"]
         if exact:
-            return cells | {"BitOPs": f"{bitops:g}", "weight memory in bits": f"{weight_bits:.0f}"}
+            return cells | {"BitOPs": f"{bitops:.12g}", "weight memory in bits": f"{weight_bits:.0f}"}
         return cells | {"BitOPs": table_number(round(bitops)), "weight memory": memory(weight_bits)}
 
 

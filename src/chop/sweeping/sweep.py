@@ -113,7 +113,7 @@ def _write_summary(
     summary: dict[str, Any] = {
         **experiment.describe("sweep"),
         "checkpoint": None if config.load_name is None else str(config.load_name),
-        "baseline": dict(results.baseline.metrics),
+        "baseline": {**results.baseline.metrics, **results.baseline.costs},
         "rows": [{"format": row.label, "bits": row.bits, **row.metrics, **row.costs} for row in results.rows],
         "best": None if best is None else f"{best.label}, {best.bits:g} bits",
         "seconds": round(seconds, 3),

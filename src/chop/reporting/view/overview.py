@@ -26,7 +26,7 @@ from chop.reporting.view.run_figures import COLUMNS, RunFigure
 from chop.reporting.view.run_record import MAX_RECORDS_KEPT, RunRecord
 
 TEXT_COLUMNS, START_COLUMN = ("run", "action", "model", "data"), "started"
-"""The first columns and the last one. Between them are the accuracy, options that differ, and the other figures."""
+"""The first columns and the last one. Between them are the key figures, and options that differ."""
 NUM_COMPARED = range(2, 7)
 """How many runs can be compared."""
 
@@ -72,9 +72,8 @@ def _table(records: Sequence[RunRecord]) -> Html:
     heads = [
         element("th", {"scope": "col"}, element("span", {"class": "unseen"}, "compare")),
         *(_head(word, "text") for word in TEXT_COLUMNS),
-        *(_figure_head(figure) for figure in figures[:1]),
+        *(_figure_head(figure) for figure in figures),
         *(_head(column.title, "option", column.key) for column in options),
-        *(_figure_head(figure) for figure in figures[1:]),
         _head(START_COLUMN, "text"),
     ]
     body = element("tbody", None, [_row(record, options, figures) for record in records])
@@ -114,9 +113,8 @@ def _row(record: RunRecord, options: tuple[OptionColumn, ...], figures: tuple[Ru
             record.data_title or record.data,
             synthetic_badge() if record.has_synthetic_data else None,
         ),
-        *(_figure_cell(figure, record) for figure in figures[:1]),
+        *(_figure_cell(figure, record) for figure in figures),
         *(_option_cell(column.text(record)) for column in options),
-        *(_figure_cell(figure, record) for figure in figures[1:]),
         element(
             "td",
             {"class": "text started", "data-value": record.started.isoformat()},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from chop.display import numbers
@@ -38,7 +38,8 @@ from chop.reporting.view.run_record import RunRecord, run_names
 from chop.reporting.view.served_files import find_run_file, list_files
 from chop.runs import RunFolder
 
-SWEEP_FIGURES = ("accuracy", "loss", "bitops", "weight_bits")
+SWEEP_FIGURES = ("accuracy", "loss", "quantized_weight_bits", "quantized_activation_bits", "bitops", "weight_bits")
+FLOAT_BITS = 32
 
 PLOTS: Sequence[Callable[[RunFolder], Path]] = (
     lambda folder: folder.curves_plot,
@@ -52,7 +53,7 @@ PLOTS: Sequence[Callable[[RunFolder], Path]] = (
 def run_page(record: RunRecord) -> Html:
     """Return the page of one run, with a link to its report."""
     top = [_back_link(), _errors([record]), _report_link(record), _figure_cards(record)]
-    rest = [_grid(record), _sweep(record), _plots([record]), _sections([record]), _files(record)]
+    rest = [_grid(record), sweep_table(record), _plots([record]), _sections([record]), _files(record)]
     return page(record.name, [_subtitle(record), _badge(record)], *top, *rest)
 
 
@@ -192,11 +193,11 @@ def _grid(record: RunRecord) -> Html | None:
     for row in rows:
         runs = [join(link(run_address(name), name), " ") for name in run_names(row)]
         cells = [element("td", None, _numbers(row.get(key))) for key in keys]
-        lines.append(element("tr", None, cells, element("td", None, runs)))
+        lines.append(element("tr", None, cells, element("td", {"class": "runs"}, runs)))
     return section("grid", "Grid", _plain_table("Table of the grid", (*keys, "runs"), lines))
 
 
-def _sweep(record: RunRecord) -> Html | None:
+def sweep_table(record: RunRecord) -> Html | None:
     """Return the settings of a sweep; the one with the fewest bit operations within the allowed loss is marked."""
     rows = tables_at(record.summary, "rows")
     if not rows or record.action != "sweep":
@@ -205,6 +206,9 @@ def _sweep(record: RunRecord) -> Html | None:
     heads = ["format", "bits", *(figure(name).column_title for name in names)]
     best = text_at(record.summary, "best")
     lines = []
+    baseline = record.summary.get("baseline")
+    if isinstance(baseline, Mapping):
+        rows = [{"format": "unchanged", "bits": FLOAT_BITS, **baseline}, *rows]
     for row in rows:
         texts = [str(row.get("format", NOTHING)), _numbers(row.get("bits"))]
         texts += [figure(name).text(value) if is_number(value := row.get(name)) else NOTHING for name in names]
