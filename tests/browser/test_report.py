@@ -276,7 +276,7 @@ def test_a_search_comes_first_and_its_best_trial_is_marked(shown: Page) -> None:
     assert shown.locator("#best-trial").inner_text() == text
     assert [each.get_attribute("data-trial") for each in shown.locator(".point.best[data-trial]").all()] == ["1"]
     assert shown.locator("#trial h3").inner_text() == "Trial 1 (best)"
-    assert shown.locator("#toml").inner_text() == TOML + "weight_width = 6\n"
+    assert shown.locator("#toml").inner_text() == TOML + "weight_width = 6\n" + LONG_LINE
 
 
 def test_clicking_a_trial_shows_its_configuration(shown: Page) -> None:
