@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,31 +16,20 @@ from torch import Tensor
 
 from chop.display.extras import need
 from chop.exporting.onnx_file import make_model
+from chop.exporting.onnx_fusions import GIVEN, Arrays, Session, wrong_fusion
 from chop.exporting.onnx_graph.builder import OnnxBuilder, OnnxNode
 from chop.exporting.onnx_graph.call import Ref
 from chop.exporting.onnx_graph.lower import Lowered
 from chop.exporting.proof import Batch
 
-GIVEN = ".given"
+logger = logging.getLogger(__name__)
 MAX_ERROR_LENGTH = 300
+EXACT_SUMS = "session.x64quantprecision=1"
+"""Without it, onnxruntime 1.31 adds pairs of 8-bit products in 16 bits on CPUs without VNNI, which saturates."""
 NO_FUSION = "session.disable_quant_qdq=1"
 """Without it, onnxruntime 1.31 fuses products of FP8 numbers, and sums of INT8 ones, into ops of other types."""
 NO_OPTIMIZATION = "ORT_DISABLE_ALL"
 """Without it, onnxruntime 1.31 moves transposes through blocked QuantizeLinear but leaves the scales."""
-Arrays = Mapping[str, NDArray[Any]]
-
-
-class Session(Protocol):
-    """A model that is ready to run."""
-
-    @property
-    def title(self) -> str:
-        """Its name and version."""
-        ...
-
-    def run(self, inputs: Arrays) -> list[NDArray[Any]]:
-        """Return the outputs in their order."""
-        ...
 
 
 class OnnxRuntime:
@@ -47,11 +37,12 @@ class OnnxRuntime:
 
     def __init__(self, model: Any, *limits: str) -> None:
         runtime = need("onnxruntime", "running an ONNX file")
+        self.limits = limits
         self.title = ", ".join([f"onnxruntime {runtime.__version__}", *limits])
         options = runtime.SessionOptions()
         options.log_severity_level = 4  # types that it lacks are errors, which are handled
-        if NO_FUSION in limits:
-            options.add_session_config_entry(*NO_FUSION.split("="))
+        for limit in {EXACT_SUMS, NO_FUSION}.intersection(limits):
+            options.add_session_config_entry(*limit.split("="))
         if NO_OPTIMIZATION in limits:
             options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
         providers = ["CPUExecutionProvider"]
@@ -81,14 +72,16 @@ class ReferenceEvaluator:
 class FirstThatRuns:
     """onnxruntime; else with fewer optimisations, which have defects for some types; else the evaluator."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, is_fused: bool = True) -> None:
         need("onnxruntime", "running an ONNX file")
-        self.remaining: list[Callable[[], Session]] = [
+        self.model = model
+        programs: list[Callable[[], Session]] = [
             partial(OnnxRuntime, model),
             partial(OnnxRuntime, model, NO_FUSION),
             partial(OnnxRuntime, model, NO_OPTIMIZATION),
             partial(ReferenceEvaluator, model),
         ]
+        self.remaining = programs if is_fused else programs[1:]
         self.session: Session | None = None
         self._num_programs = len(self.remaining)
 
@@ -96,6 +89,16 @@ class FirstThatRuns:
     def is_default(self) -> bool:
         """Whether the first program is used."""
         return len(self.remaining) == self._num_programs
+
+    @property
+    def limits(self) -> tuple[str, ...] | None:
+        """The optimisations of onnxruntime that are switched off; None: it is not used."""
+        return self.session.limits if isinstance(self.session, OnnxRuntime) else None
+
+    def switch_off(self, limit: str) -> None:
+        """Use onnxruntime without an optimisation, if it runs so; else without fused layers."""
+        self.session = None
+        self.remaining = [partial(OnnxRuntime, self.model, limit), *self.remaining[1:]]
 
     @property
     def title(self) -> str:
@@ -133,7 +136,7 @@ class OnnxEngine:
     is_exact = False
 
     def __init__(self, lowered: Lowered, model: Any, opset: int) -> None:
-        self.lowered, self.opset = lowered, opset
+        self.lowered, self.model, self.opset = lowered, model, opset
         self.session = FirstThatRuns(model)
 
     @property
@@ -151,13 +154,38 @@ class OnnxEngine:
         """Return the outputs for a batch."""
         return as_tensors(run_session(self.session, as_arrays(inputs, self.lowered.inputs)))
 
+    def settle(self, inputs: Batch) -> bool:
+        """Switch off the optimisations of onnxruntime that compute wrong integers; return whether there are any."""
+        limits = self.session.limits
+        if limits not in ((), (EXACT_SUMS,)):
+            return False
+        try:
+            wrong = self._wrong_fusion(inputs, limits)
+        except ValueError as error:
+            wrong = str(error)
+        if wrong is None:
+            return False
+        logger.info("%s", wrong)
+        self.session.switch_off(NO_FUSION if limits else EXACT_SUMS)
+        return True
+
+    def _wrong_fusion(self, inputs: Batch, limits: tuple[str, ...]) -> str | None:
+        fused, separate = (
+            lambda model, given=given: OnnxRuntime(model, *given) for given in (limits, (NO_FUSION,))
+        )
+        try:
+            found = wrong_fusion(self.model, as_arrays(inputs, self.lowered.inputs), fused, separate)
+        except Exception as error:  # engines raise errors of many kinds
+            raise ValueError(f"{self.title} cannot run single layers: {_one_line(error)}") from error
+        return None if found is None else f"a fused layer computes '{found}' differently"
+
     def run_layers(self, inputs: Batch, results: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the result of each node, from given results of the nodes before it."""
         wanted = {name: ref for name, ref in self.lowered.results.items() if name in results}
         if not wanted:
             return {}
         separate = separate_layers(self.lowered, wanted)
-        session = FirstThatRuns(make_model(separate, self.opset, {}, check=False))
+        session = FirstThatRuns(make_model(separate, self.opset, {}, check=False), is_fused=False)
         given = {f"{ref.name}{GIVEN}": results[name] for name, ref in wanted.items()}
         found = as_tensors(run_session(session, as_arrays({**inputs, **given}, separate.inputs)))
         by_value = dict(zip(separate.outputs, found, strict=True))

@@ -8,6 +8,7 @@ from pathlib import Path
 from chop.exporting.export import TARGETS, ExportOptions
 from chop.exporting.onnx_engines import OnnxEngine
 from chop.exporting.onnx_file import choose_opset, make_model
+from chop.exporting.onnx_graph.biases import widen_biases
 from chop.exporting.onnx_graph.lower import lower
 from chop.exporting.onnx_graph.qdq import QDQ
 from chop.exporting.proof import Batch, Engine
@@ -24,6 +25,7 @@ class OnnxTarget:
         metadata = {"chop.formats": json.dumps(formats_of(graph))}
         for zero_points in (True, False):
             lowered = lower(graph, batch, QDQ(zero_points))
+            widen_biases(lowered.builder)
             opset = choose_opset(lowered, options.opset)
             model = make_model(lowered, opset, metadata)
             engine = OnnxEngine(lowered, model, opset)

@@ -15,8 +15,9 @@ from torch import Tensor
 
 from chop.display.extras import need
 from chop.exporting.export import TARGETS, ExportOptions
-from chop.exporting.onnx_engines import GIVEN, Arrays, as_arrays, as_tensors, run_session, separate_layers
+from chop.exporting.onnx_engines import as_arrays, as_tensors, run_session, separate_layers
 from chop.exporting.onnx_file import choose_opset, make_model
+from chop.exporting.onnx_fusions import GIVEN, Arrays
 from chop.exporting.onnx_graph.call import Ref
 from chop.exporting.onnx_graph.lower import Lowered, lower
 from chop.exporting.onnx_target import formats_of
@@ -52,6 +53,10 @@ class QONNXEngine:
     def run(self, inputs: Batch) -> list[Tensor]:
         """Return the outputs for a batch."""
         return self._execute(self.lowered, as_arrays(inputs, self.lowered.inputs))
+
+    def settle(self, inputs: Batch) -> bool:
+        """Return False: there is one way to run the file."""
+        return False
 
     def run_layers(self, inputs: Batch, results: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the result of each node, from given results of the nodes before it."""

@@ -49,6 +49,10 @@ class ReadBack:
         """Return the outputs of the graph."""
         return outputs_of(self.graph, inputs)
 
+    def settle(self, inputs: Batch) -> bool:
+        """Return False: there is one way to run the file."""
+        return False
+
     def run_layers(self, inputs: Batch, results: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the result of each node, from given results of the nodes before it."""
         runner = _FromResults(self.graph.model, results)

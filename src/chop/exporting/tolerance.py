@@ -6,10 +6,13 @@ import math
 
 from chop.formats.integer import Integer
 from chop.ir import NodeMeta
+from chop.nn.quantized import QuantizedLayer
 from chop.ops.base import numel
 
 FLOAT_TOLERANCE = 2.0**-16
 """Of the largest magnitude of a result: float32 sums in another order, and other approximations of functions."""
+MAX_SHARE_OF_STEPS = 0.01
+"""The largest share of elements of a result that are rounded to the next number."""
 FLOAT32_SIGNIFICAND = 24
 
 
@@ -18,9 +21,22 @@ def tolerance_of(meta: NodeMeta) -> float:
 
     It is 0 where every sum is exact in float32: all operands are in fixed point, and sums need at most 24 bits.
     """
-    if "data_out_0" in meta.results and isinstance(meta.results["data_out_0"].format, Integer):
-        return 2 * FLOAT_TOLERANCE if not _sums_are_exact(meta) else 0.0
     return 0.0 if _sums_are_exact(meta) else FLOAT_TOLERANCE
+
+
+def step_of_result(meta: NodeMeta, largest: float) -> float:
+    """Return the distance of two numbers near `largest` in the format that rounds the result of a node, or 0."""
+    quantized = meta.quantized
+    number_format = None if quantized is None else quantized.formats.get("data_out_0")
+    if number_format is None or not number_format.rounds:
+        return 0.0
+    scale = quantized.scale_of("data_out_0") if isinstance(quantized, QuantizedLayer) else None
+    if scale is not None and isinstance(number_format, Integer):
+        return float(scale)
+    if isinstance(number_format, Integer) and number_format.is_fixed_point:
+        return math.ldexp(1.0, -int(number_format.precision[1]))
+    mantissa = getattr(getattr(number_format, "grid", None), "mantissa", number_format.width - 2)
+    return largest * math.ldexp(1.0, -mantissa)
 
 
 def _sums_are_exact(meta: NodeMeta) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -112,6 +113,12 @@ class OnnxBuilder:
             self._constants[key] = self.unique(name or f"{self.owner}.constant")
             self.initializers[self._constants[key]] = Initializer(data_type, shape, content)
         return self._constants[key]
+
+    def zeros(self, data_type: DataType, shape: tuple[int, ...], name: str) -> Name:
+        """Return zeros of an 8-bit type, which are stored again for each use."""
+        new = self.unique(name)
+        self.initializers[new] = Initializer(data_type, shape, bytes(math.prod(shape)))
+        return new
 
     def cast(self, x: Name, data_type: DataType, **attributes: Any) -> Name:
         """Return a value in another type."""

@@ -35,8 +35,8 @@ NATIVE: dict[type[Format], DataType] = {Float16: DataType.FLOAT16, BFloat16: Dat
 class QDQ:
     """Pairs of QuantizeLinear and DequantizeLinear.
 
-    `zero_points` writes zero points of 0 for INT8 and UINT8 with one scale. onnxruntime 1.31 needs them to fuse
-    sums, and fails with them in other graphs.
+    `zero_points` writes zero points of 0 for INT8 and UINT8, except for blocks. onnxruntime 1.31 needs them to
+    fuse layers, and fails with them in other graphs.
     """
 
     zero_points: bool = False
@@ -64,7 +64,7 @@ class QDQ:
         shaped = codes.reshape(stored.padded)[tuple(slice(n) for n in stored.shape)]
         packed = builder.packed(element, shaped.contiguous().numpy(), width, name)
         scales, attributes = _stored_scales(builder, stored, name)
-        zero = () if attributes else self._zero(builder, element)
+        zero = self._zeros(builder, name, element, shaped.shape, attributes)
         return builder.node("DequantizeLinear", packed, scales, *zero, **attributes)
 
     def activation(self, builder: OnnxBuilder, x: Ref, number_format: Format, scale: Tensor | None) -> Name:
@@ -88,6 +88,15 @@ class QDQ:
         else:
             q = scaling.quantize(builder, x.name, element)
         return scaling.dequantize(builder, q)
+
+    def _zeros(
+        self, builder: OnnxBuilder, name: str, element: DataType, shape: torch.Size, attributes: dict[str, int]
+    ) -> tuple[Name, ...]:
+        """Return the zero points of a weight, which no other weight shares: onnxruntime may change them."""
+        if not self.zero_points or element not in (DataType.INT8, DataType.UINT8) or "block_size" in attributes:
+            return ()
+        sizes = (shape[attributes["axis"]],) if attributes else ()
+        return (builder.zeros(element, sizes, f"{name}.zero_point"),)
 
     def _zero(self, builder: OnnxBuilder, element: DataType) -> tuple[Name, ...]:
         if not self.zero_points or element not in (DataType.INT8, DataType.UINT8):

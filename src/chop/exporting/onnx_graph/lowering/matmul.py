@@ -10,6 +10,7 @@ import torch
 from chop.exporting.onnx_graph.builder import Name
 from chop.exporting.onnx_graph.call import OnnxCall
 from chop.exporting.onnx_graph.lowering.table import lowers
+from chop.nn.hadamard import rotation
 
 
 @lowers("linear")
@@ -27,6 +28,12 @@ def _linear(call: OnnxCall) -> Name:
 def _linear_transposed(call: OnnxCall) -> Name:
     product = call.builder.node("MatMul", call.tensor("data_in_0"), call.tensor("weight"))
     return call.builder.node("Add", product, call.tensor("bias"))
+
+
+@lowers("hadamard")
+def _hadamard(call: OnnxCall) -> Name:
+    matrix = call.builder.constant(rotation(call.get("size")).float(), name=f"rotation.{call.get('size')}")
+    return call.builder.node("MatMul", call.tensor("data_in_0"), matrix)
 
 
 @lowers("bilinear")
