@@ -24,6 +24,7 @@ NAMES = (
     "search_quality",
     "load",
     "hardware",
+    "small_circuits",
     "low_bits",
     "export",
 )

