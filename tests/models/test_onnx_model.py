@@ -173,6 +173,46 @@ def test_a_model_of_brevitas_is_read(tmp_path: Path) -> None:
     assert ((found - expected).abs() > 1e-6).float().mean() < 0.02  # quotients next to a half
 
 
+def test_integers_that_are_narrower_than_their_type_are_read(tmp_path: Path) -> None:
+    """Brevitas writes 4-bit weights and activations as INT8 with Clip before DequantizeLinear."""
+    constants: dict[str, Any] = {
+        "w": RANDOM.integers(-7, 8, (3, 6)).astype(np.int8),
+        "ws": (0.01 + RANDOM.random(3) / 50).astype(np.float32),
+        "wz": np.zeros(3, np.int8),
+        "s": np.float32(0.05),
+        "zero": np.int8(0),
+        "uzero": np.uint8(0),
+        "low": np.int8(-7),
+        "high": np.int8(7),
+        "ulow": np.uint8(0),
+        "uhigh": np.uint8(15),
+    }
+    node = helper.make_node
+    nodes = [
+        node("QuantizeLinear", ["x", "s", "zero"], ["xq"]),
+        node("Clip", ["xq", "low", "high"], ["xc"]),
+        node("DequantizeLinear", ["xc", "s", "zero"], ["xd"]),
+        node("Clip", ["w", "low", "high"], ["wc"]),
+        node("DequantizeLinear", ["wc", "ws", "wz"], ["wd"], axis=0),
+        node("Gemm", ["xd", "wd"], ["m"], transB=1),
+        node("Relu", ["m"], ["r"]),
+        node("QuantizeLinear", ["r", "s", "uzero"], ["rq"]),
+        node("Clip", ["rq", "ulow", "uhigh"], ["rc"]),
+        node("DequantizeLinear", ["rc", "s", "uzero"], ["y"]),
+    ]
+    path = write(tmp_path / "net.onnx", nodes, constants, [6])
+    model, x = get_model(str(path)), torch.randn(50, 6)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    expected = onnxruntime.InferenceSession(path, options).run(None, {"x": x.numpy()})[0]
+    with torch.no_grad():
+        found = model(x).numpy()
+    assert (np.abs(found - expected) > 1e-6).mean() < 0.02  # quotients next to a half
+    layers = [layer.formats for layer in model.children() if isinstance(layer, QuantizedLayer)]
+    assert [formats["data_in_0"].width for formats in layers] == [4, 4]
+    assert (layers[0]["weight"].width, layers[1]["data_in_0"].is_signed) == (4, False)  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -52,6 +52,8 @@ class Constant:
 
     value: Tensor
     quantization: Quantization | None = None
+    limits: tuple[int, int] | None = None
+    """The smallest and the largest integer, if they are narrower than the type."""
 
 
 def integer_quantization(width: int, is_signed: bool, scale: Tensor, rounding: Rounding) -> Quantization:

@@ -1,165 +1,19 @@
-"""The ops of ONNX as layers and functions of PyTorch, and its quantisers as number formats."""
+"""The layers and functions of ONNX as those of PyTorch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from chop.formats.fp8 import FP8
-from chop.models.onnx_reader.constants import (
-    ROUNDINGS,
-    Constant,
-    Quantization,
-    broadcast_scale,
-    float_quantization,
-    integer_quantization,
-)
-from chop.models.onnx_reader.protos import FLOAT_TYPES, INTEGER_TYPES, tensor_of, type_name
+from chop.models.onnx_reader.constants import Constant
+from chop.models.onnx_reader.protos import tensor_of
 from chop.models.onnx_reader.reader import Flow, OnnxReader, ReadNode
-from chop.registry import Registry
-
-Reader = Callable[[OnnxReader, ReadNode], Any]
-READERS: Registry[Reader] = Registry("op of ONNX")
-
-
-def reads(*ops: str) -> Callable[[Reader], Reader]:
-    """Register a function that adds the nodes of these ops."""
-
-    def decorate(function: Reader) -> Reader:
-        for op in ops:
-            READERS.add(op, function)
-        return function
-
-    return decorate
-
-
-def constant(value: Any, what: str) -> Tensor:
-    """Return an input that must be a constant."""
-    if not isinstance(value, Constant):
-        raise ValueError(f"{what} is not a constant")
-    return value.value
-
-
-# Quantisers
-
-
-@dataclass(frozen=True, eq=False)
-class Codes:
-    """What QuantizeLinear returns, until DequantizeLinear reads it."""
-
-    flow: Flow
-    quantization: Quantization
-
-
-@dataclass(frozen=True, eq=False)
-class Limited:
-    """What Clip returns if QuantizeLinear follows: the range of a format, or a function of its own."""
-
-    flow: Flow
-    low: float
-    high: float
-
-
-def _check_zero(step: ReadNode, index: int) -> None:
-    if len(step.inputs) > index and step.inputs[index] is not None:
-        zero = constant(step.inputs[index], "the zero point")
-        if bool((zero != 0).any()):
-            raise ValueError("number formats have no zero point other than 0")
-
-
-@reads("QuantizeLinear")
-def _quantize_linear(reader: OnnxReader, step: ReadNode) -> Any:
-    _check_zero(step, 2)
-    x, scale = step.inputs[0], constant(step.inputs[1], "the scale")
-    number = step.attributes.get("output_dtype") or (reader.types[step.names[2]] if len(step.names) > 2 else 2)
-    kind = type_name(number)
-    limits = None
-    if isinstance(x, Limited):
-        limits, x = (x.low, x.high), x.flow
-    flow = reader.rounded(reader.flow(x))
-    if kind in FLOAT_TYPES:
-        if float(scale.reshape(-1)[0]) != 1.0 or scale.numel() > 1:
-            raise ValueError("8-bit floats are read without scales")
-        return Codes(flow, Quantization(FP8(FLOAT_TYPES[kind])))
-    width, signed = INTEGER_TYPES[kind]
-    if limits is not None:
-        found = _width_of(limits, float(scale), signed)
-        if found is None:
-            flow = reader.call(torch.clamp, flow, *limits)
-        width = found or width
-    axis, block = step.attributes.get("axis", 1), step.attributes.get("block_size", 0)
-    wide = broadcast_scale(scale, flow.sample.dim(), axis, block, flow.sample.shape)
-    return Codes(flow, integer_quantization(width, signed, wide, "nearest_even"))
-
-
-def _width_of(limits: tuple[float, float], scale: float, signed: bool) -> int | None:
-    """Return the width of the integers between two limits; None if they are not the range of a width."""
-    for width in range(1, 33):
-        low = -(2 ** (width - 1)) if signed else 0
-        if limits == (low * scale, (2 ** (width - signed) - 1) * scale):
-            return width
-    return None
-
-
-@reads("DequantizeLinear")
-def _dequantize_linear(reader: OnnxReader, step: ReadNode) -> Any:
-    x = step.inputs[0]
-    _check_zero(step, 2)
-    if isinstance(x, Codes):
-        return replace(x.flow, quantization=x.quantization)
-    codes, scale = constant(x, "the quantised tensor"), constant(step.inputs[1], "the scale")
-    axis, block = step.attributes.get("axis", 1), step.attributes.get("block_size", 0)
-    wide = broadcast_scale(scale, max(codes.dim(), 1), axis, block, codes.shape)
-    value, kind = codes.float() * wide, type_name(reader.types[step.names[0]])
-    if kind in FLOAT_TYPES and wide.numel() == 1 and float(wide) == 1.0:
-        return Constant(value, Quantization(FP8(FLOAT_TYPES[kind])))
-    if kind not in INTEGER_TYPES:
-        return Constant(value)
-    width, signed = INTEGER_TYPES[kind]
-    return Constant(value, integer_quantization(width, signed, wide, "nearest_even"))
-
-
-@reads("IntQuant", "Quant")
-def _int_quant(reader: OnnxReader, step: ReadNode) -> Any:
-    _check_zero(step, 2)
-    x, scale = step.inputs[0], constant(step.inputs[1], "the scale")
-    width = int(constant(step.inputs[3], "the width"))
-    signed, narrow = bool(step.attributes.get("signed", 1)), bool(step.attributes.get("narrow", 0))
-    mode = str(step.attributes.get("rounding_mode", "ROUND")).upper()
-    if mode not in ROUNDINGS:
-        raise ValueError(f"no format rounds as '{mode}'")
-    if width == 1 and signed:
-        raise ValueError("no format has the two values -1 and 1 with the scale of the file")
-    quantization = integer_quantization(width, signed, scale, ROUNDINGS[mode])
-    bound = (2 ** (width - 1) - 1) * scale
-    if isinstance(x, Constant):
-        value = x.value.clamp(-bound, bound) if narrow and signed else x.value
-        return Constant(value, quantization)
-    flow = reader.rounded(reader.flow(x))
-    if narrow and signed:
-        if scale.numel() > 1:
-            raise ValueError("a narrow range is read with one scale only")
-        flow = reader.call(torch.clamp, flow, -float(bound), float(bound))
-    return replace(flow, quantization=quantization)
-
-
-@reads("FloatQuant")
-def _float_quant(reader: OnnxReader, step: ReadNode) -> Any:
-    scale, exponent, mantissa, bias, largest = (constant(each, "a parameter") for each in step.inputs[1:6])
-    if scale.numel() > 1 or float(scale) != 1.0:
-        raise ValueError("small floats are read without scales")
-    mode = str(step.attributes.get("rounding_mode", "ROUND")).upper()
-    quantization = float_quantization(int(exponent), int(mantissa), int(bias), float(largest), ROUNDINGS[mode])
-    x = step.inputs[0]
-    if isinstance(x, Constant):
-        return Constant(x.value, quantization)
-    return replace(reader.rounded(reader.flow(x)), quantization=quantization)
-
+from chop.models.onnx_reader.table import READERS, constant, reads
 
 # Layers with parameters
 
@@ -302,17 +156,6 @@ def _global_pool(reader: OnnxReader, step: ReadNode) -> Flow:
     x = reader.flow(step.inputs[0])
     kind: Any = (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d)[x.sample.dim() - 3]
     return reader.layer(step.name, kind(1), x, {})
-
-
-@reads("Clip")
-def _clip(reader: OnnxReader, step: ReadNode) -> Any:
-    given = [*step.inputs[1:], None, None]
-    low = -torch.inf if given[0] is None else float(constant(given[0], "a bound"))
-    high = torch.inf if given[1] is None else float(constant(given[1], "a bound"))
-    flow = reader.flow(step.inputs[0])
-    if step.following and set(step.following) == {"QuantizeLinear"}:
-        return Limited(flow, low, high)
-    return reader.layer(step.name, nn.Hardtanh(low, high), flow, {})
 
 
 # Functions

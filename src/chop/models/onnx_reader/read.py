@@ -7,9 +7,11 @@ from typing import Any
 
 from torch import fx
 
-from chop.models.onnx_reader.ops import READERS
+import chop.models.onnx_reader.ops
+import chop.models.onnx_reader.quantizers  # noqa: F401
 from chop.models.onnx_reader.protos import attributes_of
 from chop.models.onnx_reader.reader import OnnxReader, ReadNode
+from chop.models.onnx_reader.table import READERS
 from chop.registry import closest
 
 MAX_REASON_LENGTH = 200
