@@ -50,7 +50,7 @@ docs: setup ## update the generated tables in docs/
 
 site: ## build the documentation as a website in build/site
 	@scripts/setup.sh docs
-	$(python) -m mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(python) -m mkdocs build --quiet
 	@echo "open build/site/index.html"
 
 format: setup ## format the code and apply automatic fixes

@@ -45,6 +45,10 @@ def error_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         (("--weight-decay", "nan"), "command line: 'weight_decay' must be a finite number, got nan (float)"),
         (("--batch-size", str(10**21)), f"train: 'batch_size' must be at most {2**63 - 1}, got {10**21}"),
         (("--seed", str(2**64)), f"train: 'seed' must be at most {2**63 - 1}, got {2**64}"),
+        (
+            ("--data-option", f"num_rows={2**63}"),
+            "data set 'toy_tiny' needs num_rows of at most 100,000,000",
+        ),
         (("--data-option", "num_rows=" + "[" * 3000), "data set 'toy_tiny': 'num_rows' must be int, got '[["),
     ],
 )

@@ -12,7 +12,7 @@ from chop.dataset.base import DatasetInfo, Splits, register_dataset
 from chop.dataset.download import DownloadError
 from chop.dataset.jsc_generator import generate_rows
 from chop.dataset.jsc_published import CLASSES, FEATURES, FILES, fetch_any, find_cached, find_in, read_jets
-from chop.dataset.splits import shorten, split_as_published, split_rows, standardise
+from chop.dataset.splits import check_num_rows, shorten, split_as_published, split_rows, standardise
 from chop.registry import closest
 
 logger = logging.getLogger(__name__)
@@ -41,8 +41,8 @@ class JSC:
     )
 
     def __post_init__(self) -> None:
-        if self.num_rows is not None and self.num_rows < 10:
-            raise ValueError(f"data set 'jsc' needs num_rows of at least 10, got {self.num_rows}")
+        if self.num_rows is not None:
+            check_num_rows("jsc", self.num_rows, least=10)
         if self.version not in (None, *VERSIONS):
             raise ValueError(f"data set 'jsc' has no version '{self.version}'; {closest(self.version, VERSIONS)}")
         if self.version == "generated" and self.path is not None:

@@ -14,7 +14,15 @@ from chop.dataset.base import DatasetInfo, Rows, Scaling, Splits
 TEST_SHARE = 0.2  # of all rows
 VAL_SHARE = 0.1  # of the rows that are not in the test split
 IGNORED = -100  # the label of a token that is not scored; PyTorch's default
+MAX_ROWS = 10**8  # of generated data, which must fit into memory
 PUBLISHED_SEED = 42  # of the test split of published results on jets
+
+
+def check_num_rows(name: str, num_rows: int, least: int = 1) -> None:
+    """Raise an error if the data set `name` has too few rows for its splits, or more than memory can hold."""
+    if not least <= num_rows <= MAX_ROWS:
+        bound = f"at least {least}" if num_rows < least else f"at most {MAX_ROWS:,}"
+        raise ValueError(f"data set '{name}' needs num_rows of {bound}, got {num_rows}")
 
 
 def split_rows(features: Tensor, labels: Tensor, seed: int, provenance: str = "", version: str = "") -> Splits:

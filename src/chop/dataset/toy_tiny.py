@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 
 from chop.dataset.base import DatasetInfo, Splits, register_dataset
-from chop.dataset.splits import split_rows
+from chop.dataset.splits import check_num_rows, split_rows
 
 MEDIAN_SQUARED_RADIUS = 3.3567  # chi-squared with 4 degrees of freedom: half of the points are outside
 
@@ -22,6 +22,9 @@ class ToyTiny:
     num_rows: int = 1000
 
     info: ClassVar[DatasetInfo] = DatasetInfo("toy_tiny", 4, 2, class_names=("inside", "outside"))
+
+    def __post_init__(self) -> None:
+        check_num_rows("toy_tiny", self.num_rows)
 
     def load(self) -> Splits:
         """Return the points in three splits."""
