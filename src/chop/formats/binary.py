@@ -11,7 +11,7 @@ from torch import Tensor
 from chop.formats.base import Encoded, Format, Scales, param, register_format
 from chop.formats.bits import finite_magnitude, mean_of_numbers, refuse_nan, signs, with_nan_of, working
 from chop.formats.granularity import group_indices, num_scales
-from chop.formats.kernels.families import mean_above, round_to_signs
+from chop.formats.kernels.families import largest_magnitude, mean_above, round_to_signs
 
 
 @register_format("binary")
@@ -58,7 +58,8 @@ class Binary(Format):
     def _quantize_by_loop(self, x: Tensor) -> Tensor | None:
         if self.stochastic or len(self._shared_dims(x)) < x.dim():
             return None
-        scale = mean_above(x) if self.scaling else 1.0
+        largest = largest_magnitude(x) if self.scaling else 1.0
+        scale = mean_above(x, largest) if self.scaling and largest is not None else largest
         return None if scale is None else round_to_signs(x, scale)
 
     def scale_groups(self, x: Tensor) -> Tensor | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from torch import Tensor
 
@@ -46,7 +47,8 @@ class BlockFP(ScaledBlocks):
         """Return the value of the last bit in blocks with these maxima."""
         return exact_power_of_two_below(largest).clamp_(*self.powers).mul_(2.0 ** (2 - self.width))
 
-    def loop_scale(self, x: Tensor) -> Scale:
+    @cached_property
+    def loop_scale(self) -> Scale:
         return power_scale(*self.powers, unit=2.0 ** (2 - self.width))
 
     @property

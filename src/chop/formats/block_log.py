@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from torch import Tensor
 
@@ -29,7 +30,8 @@ class BlockLog(SharedBias):
         nearest = power * (1 + (largest > 1.5 * power).to(power.dtype)).clamp_(max=2.0)
         return nearest.clamp_(*self.at_top(self._top_code))
 
-    def loop_scale(self, x: Tensor) -> Scale:
+    @cached_property
+    def loop_scale(self) -> Scale:
         return power_scale(*self.at_top(self._top_code), above=1.5)
 
     def quotients(self, values: Tensor, scale: Tensor) -> Tensor:

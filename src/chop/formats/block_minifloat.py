@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from torch import Tensor
 
@@ -31,7 +32,8 @@ class BlockMinifloat(SharedBias):
     def scale(self, largest: Tensor) -> Tensor:
         return exact_power_of_two_below(largest).clamp_(*self._powers)
 
-    def loop_scale(self, x: Tensor) -> Scale:
+    @cached_property
+    def loop_scale(self) -> Scale:
         return power_scale(*self._powers)
 
     @property

@@ -102,14 +102,7 @@ class FP8(OnGrid):
         element, top = self.grid.loop_element(self.rounding), self.grid.largest
         if scale is not None:
             return round_with_scale(x, scale, element)
-        return round_by_loop(
-            x,
-            self.granularity,
-            self.channel_dim,
-            real_scale(top, *scale_limits(top)),
-            lambda largest: scale_covering(largest, top),
-            element,
-        )
+        return round_by_loop(x, self.granularity, self.channel_dim, real_scale(top, *scale_limits(top)), element)
 
     def integers(self, x: Tensor, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
         if self.scale == "none" or x.numel() == 0:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from chop.formats.kernels.families import Element, Scale, largest_magnitude, round_blocks, round_with_scale
+from chop.formats.kernels.families import Element, Scale, round_blocks, round_tensor
 
 Granularity = Literal["tensor", "channel", "row", "group"]
 SMALLEST_SCALE = 2.0**-100
@@ -41,12 +41,11 @@ def round_by_loop(
     granularity: Granularity,
     channel_dim: int | None,
     scale: Scale,
-    scale_for: Callable[[Tensor], Tensor],
     element: Element | None,
 ) -> Tensor | None:
     """Return `x` rounded by a compiled loop, with a scale per tensor, channel or row; None if no loop can.
 
-    `scale` is how the loop computes the scale from the largest magnitude; `scale_for` does the same in torch.
+    `scale` is how the loop computes the scale from the largest magnitude.
     """
     if element is None or x.dim() == 0:
         return None
@@ -57,8 +56,7 @@ def round_by_loop(
             return None
         rows = round_blocks(x.view(len(x), -1), x[0].numel(), 1, scale, element)
         return None if rows is None else rows.view(x.shape)
-    largest = largest_magnitude(x)
-    return None if largest is None else round_with_scale(x, scale_for(torch.tensor(largest)), element)
+    return round_tensor(x, scale, element)
 
 
 @cache

@@ -171,7 +171,7 @@ class Integer(Rounded, Format):
         element = integer_element(self.rounding, self._lowest_covered, self._high)
         if self.granularity == "group":
             return round_blocks(x, self.group_size, divided_dim(x.dim(), self.block_dim), step, element)
-        return round_by_loop(x, self.granularity, self.channel_dim, step, self._step, element)
+        return round_by_loop(x, self.granularity, self.channel_dim, step, element)
 
     def __call__(self, x: Tensor, scale: Tensor | None = None) -> Tensor:
         if scale is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from torch import Tensor
 
@@ -36,5 +37,6 @@ class MXFP(Microscaled):
     def scale(self, largest: Tensor) -> Tensor:
         return block_scale(largest, self.scale_rule, self.grid.largest, self.grid.mantissa)
 
-    def loop_scale(self, x: Tensor) -> Scale:
+    @cached_property
+    def loop_scale(self) -> Scale:
         return loop_block_scale(self.scale_rule, self.grid.largest, self.grid.mantissa)

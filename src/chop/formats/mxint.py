@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from torch import Tensor
 
@@ -31,7 +32,8 @@ class MXInt(Microscaled):
         """Return the steps of blocks with these maxima: their E8M0 scales times 2**(2 - width)."""
         return block_scale(largest, self.scale_rule, self.grid.limit * self._unit, self.width - 2).mul_(self._unit)
 
-    def loop_scale(self, x: Tensor) -> Scale:
+    @cached_property
+    def loop_scale(self) -> Scale:
         return loop_block_scale(self.scale_rule, self.grid.limit * self._unit, self.width - 2, self._unit)
 
     def encode(self, x: Tensor) -> Encoded:

@@ -11,13 +11,14 @@ from chop.formats.base import Encoded, Scales, param, register_format
 from chop.formats.bits import working
 from chop.formats.blocks import Blocks, BlockSize
 from chop.formats.elements import ELEMENTS
-from chop.formats.granularity import scale_covering
+from chop.formats.granularity import scale_covering, scale_limits
 from chop.formats.kernels.families import Scale, largest_magnitude, tensor_scale
 from chop.formats.minifloat import Grid
 from chop.formats.rounding import round_quotients
 from chop.formats.scaled_blocks import ScaledBlocks
 
 _ELEMENT, _SCALE = ELEMENTS["e2m1"], ELEMENTS["e4m3"]
+_LARGEST = _ELEMENT.largest * _SCALE.largest
 
 
 @register_format("nvfp4")
@@ -59,11 +60,11 @@ class NVFP4(ScaledBlocks):
         tensor_scale = _tensor_scale(largest)
         return _block_scale(largest, tensor_scale, _ELEMENT.largest) * tensor_scale
 
-    def loop_scale(self, x: Tensor) -> Scale | None:
+    def loop_scale_for(self, x: Tensor) -> Scale | None:
         largest = largest_magnitude(x) if self.rounding in ("nearest_even", "nearest_away") else None
         if largest is None:
             return None
-        return tensor_scale(_ELEMENT.largest, _tensor_scale(torch.tensor(largest)).item())
+        return tensor_scale(_ELEMENT.largest, largest, _LARGEST, *scale_limits(_LARGEST))
 
     def possible_scales(self, largest: Tensor) -> tuple[Tensor, ...]:
         # The maximum of a block is not always 6 times its scale: small scales are rounded by up to a half.
@@ -91,7 +92,7 @@ class NVFP4(ScaledBlocks):
 
 
 def _tensor_scale(largest: Tensor) -> Tensor:
-    return scale_covering(largest.amax(), _ELEMENT.largest * _SCALE.largest)
+    return scale_covering(largest.amax(), _LARGEST)
 
 
 def _block_scale(largest: Tensor, tensor_scale: Tensor, element: float) -> Tensor:

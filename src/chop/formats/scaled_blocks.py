@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -73,15 +74,26 @@ class ScaledBlocks(InBlocks, Rounded, Format):
         blocks, elements, scale = self._parts(x)
         return blocks.join(elements.mul_(scale), like=x)
 
-    def loop_scale(self, x: Tensor) -> Scale | None:
-        """Return how a compiled loop computes the scales of the blocks of `x`; None if no loop can."""
+    @cached_property
+    def loop_scale(self) -> Scale | None:
+        """How a compiled loop computes the scales of blocks; None if no loop can."""
         return None
 
+    def loop_scale_for(self, x: Tensor) -> Scale | None:
+        """Return `loop_scale`, or what takes its place for a tensor."""
+        return self.loop_scale
+
+    @cached_property
+    def _loop_element(self) -> Element | None:
+        return self.grid.loop_element(self.rounding)
+
     def _quantize_by_loop(self, x: Tensor) -> Tensor | None:
-        element = self.grid.loop_element(self.rounding)
+        if torch.compiler.is_compiling():
+            return None  # it does not trace cached properties
+        element = self._loop_element
         if element is None or isinstance(self.block_size, tuple) or x.dim() == 0:
             return None
-        scale = self.loop_scale(x)
+        scale = self.loop_scale_for(x)
         dim = divided_dim(x.dim(), self.block_dim)
         return None if scale is None else round_blocks(x, self.block_size, dim, scale, element)
 

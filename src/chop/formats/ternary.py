@@ -16,7 +16,7 @@ from chop.formats.bits import (
     with_nan_of,
     working,
 )
-from chop.formats.kernels.families import mean_above, round_to_signs
+from chop.formats.kernels.families import largest_magnitude, mean_above, round_to_signs
 
 
 @register_format("ternary")
@@ -56,11 +56,12 @@ class Ternary(Format):
         return with_nan_of(signs.mul_(scale), values).to(x.dtype)
 
     def _quantize_by_loop(self, x: Tensor) -> Tensor | None:
-        found = mean_above(x)
-        if found is None:
+        largest = largest_magnitude(x)
+        mean = None if largest is None else mean_above(x, largest)
+        if largest is None or mean is None:
             return None
-        limit = found * self.threshold
-        scale = mean_above(x, limit) if self.scaling else 1.0
+        limit = mean * self.threshold
+        scale = mean_above(x, largest, limit) if self.scaling else 1.0
         return None if scale is None else round_to_signs(x, scale, limit)
 
     def scale_groups(self, x: Tensor) -> Tensor | None:

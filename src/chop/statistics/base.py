@@ -121,7 +121,8 @@ class Reduction(Statistic, Generic[S]):
         if observed.tensor.numel() == 0:
             return
         grouped = observed.grouped(Layout(self.dims, self.keep, self.device))
-        self._add(_Total(grouped.kept_shape, grouped.count, grouped.nan_count, self.observe(grouped)))
+        state = self.observe(grouped)  # first: it may find the extremes, which the counts need
+        self._add(_Total(grouped.kept_shape, grouped.count, grouped.nan_count, state))
 
     def merge(self, other: Self) -> None:
         self.check_mergeable(other)

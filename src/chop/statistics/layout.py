@@ -10,6 +10,8 @@ from typing import Any, Literal, NamedTuple, TypeVar, cast
 import torch
 from torch import Tensor
 
+from chop.formats.kernels.row_statistics import row_moments
+
 T = TypeVar("T")
 
 
@@ -40,8 +42,16 @@ class GroupedValues:
         return cast(T, self._found[measure])
 
     @cached_property
+    def row_moments(self) -> Tensor | None:
+        """Smallest, largest, sum and squared deviations of each group, by a compiled loop if possible."""
+        return row_moments(self.values)
+
+    @cached_property
     def ends(self) -> tuple[Tensor, Tensor]:
         """The smallest and the largest value of each group; NaN for a group that has a NaN."""
+        found: Tensor | None = self.__dict__.get("row_moments")  # only if another statistic needs them
+        if found is not None:
+            return found[:, 0].clone(), found[:, 1].clone()
         return self.values.amin(1), self.values.amax(1)
 
     @cached_property

@@ -8,6 +8,7 @@ from math import inf
 import torch
 from torch import Tensor
 
+from chop.formats.kernels.row_statistics import code_counts
 from chop.statistics.state import check_tensor
 
 MANTISSA_BITS = 6
@@ -59,13 +60,14 @@ class LogHistogram:
     @classmethod
     def of(cls, values: Tensor, nans: Tensor | None) -> LogHistogram:
         """Count values of shape [groups, values per group], leaving out those where `nans` is true."""
-        if values.dtype == torch.float64 or _any_subnormal(values.float()):
-            codes, num_codes = _codes(values.double(), torch.int64, _SHIFT), _NUM_CODES
+        is_dense = nans is None and len(values) * 2 * _NUM_CODES32 <= _DENSE_LIMIT
+        dense = code_counts(values) if is_dense else None
+        if dense is not None:
+            counted = _from_dense(dense.view(-1), _NUM_CODES32)
+        elif values.dtype == torch.float64 or _any_subnormal(values.float()):
+            return _count(_codes(values.double(), torch.int64, _SHIFT), nans, _NUM_CODES)
         else:
-            codes, num_codes = _codes(values.float(), torch.int32, 23 - MANTISSA_BITS), _NUM_CODES32
-        counted = _count(codes, nans, num_codes)
-        if num_codes == _NUM_CODES:
-            return counted
+            counted = _count(_codes(values.float(), torch.int32, 23 - MANTISSA_BITS), nans, _NUM_CODES32)
         codes = counted.bin_codes
         magnitude = codes.abs()
         magnitude = torch.where(magnitude == _INFINITE32, _INFINITE, magnitude + _REBIAS * (magnitude > 0))
@@ -183,11 +185,18 @@ def _count(codes: Tensor, nans: Tensor | None, num_codes: int) -> LogHistogram:
         codes = codes.long() + torch.arange(groups, device=codes.device).unsqueeze(1) * (2 * num_codes)
     found = codes.reshape(-1) if nans is None else codes[~nans]
     if groups * 2 * num_codes > _DENSE_LIMIT:
-        raw, counts = torch.unique(found.long(), return_counts=True)
-    else:
-        dense = torch.bincount(found)
-        raw = dense.nonzero().squeeze(1)
-        counts = dense[raw]
+        return _from_codes(*torch.unique(found.long(), return_counts=True), num_codes)
+    return _from_dense(torch.bincount(found), num_codes)
+
+
+def _from_dense(dense: Tensor, num_codes: int) -> LogHistogram:
+    """Return the histogram of the numbers of values for all codes."""
+    raw = dense.nonzero().squeeze(1)
+    return _from_codes(raw, dense[raw].long(), num_codes)
+
+
+def _from_codes(raw: Tensor, counts: Tensor, num_codes: int) -> LogHistogram:
+    """Return the histogram of the numbers of values for some codes."""
     magnitude = raw % num_codes
     signed = torch.where(raw % (2 * num_codes) >= num_codes, -magnitude, magnitude)
     return _summed(raw // (2 * num_codes) * _BINS + _NUM_CODES + signed, counts)

@@ -55,8 +55,10 @@ class Summary(Reduction[MomentsAndDistribution]):
         check_bins(self.bins)
 
     def observe(self, grouped: GroupedValues) -> MomentsAndDistribution:
-        distribution = grouped.once(Distribution.all_of if self.precise else Distribution.of)
-        return MomentsAndDistribution(grouped.once(Moments.of), distribution)
+        moments = grouped.once(Moments.of)
+        return MomentsAndDistribution(
+            moments, grouped.once(Distribution.all_of if self.precise else Distribution.of)
+        )
 
     def summarize(self, state: MomentsAndDistribution, count: Tensor) -> dict[str, Tensor]:
         distribution = state.distribution

@@ -77,8 +77,17 @@ def test_every_bit_is_that_of_the_eager_definition(number_format: Any, rounding:
     numbers = hard_numbers()
     numbers = torch.cat([numbers, torch.tensor([torch.nan, torch.inf, -torch.inf])])
     x = numbers[: len(numbers) // 40 * 40].reshape(-1, 40)
+    whole_blocks = numbers[: len(numbers) // 64 * 64].reshape(-1, 64)
     ordinary = torch.randn(64, 96).mul_(torch.randn(64, 1).mul(3).exp())
-    for each in (x, ordinary, ordinary[:, :33].contiguous(), ordinary[:, ::2], ordinary.t(), ordinary[0]):
+    for each in (
+        x,
+        whole_blocks,
+        ordinary,
+        ordinary[:, :33].contiguous(),
+        ordinary[:, ::2],
+        ordinary.t(),
+        ordinary[0],
+    ):
         assert same_bits(number_format.quantize(each).contiguous(), eager(number_format, each).contiguous())
 
 
@@ -125,8 +134,39 @@ def test_several_threads_give_the_same_result(monkeypatch: pytest.MonkeyPatch) -
         torch.set_num_threads(before)
 
 
-def test_the_gradient_is_passed_on() -> None:
-    x = torch.randn(4, 96, requires_grad=True)
+@pytest.mark.parametrize("number_format", [Integer(), MXInt(), FORMATS["nvfp4"](), FORMATS["ternary"]()], ids=str)
+def test_the_result_is_all_that_is_allocated(number_format: Format) -> None:
+    x = torch.randn(64, 96)
+    number_format.quantize(x)
+    with torch.profiler.profile(profile_memory=True) as profile:
+        number_format.quantize(x)
+    events: Any = profile.profiler.kineto_results.events()  # type: ignore[union-attr]
+    assert sum(max(e.nbytes(), 0) for e in events if e.name() == "[memory]") == x.nbytes
+
+
+def test_as_many_threads_as_torch_uses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run.settings, "min_numel_per_thread", 100)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    ranges: list[tuple[int, int]] = []
+    run.in_threads(lambda begin, end: ranges.append((begin, end)), 1000, 1000)
+    assert sorted(ranges) == [(0, 333), (333, 666), (666, 1000)]
+    run.in_threads(lambda begin, end: ranges.append((begin, end)), 150, 150)
+    assert ranges[3:] == [(0, 150)]
+
+
+def test_many_small_tensors_load_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run.settings, "min_numel_to_load", 2**16)
+    monkeypatch.setattr(run.settings, "min_total_to_load", 3 * 2**10)
+    monkeypatch.setattr(run, "_loops", {})
+    monkeypatch.setattr(run, "_missed", {})
+    for _ in range(2):
+        assert run.find_loop(torch.randn(8), "maximum", "magnitude") is None
+    assert run.find_loop(torch.randn(8), "maximum", "magnitude") is not None
+
+
+@pytest.mark.parametrize("numel", [96, 2**16])  # a small tensor, and one with a function in Python
+def test_the_gradient_is_passed_on(numel: int) -> None:
+    x = torch.randn(1, numel, requires_grad=True)
     y = Integer()(x)
     assert y.equal(eager(Integer(), x.detach()))
     y.square().sum().backward()
@@ -171,6 +211,13 @@ EAGER_CALLS: dict[str, Callable[[Tensor], Tensor]] = {
 def test_transformations_of_torch_see_the_eager_definition(name: str) -> None:
     x = torch.randn(6, 40)
     assert EAGER_CALLS[name](x.clone()).equal(eager(Integer(), x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+def test_other_dtypes_use_the_eager_definition(dtype: torch.dtype, used: list[object]) -> None:
+    for number_format in WITH_LOOPS:
+        number_format.quantize(torch.randn(2, 32, dtype=dtype))
+    assert not any(used)
 
 
 def test_tensors_without_memory() -> None:

@@ -29,12 +29,15 @@ Loop = Callable[[int, int, int, int, int, int, Any], object]
 _FILES = {
     "fixed_point": "maps",
     "on_grid": "maps",
+    "scaled": "maps",
     "rows": "blocks",
     "ragged_rows": "blocks",
     "columns": "blocks",
     "maximum": "blocks",
     "sum_above": "signs",
     "signs": "signs",
+    "moments": "statistics",
+    "code_counts": "statistics",
 }
 _SOURCES = Path(__file__).parent / "loops"
 _DIGEST = 32
@@ -68,14 +71,15 @@ def _compile(name: str, choices: tuple[str, ...]) -> bytes | None:
     from numba import njit, types
 
     pointer: Any = types.CPointer
-    # Blocks are too short for loops that are unrolled four times on top of being vectorised.
-    _llvm().set_option("", "-force-vector-interleave=1")
+    # Blocks are too short for loops that are unrolled four times on top of being vectorised. Unrolling them before
+    # would leave nothing to vectorise: full unrolling stops at four vectors.
+    for option in ("-force-vector-interleave=1", "-unroll-full-max-count=4"):
+        _llvm().set_option("", option)
     module = importlib.import_module(f"chop.formats.kernels.loops.{_FILES[name]}")
     numbers = pointer(types.float32)
     signature = types.void(numbers, numbers, types.int64, types.int64, types.int64, types.int64, numbers)
     function = getattr(module, name)(*choices)
     options: dict[str, Any] = {
-        "fastmath": getattr(function, "fastmath", False),
         "no_cpython_wrapper": True,
         "no_cfunc_wrapper": True,
         "error_model": "numpy",

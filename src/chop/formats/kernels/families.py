@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from chop.formats.bits import unit_factor
+from chop.formats.bits import LARGEST, unit_factor_of
 from chop.formats.kernels.compiler import Loop
 from chop.formats.kernels.run import find_loop, in_threads, map_elements, pack
 
@@ -17,7 +17,8 @@ Element = tuple[str, tuple[float, float, float]]
 """A function of `loops/elements.py` and its parameters."""
 Scale = tuple[str, tuple[float, float, float, float, float, float]]
 """A function of `loops/blocks.py` and its parameters."""
-_FLAT_BLOCK = 4096
+_SHORT_BLOCKS = (8, 16, 32, 64)
+"""Sizes with loops of their own."""
 _MANTISSA, _MIN_EXPONENT = 23, -126
 """Of float32."""
 
@@ -48,7 +49,7 @@ def grid_element(rounding: str, grid: GridLike) -> Element | None:
     if rounding == "nearest_even" and grid.is_rounded_by_sum():
         return "grid_by_sum/nearest_even", (grid.largest, smallest, 1.5 * 2.0 ** (23 - grid.mantissa))
     if rounding == "nearest_even" and grid.min_exponent == _MIN_EXPONENT:
-        return "grid_by_bits/nearest_even", (grid.largest, float(_MANTISSA - grid.mantissa), 0.0)
+        return f"grid_by_bits/{_MANTISSA - grid.mantissa}", (grid.largest, 0.0, 0.0)
     return f"grid/{rounding}", (grid.largest, smallest, 2.0**-grid.mantissa)
 
 
@@ -79,9 +80,9 @@ def power_above(top: float, low: float, high: float, limit: float) -> Scale:
     return "power_above", (top, 0.0, 0.0, low, high, limit)
 
 
-def tensor_scale(top: float, scale: float) -> Scale:
-    """Return the function for E4M3 scales times the scale of the tensor."""
-    return "tensor", (top, scale, 0.0, 0.0, 0.0, 1.0)
+def tensor_scale(top: float, largest: float, tensor_top: float, low: float, high: float) -> Scale:
+    """Return the function for E4M3 scales times the scale that maps the tensor's maximum to `tensor_top`."""
+    return "tensor", (top, largest, tensor_top, low, high, 1.0)
 
 
 def round_fixed_point(x: Tensor, rounding: str, factor: float, low: float, high: float) -> Tensor | None:
@@ -101,18 +102,26 @@ def round_blocks(x: Tensor, size: int, dim: int, scale: Scale, element: Element 
     if element is None or x.dim() == 0:
         return None
     n = x.shape[dim]
-    loop = find_loop(x, "ragged_rows" if n % min(size, n or 1) else "rows", scale[0], element[0])
+    loop = _rows_loop(x, n, min(size, n), scale[0], element[0])
     if loop is None:
         return None
-    y, inner = torch.empty_like(x), 1
-    if not (x.movedim(dim, -1).is_contiguous() and y.movedim(dim, -1).is_contiguous()):
-        if dim == x.dim() - 1:
+    y, inner, is_last = torch.empty_like(x), 1, dim == x.dim() - 1
+    if not (is_last and x.is_contiguous()) and not (
+        x.movedim(dim, -1).is_contiguous() and y.movedim(dim, -1).is_contiguous()
+    ):
+        if is_last:
             x = y = x.clone(memory_format=torch.contiguous_format)
         elif x.is_contiguous():
             inner, loop = math.prod(x.shape[dim + 1 :]), find_loop(x, "columns", scale[0], element[0])
         else:
             return None
     return None if loop is None else _by_rows(loop, x, y, (n, inner, min(size, n)), (*scale[1], *element[1]))
+
+
+def _rows_loop(x: Tensor, n: int, size: int, scale: str, element: str) -> Loop | None:
+    if n % (size or 1):
+        return find_loop(x, "ragged_rows", scale, element)
+    return find_loop(x, "rows", scale, element, str(size) if size in _SHORT_BLOCKS else "any")
 
 
 def _by_rows(
@@ -132,11 +141,20 @@ def _by_rows(
 
 def round_with_scale(x: Tensor, scale: Tensor, element: Element | None) -> Tensor | None:
     """Return x / scale rounded to elements, times scale, which is one number."""
-    loop = None if element is None else find_loop(x, "ragged_rows", "real", element[0])
+    loop = None if element is None else find_loop(x, "scaled", "real", element[0])
     if loop is None or element is None:
         return None
     given = real_scale(1.0, scale.item(), scale.item())
-    return map_elements(loop, x, *given[1], *element[1], size=_FLAT_BLOCK)
+    return map_elements(loop, x, *given[1], *element[1], 1.0)
+
+
+def round_tensor(x: Tensor, scale: Scale, element: Element | None) -> Tensor | None:
+    """Return `x` rounded with one scale, which follows from its largest magnitude."""
+    loop = None if element is None else find_loop(x, "scaled", scale[0], element[0])
+    largest = None if loop is None else largest_magnitude(x)
+    if loop is None or element is None or largest is None:
+        return None
+    return map_elements(loop, x, *scale[1], *element[1], largest)
 
 
 def largest_magnitude(x: Tensor) -> float | None:
@@ -147,13 +165,13 @@ def largest_magnitude(x: Tensor) -> float | None:
     return max(each[0] for each in _reduced(loop, x, 1))
 
 
-def mean_above(x: Tensor, limit: float = -1.0) -> float | None:
-    """Return the mean of the magnitudes above `limit`, as `chop.formats.bits.sum_of_magnitudes` adds them."""
-    loop, largest = find_loop(x, "sum_above", "magnitude"), largest_magnitude(x)
-    if loop is None or largest is None:
-        return None
-    factor = unit_factor(torch.tensor(largest), x.numel()).item()
-    if factor == math.inf:
+def mean_above(x: Tensor, largest: float, limit: float = -1.0) -> float | None:
+    """Return the mean of the magnitudes above `limit`, as `chop.formats.bits.sum_of_magnitudes` adds them.
+
+    `largest` is the largest of all magnitudes.
+    """
+    loop, factor = find_loop(x, "sum_above", "magnitude"), unit_factor_of(largest, x.numel())
+    if loop is None or factor > LARGEST:
         return None
     parts = _reduced(loop, x, 5, factor, limit)
     units = math.fsum(number for part in parts for number in part[:3])

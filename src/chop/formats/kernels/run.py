@@ -13,6 +13,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._C import _get_tracing_state as tracing_state
+from torch._C import _len_torch_dispatch_stack as len_torch_dispatch_stack
+from torch._C._functorch import is_functorch_wrapped_tensor
+from torch.compiler import is_compiling
 
 from chop.formats.kernels.compiler import Loop, is_available, load_loop
 
@@ -24,11 +28,16 @@ class LoopSettings:
     enabled: bool = True
     min_numel_to_load: int = 2**16
     """Elements from which a loop is loaded or compiled; once loaded, it is used for tensors of any size."""
+    min_total_to_load: int = 2**20
+    """The same for all tensors together that the loop could have rounded; each counts at least 1024."""
     min_numel_per_thread: int = 2**17
 
 
 settings = LoopSettings()
+_PLAIN = (Tensor, nn.Parameter)
 _loops: dict[tuple[str, ...], Loop | None] = {}
+_missed: dict[tuple[str, ...], int] = {}
+"""The elements that were rounded without a loop that is not loaded yet."""
 
 
 def find_loop(x: Tensor, *name: str) -> Loop | None:
@@ -36,49 +45,62 @@ def find_loop(x: Tensor, *name: str) -> Loop | None:
     if not _can_run(x):
         return None
     if name not in _loops:
-        if x.numel() < settings.min_numel_to_load:
+        _missed[name] = _missed.get(name, 0) + max(x.numel(), 2**10)
+        if x.numel() < settings.min_numel_to_load and _missed[name] < settings.min_total_to_load:
             return None
         _loops[name] = load_loop(*name)
     return _loops[name]
 
 
-def _can_run(x: Tensor) -> bool:
-    """Whether `x` is a plain tensor of float32 numbers in memory, outside of all transformations of torch."""
+def is_plain(x: Tensor) -> bool:
+    """Whether `x` is a tensor of no other class, outside of all transformations of torch."""
     return (
-        not torch.compiler.is_compiling()
-        and torch._C._get_tracing_state() is None
+        not is_compiling()
+        and tracing_state() is None
+        and type(x) in _PLAIN
+        and not is_functorch_wrapped_tensor(x)
+        and not len_torch_dispatch_stack()
+    )
+
+
+def _can_run(x: Tensor) -> bool:
+    """Whether `x` is a plain tensor of float32 numbers in memory."""
+    return (
+        is_plain(x)
         and settings.enabled
         and is_available()
-        and type(x) in (Tensor, nn.Parameter)
         and x.dtype is torch.float32
         and x.is_cpu
         and x.layout is torch.strided
         and not (x.requires_grad and torch.is_grad_enabled())
         and x.numel() > 0
-        and not torch._C._functorch.is_functorch_wrapped_tensor(x)
-        and not torch._C._len_torch_dispatch_stack()
         and not x.is_neg()
     )
 
 
-def map_elements(loop: Loop, x: Tensor, *parameters: float, size: int = 1) -> Tensor:
+def map_elements(loop: Loop, x: Tensor, *parameters: float) -> Tensor:
     """Return a loop's result for each element, in the memory layout of `x`."""
     y = torch.empty_like(x)
     if y.stride() != x.stride():
         y.copy_(x)
         x = y
-    source, target, packed = x.data_ptr(), y.data_ptr(), pack(parameters)
+    source, target, packed, numel = x.data_ptr(), y.data_ptr(), pack(parameters), x.numel()
+    if numel < settings.min_numel_per_thread:
+        loop(source, target, 1, numel, 1, 1, packed)
+        return y
 
     def run(begin: int, end: int) -> None:
-        loop(source + 4 * begin, target + 4 * begin, 1, end - begin, 1, size, packed)
+        loop(source + 4 * begin, target + 4 * begin, 1, end - begin, 1, 1, packed)
 
-    in_threads(run, x.numel(), x.numel())
+    in_threads(run, numel, numel)
     return y
 
 
 def in_threads(run: Callable[[int, int], None], count: int, numel: int) -> None:
     """Call `run(begin, end)` for ranges that cover 0 to `count`, in as many threads as torch uses."""
-    parts = min(torch.get_num_threads(), numel // settings.min_numel_per_thread, count)
+    parts = numel // settings.min_numel_per_thread
+    if parts > 1:
+        parts = min(parts, torch.get_num_threads(), count)
     if parts < 2:
         return run(0, count)
     bounds = [count * part // parts for part in range(parts + 1)]

@@ -25,6 +25,9 @@ class _RoundedParameter(NamedTuple):
     value: Tensor
 
 
+_NOTHING: dict[str, _RoundedParameter] = {}
+
+
 class QuantizedLayer(nn.Module):
     """The base class of `LinearInteger`, `Conv2dBlockFP` and all others.
 
@@ -91,6 +94,10 @@ class QuantizedLayer(nn.Module):
 
     def quantized(self, name: str) -> Tensor | None:
         """Return the rounded parameter `name`; None if the layer has none."""
+        if not self.training and not torch.is_grad_enabled():
+            found = self._found(name)
+            if found is not None:
+                return found
         value = self._parameter(name)
         mask = None if value is None else self.mask_of(name)
         if value is None or name not in self.formats:
@@ -192,9 +199,22 @@ class QuantizedLayer(nn.Module):
         learns = scale is not None and scale.requires_grad and torch.is_grad_enabled()
         return self.formats[name].is_repeatable and not learns
 
-    def _cached(self, name: str, value: Tensor) -> Tensor:
+    def _found(self, name: str) -> Tensor | None:
+        """Return a rounded parameter that is still valid: the short way for most calls without gradients."""
+        found = self.__dict__.get("_cache", _NOTHING).get(name)
+        value = None if found is None else self._parameters.get(name)
+        if found is None or value is None or torch.compiler.is_compiling() or not self.cache_weights:
+            return None
+        same_format = found.format is self.formats.get(name)
+        return found.value if same_format and found.version == self._version_of(name, value) else None
+
+    def _version_of(self, name: str, value: Tensor) -> tuple[object, ...]:
+        """Return what changes when a parameter or its scale changes."""
         scale = self.scale_of(name)
-        version = (value._version, value.data_ptr(), value.dtype, None if scale is None else scale._version)
+        return value._version, value.data_ptr(), value.dtype, None if scale is None else scale._version
+
+    def _cached(self, name: str, value: Tensor) -> Tensor:
+        version = self._version_of(name, value)
         cached: dict[str, _RoundedParameter] = self.__dict__.setdefault("_cache", {})
         found = cached.get(name)
         if found is None or found.version != version or found.format is not self.formats[name]:

@@ -1,11 +1,28 @@
 """Loops over blocks: the largest magnitude of a block, its scale, and its elements."""
 
 import numpy as np
-from numba import carray, njit
+from llvmlite import ir
+from numba import carray, njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 from chop.formats.kernels.loops.elements import ELEMENTS, EXPONENT, MAGNITUDE, bits, clamp, number
 
 LARGEST = np.int32(0x7F7FFFFF)
+SCALES_AT_ONCE = 64
+
+
+def stack_memory(size):
+    """Return a function that returns the address of `size` float32 numbers on the stack of its caller."""
+
+    @intrinsic
+    def address(context):
+        def generate(context, builder, signature, arguments):
+            return cgutils.alloca_once(builder, ir.FloatType(), size=size)
+
+        return types.CPointer(types.float32)(), generate
+
+    return address
 
 
 @njit
@@ -43,13 +60,17 @@ def real_scale(pattern, p):
 
 @njit
 def tensor_scale(pattern, p):
-    """Return an E4M3 number times the scale of the tensor p[1]: the maximum divided by p[0] and by that scale."""
+    """Return an E4M3 number times the scale of the tensor: the maximum divided by p[0] and by that scale.
+
+    The scale of the tensor is its maximum p[1] divided by p[2], from p[3] to p[4].
+    """
     largest = number(LARGEST if pattern == EXPONENT else pattern)
-    ratio = clamp(largest / p[0] / p[1], np.float32(-448.0), np.float32(448.0))
+    scale = clamp(p[1] / p[2], p[3], p[4])
+    ratio = clamp(largest / p[0] / scale, np.float32(-448.0), np.float32(448.0))
     power = number(bits(ratio) & EXPONENT)
     power = np.float32(0.015625) if power < np.float32(0.015625) else power
     magic = power * np.float32(1572864.0)
-    return ((ratio + magic) - magic) * p[1]
+    return ((ratio + magic) - magic) * scale
 
 
 @njit
@@ -65,20 +86,12 @@ SCALES = {"power": power_scale, "power_above": power_above, "real": real_scale, 
 
 
 def block_function(scale_name, element):
-    """Return a function that rounds one block: a row of two-dimensional arrays.
-
-    A scale that is a power of two divides by a multiplication with its inverse, in two steps for tiny scales.
-    """
-    scale_of, rounded, is_power = SCALES[scale_name], ELEMENTS[element], scale_name.startswith("power")
+    """Return a function that rounds one block with a given scale: a row of two-dimensional arrays."""
+    rounded, is_power = ELEMENTS[element], scale_name.startswith("power")
 
     @njit(inline="always")  # faster than what LLVM inlines
-    def block(x, y, row, p, a, b, c):
-        largest = np.int32(0)
-        for i in range(x.shape[1]):
-            pattern = finite_pattern(x[row, i])
-            largest = pattern if pattern > largest else largest
-        scale = scale_of(largest, p)
-        if is_power:
+    def block(x, y, row, scale, a, b, c):
+        if is_power:  # multiplied by the inverse, in two steps if the inverse is beyond float32
             lift = np.float32(1.8446744e19) if scale < np.float32(1e-30) else np.float32(1.0)
             inverse = np.float32(1.0) / (scale * lift)
             for i in range(x.shape[1]):
@@ -91,23 +104,82 @@ def block_function(scale_name, element):
     return block
 
 
-def rows(scale_name, element):
-    """Return a loop over blocks along the last dimension, which is contiguous and a multiple of `size`."""
-    block = block_function(scale_name, element)
+@njit(inline="always")
+def largest_pattern(x, row):
+    """Return the bits of the largest magnitude of a row."""
+    largest = np.int32(0)
+    for i in range(x.shape[1]):
+        pattern = finite_pattern(x[row, i])
+        largest = pattern if pattern > largest else largest
+    return largest
+
+
+def rows(scale_name, element, size_name):
+    """Return a loop over blocks along the last dimension, which is contiguous and a multiple of `size`.
+
+    `size_name` is the size if the loop is for one size, else "any".
+    """
+    return any_rows(scale_name, element) if size_name == "any" else short_rows(scale_name, element, int(size_name))
+
+
+def any_rows(scale_name, element):
+    """Return a loop over blocks of any size."""
+    scale_of, block = SCALES[scale_name], block_function(scale_name, element)
 
     def loop(source, target, outer, n, inner, size, parameters):
         count, p = outer * (n // size), carray(parameters, 9)
         x, y = carray(source, (count, size)), carray(target, (count, size))
         a, b, c = p[6], p[7], p[8]
         for row in range(count):
-            block(x, y, row, p, a, b, c)
+            block(x, y, row, scale_of(largest_pattern(x, row), p), a, b, c)
+
+    return loop
+
+
+def short_rows(scale_name, element, num):
+    """Return a loop over blocks of `num` elements, a constant, so that the code of a block has no loops.
+
+    The scales of many blocks are computed together. A block is written after all of it was read, through memory
+    that nothing else can refer to: else the code would check whether source and target overlap.
+    """
+    scale_of, rounded, is_power = SCALES[scale_name], ELEMENTS[element], scale_name.startswith("power")
+    new_scales, new_block = stack_memory(SCALES_AT_ONCE), stack_memory(num)
+
+    @njit(inline="always")
+    def short_block(x, y, row, kept, scale, a, b, c):
+        divisor = np.float32(1.4e-45) if scale < np.float32(1.4e-45) else scale
+        inverse = np.float32(1.0) / scale
+        for i in range(num):
+            quotient = x[row, i] * inverse if is_power else x[row, i] / divisor
+            kept[i] = rounded(quotient, a, b, c) * scale
+        for i in range(num):
+            y[row, i] = kept[i]
+
+    block = block_function(scale_name, element)
+
+    def loop(source, target, outer, n, inner, size, parameters):
+        count, p = outer * (n // num), carray(parameters, 9)
+        x, y = carray(source, (count, num)), carray(target, (count, num))
+        scales, kept = carray(new_scales(), SCALES_AT_ONCE), carray(new_block(), num)
+        a, b, c = p[6], p[7], p[8]
+        for start in range(0, count, SCALES_AT_ONCE):
+            together = min(SCALES_AT_ONCE, count - start)
+            for k in range(together):
+                scales[k] = number(largest_pattern(x, start + k))
+            for k in range(together):
+                scales[k] = scale_of(bits(scales[k]), p)
+            for k in range(together):
+                if is_power and scales[k] < np.float32(1e-30):
+                    block(x, y, start + k, scales[k], a, b, c)
+                else:
+                    short_block(x, y, start + k, kept, scales[k], a, b, c)
 
     return loop
 
 
 def ragged_rows(scale_name, element):
     """Return a loop over blocks along the last dimension, of which the last one may be shorter."""
-    block = block_function(scale_name, element)
+    scale_of, block = SCALES[scale_name], block_function(scale_name, element)
 
     def loop(source, target, outer, n, inner, size, parameters):
         x, y, p = carray(source, (outer, n)), carray(target, (outer, n)), carray(parameters, 9)
@@ -115,7 +187,9 @@ def ragged_rows(scale_name, element):
         for row in range(outer):
             for start in range(0, n, size):
                 stop = min(start + size, n)
-                block(x[row : row + 1, start:stop], y[row : row + 1, start:stop], 0, p, a, b, c)
+                part = x[row : row + 1, start:stop]
+                scale = scale_of(largest_pattern(part, 0), p)
+                block(part, y[row : row + 1, start:stop], 0, scale, a, b, c)
 
     return loop
 
@@ -134,11 +208,19 @@ def columns(scale_name, element):
             first[j] = number(pattern if pattern > largest else largest)
 
     @njit
+    def number_of(x, scale, a, b, c):
+        divisor = np.float32(1.4e-45) if scale < np.float32(1.4e-45) else scale
+        return rounded(x / divisor, a, b, c) * scale
+
+    @njit
     def row(x, y, scales, a, b, c):
         for j in range(len(x)):
-            scale = scales[j]
-            divisor = np.float32(1.4e-45) if scale < np.float32(1.4e-45) else scale
-            y[j] = rounded(x[j] / divisor, a, b, c) * scale
+            y[j] = number_of(x[j], scales[j], a, b, c)
+
+    @njit
+    def first_row(x, scales, a, b, c):
+        for j in range(len(x)):
+            scales[j] = number_of(x[j], scales[j], a, b, c)
 
     def loop(source, target, outer, n, inner, size, parameters):
         x, y = carray(source, (outer, n, inner)), carray(target, (outer, n, inner))
@@ -154,7 +236,7 @@ def columns(scale_name, element):
                     first[j] = scale_of(bits(first[j]), p)
                 for k in range(start + 1, min(start + size, n)):
                     row(x[o, k], y[o, k], first, p[6], p[7], p[8])
-                row(x[o, start], first, first, p[6], p[7], p[8])
+                first_row(x[o, start], first, p[6], p[7], p[8])
 
     return loop
 

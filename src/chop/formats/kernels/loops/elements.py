@@ -84,15 +84,22 @@ def grid_by_sum(x, largest, smallest, factor):
     return (x + magic) - magic
 
 
-@njit
-def grid_by_bits(x, largest, dropped, unused):
-    """Round to a grid with the exponents of float32, by dropping bits of the mantissa, with ties to even."""
-    x = clamp(x, -largest, largest)
-    pattern, shift = bits(x), np.int32(dropped)
-    last = (pattern >> shift) & np.int32(1)
-    below_half = (np.int32(1) << (shift - np.int32(1))) - np.int32(1)
-    rounded = (pattern + below_half + last) & (np.int32(-1) << shift)
-    return x if (pattern & MAGNITUDE) > EXPONENT else number(rounded)
+def grid_by_bits(dropped):
+    """Return a function that rounds to a grid with the exponents of float32, with ties to even.
+
+    It drops the last bits of the mantissa; their number is a constant, because Numba shifts by others in 64 bits.
+    """
+    below_half, kept = np.int32((1 << (dropped - 1)) - 1), np.int32(-(1 << dropped))
+
+    @njit
+    def element(x, largest, b, c):
+        x = clamp(x, -largest, largest)
+        pattern = bits(x)
+        last = np.int32((pattern >> dropped) & np.int32(1))
+        rounded = np.int32(pattern + below_half + last) & kept
+        return x if (pattern & MAGNITUDE) > EXPONENT else number(rounded)
+
+    return element
 
 
 def grid_element(rounding):
@@ -130,7 +137,7 @@ def power_element(x, largest, smallest, odd):
 ELEMENTS = {
     **{f"integer/{rounding}": integer_element(rounding) for rounding in ROUNDINGS},
     "grid_by_sum/nearest_even": grid_by_sum,
-    "grid_by_bits/nearest_even": grid_by_bits,
+    **{f"grid_by_bits/{dropped}": grid_by_bits(dropped) for dropped in range(1, 23)},
     **{f"grid/{rounding}": grid_element(rounding) for rounding in ROUNDINGS},
     "power/nearest_even": power_element,
 }

@@ -1,8 +1,10 @@
 """Loops over elements: fixed point, grids of small floats, and numbers with one given scale."""
 
+import numpy as np
 from numba import carray
 
-from chop.formats.kernels.loops.elements import ELEMENTS, ROUNDINGS, clamp
+from chop.formats.kernels.loops.blocks import SCALES
+from chop.formats.kernels.loops.elements import ELEMENTS, ROUNDINGS, bits, clamp
 
 
 def fixed_point(rounding):
@@ -27,5 +29,20 @@ def on_grid(element):
         a, b, c = p[0], p[1], p[2]
         for i in range(n):
             y[i] = rounded(x[i], a, b, c)
+
+    return loop
+
+
+def scaled(scale_name, element):
+    """Return a loop that rounds all numbers with one scale, which follows from their maximum p[9]."""
+    scale_of, rounded = SCALES[scale_name], ELEMENTS[element]
+
+    def loop(source, target, outer, n, inner, size, parameters):
+        x, y, p = carray(source, n), carray(target, n), carray(parameters, 10)
+        a, b, c = p[6], p[7], p[8]
+        scale = scale_of(bits(p[9]), p)
+        divisor = np.float32(1.4e-45) if scale < np.float32(1.4e-45) else scale
+        for i in range(n):
+            y[i] = rounded(x[i] / divisor, a, b, c) * scale
 
     return loop
