@@ -185,7 +185,8 @@ def _count(codes: Tensor, nans: Tensor | None, num_codes: int) -> LogHistogram:
         codes = codes.long() + torch.arange(groups, device=codes.device).unsqueeze(1) * (2 * num_codes)
     found = codes.reshape(-1) if nans is None else codes[~nans]
     if groups * 2 * num_codes > _DENSE_LIMIT:
-        return _from_codes(*torch.unique(found.long(), return_counts=True), num_codes)
+        raw, counts = torch.unique(found.long(), return_counts=True)
+        return _from_codes(raw, counts, num_codes)
     return _from_dense(torch.bincount(found), num_codes)
 
 

@@ -140,7 +140,7 @@ def test_the_result_is_all_that_is_allocated(number_format: Format) -> None:
     number_format.quantize(x)
     with torch.profiler.profile(profile_memory=True) as profile:
         number_format.quantize(x)
-    events: Any = profile.profiler.kineto_results.events()  # type: ignore[union-attr]
+    events: Any = profile.profiler.kineto_results.events()
     assert sum(max(e.nbytes(), 0) for e in events if e.name() == "[memory]") == x.nbytes
 
 
