@@ -115,7 +115,10 @@ def test_a_second_export_replaces_the_first(quantized: Path) -> None:
             "opset 13 is too old: QuantizeLinear",
         ),
         (["--format", "safetensors", "--opset", "21"], "a safetensors file has no opset"),
-        (["--format", "safetensors", "--output", "model.onnx"], "a safetensors file ends in '.safetensors'"),
+        (
+            ["--format", "safetensors", "--output", "model.onnx"],
+            "files of the target 'safetensors' end in '.safetensors'",
+        ),
         (["--format", "safetensors", "--output", "/proc/nothing/model.safetensors"], "/proc/nothing"),
     ],
 )

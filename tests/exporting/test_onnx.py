@@ -351,3 +351,17 @@ def test_a_difference_in_a_later_batch_is_not_overlooked(tmp_path: Path, monkeyp
     with pytest.raises(ValueError, match=r"39 of 40 outputs equal .* node '_5' differs by 1, more than 0"):
         export(graph, tmp_path / "model.onnx", {"input": IMAGES[:20]}, {"input": IMAGES[20:]})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_that_exceeds_a_protocol_buffer_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import chop.exporting.onnx_file as onnx_file
+
+    graph = quantized(cnn(), FORMATS["int8"][0], input=IMAGES[:4])
+    monkeypatch.setattr(onnx_file, "MAX_BYTES", 300)
+    with pytest.raises(
+        ValueError, match=r"the parameters have \d+ bytes, but an ONNX file has less than 300; use a"
+    ):
+        export(graph, tmp_path / "model.onnx", {"input": IMAGES})
+    assert list(tmp_path.iterdir()) == []

@@ -69,7 +69,7 @@ def export_graph(
     if not path.suffix:
         path = path.with_suffix(chosen.suffix)
     if path.suffix != chosen.suffix:
-        raise ValueError(f"a {target} file ends in '{chosen.suffix}', got '{path}'")
+        raise ValueError(f"files of the target '{target}' end in '{chosen.suffix}', got '{path}'")
     with _folder_of(path), atomic_path(path) as temporary:
         engine = chosen.write(graph, temporary, given[0], options or ExportOptions())
         proof = compare(graph, engine, given)

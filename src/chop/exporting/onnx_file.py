@@ -13,6 +13,8 @@ from chop.exporting.onnx_graph.lower import Lowered
 
 BATCH = "batch"
 """The name of the axis whose size is free."""
+MAX_BYTES = 2**31
+"""Protocol buffers, and so ONNX files without further files, are smaller."""
 QONNX_DOMAIN = "qonnx.custom_op.general"
 
 
@@ -33,6 +35,12 @@ def make_model(lowered: Lowered, opset: int, metadata: Mapping[str, str], check:
     onnx = need("onnx", "writing an ONNX file")
     helper, builder = onnx.helper, lowered.builder
     used = {name for node in builder.nodes for name in node.inputs}
+    num_bytes = sum(len(each.content) for name, each in builder.initializers.items() if name in used)
+    if num_bytes >= MAX_BYTES:
+        raise ValueError(
+            f"the parameters have {num_bytes:,} bytes, but an ONNX file has less than {MAX_BYTES:,}; "
+            "use a narrower number format or the target 'safetensors'"
+        )
     nodes = [
         helper.make_node(
             node.op_type, node.inputs, node.outputs, f"{node.owner}/{i}", domain=node.domain, **node.attributes
