@@ -76,11 +76,19 @@ def pass_arguments(graph: MaseGraph, original: MaseGraph, batch: dict[str, Tenso
     """Return the arguments of the passes that need any."""
     node = next(meta.node.name for meta in graph.metas() if meta.mase_op == "linear")
     formats = {"by": "type", "linear": {"config": CONFIGS["INT8"]}}
+    calibration = {"input_generator": [batch]}
     return {
+        "adaround": {**calibration, "iterations": 2},
         "add_common_metadata": {"dummy_in": batch},
-        "calibrate": {"input_generator": [batch]},
+        "calibrate": calibration,
+        "clip": calibration,
         "compare_graphs": {"original": original, "inputs": batch},
+        "correct_bias": calibration,
         "explain": {"node": node},
+        "export_onnx": {"path": folder / "model.onnx"},
+        "export_qonnx": {"path": folder / "model.qonnx.onnx"},
+        "export_safetensors": {"path": folder / "model.safetensors"},
+        "gptq": calibration,
         "load_mase_graph": {"load_dir": str(folder)},
         "load_node_meta_param": {"load_dir": str(folder)},
         "profile_statistics": {"input_generator": [batch], "num_samples": 2},
@@ -88,7 +96,8 @@ def pass_arguments(graph: MaseGraph, original: MaseGraph, batch: dict[str, Tenso
         "report_html": {"path": str(folder / "report.html")},
         "save_mase_graph": {"save_dir": str(folder)},
         "save_node_meta_param": {"save_dir": str(folder)},
-        "sensitivity": {**formats, "input_generator": [batch], "nodes": [node], "both": False},
+        "sensitivity": {**formats, **calibration, "nodes": [node], "both": False},
+        "smooth": calibration,
         "summarize_quantization": {"original": original},
         "verify_quantization": {"dummy_in": batch},
     }
@@ -98,9 +107,10 @@ def failing_passes(real: RealModel, original: MaseGraph, folder: Path) -> dict[s
     """Run every pass on the quantised graph; return the messages of those that fail, by name."""
     graph = quantized(original, "INT8")
     given = pass_arguments(graph, original, real.batch, folder)
-    last = ("init_metadata", "fold_batch_norm")
+    last = ("rotate", "fold_batch_norm", "init_metadata")  # they change the nodes, or forget what is known of them
+    order = sorted(PASSES.keys() - set(last), key=lambda name: (name.startswith("load"), name))
     failures: dict[str, str] = {}
-    for name in sorted(PASSES, key=lambda name: (name in last, name.startswith("load"), name)):
+    for name in (*order, *last):
         if name not in FOR_HARDWARE:
             message = _failure(lambda name=name: PASSES[name](graph, given.get(name)))  # type: ignore[misc]
             failures |= {name: message} if message else {}
@@ -149,8 +159,22 @@ def row(name: str) -> tuple[str, ...]:
         *(f"{sqnr_db(real, quantized(graph, kind)):.0f} dB" for kind in CONFIGS),
         "as by hand" if cost["total"]["macs"] == real.macs else f"{cost['total']['macs']} of {real.macs}",
         "no: " + unloaded.rpartition(": ")[2] if unloaded else "yes",
-        "all" if not failures else "; ".join(f"not {name}: {why}" for name, why in failures.items()),
+        _shown(failures),
     )
+
+
+def _shown(failures: dict[str, str]) -> str:
+    """Return which passes work; those that fail for the same reason are together."""
+    reasons: dict[str, list[str]] = {}
+    for name, message in failures.items():
+        reasons.setdefault(message.rpartition(": ")[2], []).append(name)
+    return "; ".join(f"not {', '.join(names)}: {reason}" for reason, names in reasons.items()) or "all"
+
+
+def passes_that_fail(shown: str) -> set[str]:
+    """Return the names of the passes that a cell of the table says do not work."""
+    lists = (part.removeprefix("not ").partition(": ")[0] for part in shown.split("; ") if part != "all")
+    return {name for names in lists for name in names.split(", ")}
 
 
 def table(rows: Iterable[tuple[str, ...]]) -> str:

@@ -160,7 +160,16 @@ def test_a_tokenizer_that_does_not_fit_is_reported(tmp_path: Path, capsys: pytes
     assert error_of(capsys, *words) == f"model '{folder}': {expected}: it is the tokenizer of another model"
     (folder / "tokenizer.json").unlink()
     (folder / "tokenizer_config.json").unlink()
-    assert error_of(capsys, *words).startswith(f"the tokenizer in folder '{folder}' cannot be loaded")
+    assert error_of(capsys, *words).startswith(f"folder '{folder}' has no tokenizer (such as tokenizer.json)")
+
+
+def test_texts_that_are_longer_than_the_model_takes_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, text = save_language_model(tmp_path / "lm"), write_text(tmp_path)
+    words = ("test", str(folder), str(text), "--data-option", "window=65", "--project-dir", str(tmp_path / "runs"))
+    reason = f"takes 64 tokens at most, but the rows of '{text}' have 65: use --data-option window=64"
+    assert error_of(capsys, *words) == f"model '{folder}' {reason}"
 
 
 @pytest.mark.slow

@@ -55,6 +55,16 @@ def test_a_folder_without_weights_is_refused(tmp_path: Path) -> None:
     assert get_model(f"hf/{folder}", task="similarity", options={"untrained": True}) is not None
 
 
+def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
+    folder = save_encoder(tmp_path / "encoder")
+    for file in folder.glob("tokenizer*"):
+        file.unlink()
+    tokenizer = get_model_info(str(folder), "similarity").tokenizer
+    assert tokenizer is not None
+    with pytest.raises(ValueError, match=r"encoder' has no tokenizer \(such as tokenizer.json\)"):
+        tokenizer()
+
+
 def test_a_folder_without_a_config_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"is not a model of save_pretrained: it has no config.json"):
         get_model_info(f"hf/{tmp_path}")

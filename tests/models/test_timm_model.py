@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -63,4 +64,14 @@ def test_a_torchvision_that_does_not_fit_is_reported(monkeypatch: pytest.MonkeyP
 def test_a_missing_timm_is_reported_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(ValueError, match=r"model 'timm/resnet18' needs timm, which is not installed: "):
+        get_model_info("timm/resnet18")
+
+
+def test_a_missing_torchvision_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "timm.py").write_text("import torchvision\n")
+    monkeypatch.setitem(sys.modules, "torchvision", None)
+    monkeypatch.delitem(sys.modules, "timm", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    reason = "needs timm, which cannot be imported because torchvision is not installed"
+    with pytest.raises(ValueError, match=f"model 'timm/resnet18' {reason}"):
         get_model_info("timm/resnet18")

@@ -46,6 +46,11 @@ def need(module: str, purpose: str) -> ModuleType:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
+        wanted, missing = module.partition(".")[0], (error.name or module).partition(".")[0]
+        if missing != wanted:
+            raise ValueError(
+                f"{purpose} needs {wanted}, which cannot be imported because {missing} is not installed"
+            ) from error
         raise ValueError(missing_package(module, purpose)) from error
 
 

@@ -20,6 +20,7 @@ from chop.task_names import HUGGING_FACE, model_folder
 logger = logging.getLogger(__name__)
 
 WEIGHTS = ("*.safetensors", "pytorch_model*.bin")  # patterns of file names
+TOKENIZER = ("tokenizer*", "vocab*", "*.model")
 AUTO_CLASSES = {"lm": "AutoModelForCausalLM", "similarity": "AutoModel"}
 MAX_REASON_LENGTH = 300  # of an error message of transformers
 
@@ -69,6 +70,7 @@ class HuggingFaceModel:
 
     def tokenizer(self) -> Any:
         """Return the tokenizer of the model."""
+        self._check_tokenizer()
         return self._load("AutoTokenizer", what="tokenizer")
 
     def build(
@@ -101,8 +103,19 @@ class HuggingFaceModel:
         kind = "Image" if self.takes_images else "Sequence"
         return AUTO_CLASSES.get(self.task, f"AutoModelFor{kind}Classification")
 
+    def _check_tokenizer(self) -> None:
+        if self._lacks(TOKENIZER):
+            raise ValueError(
+                f"folder '{self.folder}' has no tokenizer (such as tokenizer.json): save the model's tokenizer there "
+                "with save_pretrained"
+            )
+
+    def _lacks(self, patterns: tuple[str, ...]) -> bool:
+        """Whether the model is a folder without a file of these patterns."""
+        return self.folder is not None and not any(path for each in patterns for path in self.folder.glob(each))
+
     def _check_weights(self) -> None:
-        if self.folder is not None and not any(path for each in WEIGHTS for path in self.folder.glob(each)):
+        if self._lacks(WEIGHTS):
             raise ValueError(
                 f"folder '{self.folder}' has no weights ({' or '.join(WEIGHTS)}); "
                 "for random weights use --model-option untrained=true"

@@ -175,7 +175,7 @@ class Experiment:
         }
 
     def _check_tokens(self) -> None:
-        """Raise an error if texts have tokens that the model does not know."""
+        """Raise an error if texts have tokens that the model does not know, or more than it has positions."""
         embedding = getattr(self.model, "get_input_embeddings", lambda: None)()
         if self.data.dataset_info.kind != "tokens" or embedding is None:
             return
@@ -187,6 +187,14 @@ class Experiment:
             raise ValueError(
                 f"model '{self.config.model}': the tokenizer has the token {highest}, but the model only has 0 to "
                 f"{embedding.num_embeddings - 1}: it is the tokenizer of another model"
+            )
+        length = splits.train.features.shape[-1]
+        positions = getattr(getattr(self.model, "config", None), "max_position_embeddings", None)
+        if isinstance(positions, int) and length > positions:
+            option = "window" if self.config.task == "lm" else "max_length"
+            raise ValueError(
+                f"model '{self.config.model}' takes {positions} tokens at most, but the rows of "
+                f"'{self.config.dataset}' have {length}: use --data-option {option}={positions}"
             )
 
     def _check_shapes(self) -> None:

@@ -269,15 +269,17 @@ class Calls(nn.Module):
         return y if mask is None else y * mask
 
 
-def test_if_both_fail_one_message_has_both_reasons_and_the_way_out() -> None:
+def test_if_both_fail_one_message_has_both_reasons_and_the_way_out(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(CaptureError) as error:
         MaseGraph(Calls(data_dependent), example_inputs=torch.ones(2))
     text = str(error.value)
     assert text.count("`return x if x.sum() > 0 else -x`") == 2
     assert "torch.fx cannot trace Calls" in text
     assert "torch.export cannot capture Calls" in text
+    assert "`: the code depends on the values of a tensor. " in text
     assert "quantize_module_transform_pass" in text
     assert "\n" not in text
+    assert capsys.readouterr() == ("", ""), "torch.export prints the unfinished graph"
 
 
 def test_arguments_that_are_not_in_the_example_keep_their_defaults() -> None:

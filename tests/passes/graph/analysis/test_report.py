@@ -122,6 +122,13 @@ def test_report_node_meta_param_shows_formats_and_notes(capsys: pytest.CaptureFi
     assert printed.count("'flop': 12345") == 6
 
 
+def test_report_node_meta_param_leaves_out_the_values_of_large_tensors(capsys: pytest.CaptureFixture[str]) -> None:
+    report_node_meta_param_analysis_pass(tiny_graph(), {"which": ["common"]})
+    printed = capsys.readouterr().out
+    assert "'value': tensor of 128 values" in printed  # the input
+    assert "'value': tensor([" in printed  # the bias of five classes
+
+
 def test_report_node_meta_param_writes_the_table_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report_node_meta_param_analysis_pass(tiny_graph(), {"save_path": tmp_path / "new" / "table.txt"})
     assert (tmp_path / "new" / "table.txt").read_text() == capsys.readouterr().out

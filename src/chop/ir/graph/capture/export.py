@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr
+from io import StringIO
 from typing import Any
 
 import torch
@@ -60,7 +61,7 @@ def _export(model: nn.Module, inputs: Mapping[str, Any]) -> ExportedProgram:
 
 def _exported(model: nn.Module, inputs: Mapping[str, Any], *, dynamic: bool) -> ExportedProgram:
     shapes = pytree.tree_map(_dynamic_batch, dict(inputs)) if dynamic else None
-    with torch.no_grad(), warnings.catch_warnings():
+    with torch.no_grad(), warnings.catch_warnings(), redirect_stderr(StringIO()):  # it prints unfinished graphs
         warnings.simplefilter("ignore")
         return torch.export.export(model, (), dict(inputs), dynamic_shapes=shapes, strict=False)
 
