@@ -3,40 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 import transformers
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
-HIDDEN, HEADS, LAYERS, WIDE, VOCABULARY = 32, 4, 2, 64, 64
-ROWS, LENGTH = 2, 10
-_SIZES = {
-    "vocab_size": VOCABULARY,
-    "hidden_size": HIDDEN,
-    "num_hidden_layers": LAYERS,
-    "num_attention_heads": HEADS,
-    "intermediate_size": WIDE,
-}
-
-
-@dataclass(frozen=True)
-class RealModel:
-    """A model in evaluation mode, a batch of two rows, and its size."""
-
-    model: nn.Module
-    batch: dict[str, Tensor]
-    macs: int
-    """Multiply-accumulates of linear layers, convolutions and attention for the batch, counted by hand."""
-
-
-def _tokens() -> dict[str, Tensor]:
-    return {"input_ids": torch.arange(ROWS * LENGTH).reshape(ROWS, LENGTH) + 3}
-
-
-def _pixels(size: int, rows: int = ROWS) -> dict[str, Tensor]:
-    return {"pixel_values": torch.randn(rows, 3, size, size)}
+from real_models_base import (
+    HEADS,
+    HIDDEN,
+    IMAGE_SIZES,
+    LAYERS,
+    LENGTH,
+    ROWS,
+    SIZES,
+    VOCABULARY,
+    WIDE,
+    RealModel,
+    counted_by_torch,
+    pixels,
+    tokens,
+)
+from real_models_newer import NEWER
 
 
 def _attention_macs(tokens: int, query: int = HIDDEN, key_value: int = HIDDEN) -> int:
@@ -46,18 +33,18 @@ def _attention_macs(tokens: int, query: int = HIDDEN, key_value: int = HIDDEN) -
 
 
 def _bert() -> RealModel:
-    config = transformers.BertConfig(**_SIZES, max_position_embeddings=32)
+    config = transformers.BertConfig(**SIZES, max_position_embeddings=32)
     layer = _attention_macs(LENGTH) + ROWS * LENGTH * 2 * HIDDEN * WIDE
     macs = LAYERS * layer + ROWS * HIDDEN * HIDDEN  # and the pooler
-    batch = {**_tokens(), "attention_mask": torch.ones(ROWS, LENGTH, dtype=torch.long)}
+    batch = {**tokens(), "attention_mask": torch.ones(ROWS, LENGTH, dtype=torch.long)}
     return RealModel(transformers.BertModel(config), batch, macs)
 
 
 def _opt() -> RealModel:
-    config = transformers.OPTConfig(**_SIZES, ffn_dim=WIDE, max_position_embeddings=32, word_embed_proj_dim=HIDDEN)
+    config = transformers.OPTConfig(**SIZES, ffn_dim=WIDE, max_position_embeddings=32, word_embed_proj_dim=HIDDEN)
     layer = _attention_macs(LENGTH) + ROWS * LENGTH * 2 * HIDDEN * WIDE
     macs = LAYERS * layer + ROWS * LENGTH * HIDDEN * VOCABULARY
-    return RealModel(transformers.OPTForCausalLM(config), _tokens(), macs)
+    return RealModel(transformers.OPTForCausalLM(config), tokens(), macs)
 
 
 def _gpt2() -> RealModel:
@@ -66,21 +53,21 @@ def _gpt2() -> RealModel:
     )
     layer = _attention_macs(LENGTH) + ROWS * LENGTH * 2 * HIDDEN * WIDE
     macs = LAYERS * layer + ROWS * LENGTH * HIDDEN * VOCABULARY
-    return RealModel(transformers.GPT2LMHeadModel(config), _tokens(), macs)
+    return RealModel(transformers.GPT2LMHeadModel(config), tokens(), macs)
 
 
 def _gated(model: nn.Module) -> RealModel:
     """Return a decoder with two key and value heads for four queries, and a gated feed-forward network."""
     layer = _attention_macs(LENGTH, key_value=HIDDEN // 2) + ROWS * LENGTH * 3 * HIDDEN * WIDE
-    return RealModel(model, _tokens(), LAYERS * layer + ROWS * LENGTH * HIDDEN * VOCABULARY)
+    return RealModel(model, tokens(), LAYERS * layer + ROWS * LENGTH * HIDDEN * VOCABULARY)
 
 
 def _llama() -> RealModel:
-    return _gated(transformers.LlamaForCausalLM(transformers.LlamaConfig(**_SIZES, num_key_value_heads=2)))
+    return _gated(transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES, num_key_value_heads=2)))
 
 
 def _qwen() -> RealModel:
-    return _gated(transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**_SIZES, num_key_value_heads=2)))
+    return _gated(transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**SIZES, num_key_value_heads=2)))
 
 
 def _t5() -> RealModel:
@@ -88,16 +75,15 @@ def _t5() -> RealModel:
         vocab_size=VOCABULARY, d_model=HIDDEN, d_kv=8, d_ff=WIDE, num_layers=LAYERS, num_heads=HEADS
     )
     layer = _attention_macs(LENGTH) + ROWS * LENGTH * 2 * HIDDEN * WIDE
-    return RealModel(transformers.T5EncoderModel(config), _tokens(), LAYERS * layer)
+    return RealModel(transformers.T5EncoderModel(config), tokens(), LAYERS * layer)
 
 
 def _vit() -> RealModel:
-    sizes = {key: value for key, value in _SIZES.items() if key != "vocab_size"}
-    config = transformers.ViTConfig(**sizes, image_size=16, patch_size=4, num_labels=5)
-    tokens = 16 + 1
-    layer = _attention_macs(tokens) + ROWS * tokens * 2 * HIDDEN * WIDE
+    config = transformers.ViTConfig(**IMAGE_SIZES, num_labels=5)
+    length = 16 + 1
+    layer = _attention_macs(length) + ROWS * length * 2 * HIDDEN * WIDE
     macs = ROWS * 16 * 3 * 16 * HIDDEN + LAYERS * layer + ROWS * HIDDEN * 5
-    return RealModel(transformers.ViTForImageClassification(config), _pixels(16), macs)
+    return RealModel(transformers.ViTForImageClassification(config), pixels(16), macs)
 
 
 def _resnet() -> RealModel:
@@ -108,7 +94,7 @@ def _resnet() -> RealModel:
     first = 2 * 8 * 8 * 8 * 8 * 9
     second = 4 * 4 * 16 * 8 * 9 + 4 * 4 * 16 * 16 * 9 + 4 * 4 * 16 * 8
     return RealModel(
-        transformers.ResNetForImageClassification(config), _pixels(32), ROWS * (stem + first + second + 16 * 5)
+        transformers.ResNetForImageClassification(config), pixels(32), ROWS * (stem + first + second + 16 * 5)
     )
 
 
@@ -118,21 +104,18 @@ def _convnext() -> RealModel:
     first = 8 * 8 * (8 * 49 + 2 * 8 * 32)
     second = 4 * 4 * (16 * 8 * 4 + 16 * 49 + 2 * 16 * 64)
     return RealModel(
-        transformers.ConvNextForImageClassification(config), _pixels(32), ROWS * (stem + first + second + 16 * 5)
+        transformers.ConvNextForImageClassification(config), pixels(32), ROWS * (stem + first + second + 16 * 5)
     )
 
 
 def _mobilenet() -> RealModel:
     config = transformers.MobileNetV2Config(image_size=32, depth_multiplier=0.25, num_labels=5)
-    model, batch = transformers.MobileNetV2ForImageClassification(config), _pixels(32)
+    model, batch = transformers.MobileNetV2ForImageClassification(config), pixels(32)
     for module in model.modules():
         if isinstance(module, nn.BatchNorm2d):
             module.momentum = 1.0
-    model(**_pixels(32, rows=64))  # batch norms take these statistics; without them the output is 1e-27
-    model.eval()
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
-        model(**batch)
-    return RealModel(model, batch, counter.get_total_flops() // 2)  # 52 convolutions: counted by PyTorch
+    model(**pixels(32, rows=64))  # batch norms take these statistics; without them the output is 1e-27
+    return counted_by_torch(model, batch)  # 52 convolutions
 
 
 def _whisper() -> RealModel:
@@ -241,4 +224,5 @@ MODELS: dict[str, Callable[[], RealModel]] = {
     "nn.Transformer": _transformer,
     "LSTM": lambda: _recurrent(nn.LSTM, 4),
     "GRU": lambda: _recurrent(nn.GRU, 3),
+    **NEWER,
 }

@@ -19,7 +19,8 @@ from torch.utils import _pytree as pytree
 from chop.ir import MaseGraph
 from chop.ir.graph.named_outputs import NamedOutputs
 from chop.passes import PASSES
-from real_models import MODELS, RealModel
+from real_models import MODELS
+from real_models_base import RealModel
 
 PAGE = Path(__file__).parents[1] / "docs" / "captured-models.md"
 BEGIN, END = "<!-- captured models -->\n", "\n<!-- end of captured models -->"
@@ -157,10 +158,14 @@ def row(name: str) -> tuple[str, ...]:
         str(len(graph.fx_graph.nodes)),
         f"{known} of {calls}",
         *(f"{sqnr_db(real, quantized(graph, kind)):.0f} dB" for kind in CONFIGS),
-        "as by hand" if cost["total"]["macs"] == real.macs else f"{cost['total']['macs']} of {real.macs}",
+        _compared(cost["total"]["macs"], real),
         "no: " + unloaded.rpartition(": ")[2] if unloaded else "yes",
         _shown(failures),
     )
+
+
+def _compared(macs: int, real: RealModel) -> str:
+    return f"as {real.counted}" if macs == real.macs else f"{macs:,}, {real.counted} {real.macs:,}"
 
 
 def _shown(failures: dict[str, str]) -> str:
@@ -195,7 +200,9 @@ def main(names: list[str]) -> None:
     logging.getLogger("chop").setLevel(logging.ERROR)
     before, _, rest = PAGE.read_text().partition(BEGIN)
     rows = documented() | {name: row(name) for name in names or MODELS}
-    PAGE.write_text(f"{before}{BEGIN}\n{table(rows[name] for name in MODELS)}\n{END}{rest.partition(END)[2]}")
+    PAGE.write_text(
+        f"{before}{BEGIN}\n{table(rows[name] for name in MODELS if name in rows)}\n{END}{rest.partition(END)[2]}"
+    )
 
 
 if __name__ == "__main__":

@@ -11,7 +11,14 @@ from benchmarks.models import ResNet18
 from torch import Tensor, nn
 
 from browser.report_page import Block, choose, names, number, opened
-from chop.passes.graph import estimate_cost_analysis_pass, quantize_transform_pass, report_html_analysis_pass
+from chop.ir import MaseGraph
+from chop.passes.graph import (
+    add_common_metadata_analysis_pass,
+    estimate_cost_analysis_pass,
+    init_metadata_analysis_pass,
+    quantize_transform_pass,
+    report_html_analysis_pass,
+)
 from chop.passes.graph.utils import deepcopy_mase_graph
 from samples import annotated
 
@@ -71,3 +78,19 @@ def test_report_of_resnet_18_is_smaller_than_three_megabytes(page: Page, tmp_pat
     macs = {name: cost["macs"] for name, cost in estimate_cost_analysis_pass(graph, None)[1]["by_node"].items()}
     assert number(page.locator("#panel data[data-key=macs]")) == macs["blocks_4_shortcut_0"]
     assert macs["blocks_4_shortcut_0"] == 128 * 256 * 4 * 4
+
+
+def test_report_of_a_transformer_with_twelve_layers_is_closed_by_module(page: Page, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 32, "num_hidden_layers": 12, "num_attention_heads": 4, "intermediate_size": 64}
+    batch = {"input_ids": torch.arange(20).reshape(2, 10)}
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(vocab_size=64, **sizes)).eval()
+    graph, _ = init_metadata_analysis_pass(MaseGraph(model, example_inputs=batch), None)
+    graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": batch})
+    graph, _ = quantize_transform_pass(graph, {"by": "type", "linear": {"config": {"name": "mxfp"}}})
+    _, info = report_html_analysis_pass(graph, {"path": tmp_path / "llama.html", "input_generator": [batch]})
+    assert info["bytes"] < 3_000_000
+    opened(page, tmp_path / "llama.html")
+    assert page.locator("#canvas .box").count() <= 70 < len(graph.fx_graph.nodes)
+    choose(page, "model_layers_11_mlp_down_proj")
+    assert page.locator("#panel h2").inner_text() == "model_layers_11_mlp_down_proj"

@@ -106,8 +106,8 @@ class HuggingFaceModel:
     def _check_tokenizer(self) -> None:
         if self._lacks(TOKENIZER):
             raise ValueError(
-                f"folder '{self.folder}' has no tokenizer (such as tokenizer.json): save the model's tokenizer there "
-                "with save_pretrained"
+                f"folder '{self.folder}' has no tokenizer (such as tokenizer.json): save it there with "
+                "tokenizer.save_pretrained"
             )
 
     def _lacks(self, patterns: tuple[str, ...]) -> bool:

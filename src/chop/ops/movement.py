@@ -65,6 +65,7 @@ _ATEN = {
     "stride": ("sym_stride",),
     "storage_offset": ("sym_storage_offset",),
     "item": ("_local_scalar_dense",),
+    "t": ("numpy_T",),
     "view": ("_unsafe_view",),
     "unfold": ("im2col",),
 }

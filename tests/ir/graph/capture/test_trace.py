@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 import torch
 from torch import Tensor, fx, nn
@@ -164,3 +166,24 @@ def test_augmented_assignments_change_the_tensor_itself() -> None:
     graph = MaseGraph(Augmented())
     assert names(graph) == ["x", "mul", "add", "mul_1", "sub", "truediv", "output"]
     assert graph.model(torch.ones(2)).tolist() == [2.0, 2.0]
+
+
+@dataclass
+class Named(dict[str, Tensor]):
+    """A dict with attributes, such as the outputs of transformers."""
+
+    y: Tensor
+
+    def __post_init__(self) -> None:
+        self["y"] = self.y
+
+
+class NamedOutput(nn.Module):
+    def forward(self, x: Tensor) -> Named:
+        return Named(y=x + 1)
+
+
+def test_dicts_that_are_dataclasses_are_returned_as_they_are() -> None:
+    result = MaseGraph(NamedOutput()).model(torch.zeros(2))
+    assert type(result) is Named
+    assert result.y.equal(torch.ones(2))

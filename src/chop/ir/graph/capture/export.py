@@ -85,9 +85,8 @@ def _with_two_rows(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
 def _in_evaluation(model: nn.Module) -> Iterator[None]:
     """Set evaluation mode, switch off what cannot be exported, and let dataclasses be returned."""
     modes = [(module, module.training) for module in model.modules()]
-    config: Any = getattr(model, "config", None)
     with ExitStack() as stack:
-        if getattr(config, "use_cache", False) is True:  # a language model of transformers would return its cache
+        for config in _configs_with_cache(model):  # language models of transformers would return their cache
             config.use_cache = False
             stack.callback(setattr, config, "use_cache", True)
         for module, mode in modes:
@@ -96,6 +95,12 @@ def _in_evaluation(model: nn.Module) -> Iterator[None]:
         stack.callback(hook.remove)
         model.eval()
         yield
+
+
+def _configs_with_cache(model: nn.Module) -> list[Any]:
+    """Return the configs of a model and its parts, such as a decoder, that ask for a cache."""
+    configs = {id(config): config for module in model.modules() if (config := getattr(module, "config", None))}
+    return [each for each in configs.values() if getattr(each, "use_cache", None) is True]
 
 
 def _flat_graph(program: ExportedProgram, model: nn.Module, inputs: Mapping[str, Any]) -> fx.Graph:

@@ -8,6 +8,7 @@ import logging
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import is_dataclass
 from typing import Any
 
 from torch import fx, nn
@@ -62,6 +63,13 @@ class Tracer(fx.Tracer):
         result = super().call_module(m, forward, args, kwargs)
         self.path.pop()
         return result
+
+    def create_arg(self, a: Any) -> Any:
+        """Return a value as an argument of a node; torch.fx turns dicts that are dataclasses into plain dicts."""
+        if isinstance(a, dict) and is_dataclass(a):
+            parts = {name: self.create_arg(part) for name, part in a.items()}
+            return self.create_node("call_function", type(a), (), parts)
+        return super().create_arg(a)
 
     def create_args_for_root(
         self, root_fn: Callable[..., Any], is_module: bool, concrete_args: Any = None

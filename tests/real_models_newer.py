@@ -1,0 +1,95 @@
+"""Tiny versions of further architectures of transformers 5: decoders, encoders and vision models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import transformers
+from torch import Tensor
+
+from real_models_base import (
+    HEADS,
+    HIDDEN,
+    IMAGE_SIZES,
+    LAYERS,
+    SIZES,
+    VOCABULARY,
+    WIDE,
+    RealModel,
+    counted_by_torch,
+    pixels,
+    tokens,
+)
+
+GROUPED = {**SIZES, "num_key_value_heads": 2}  # two key and value heads for four queries
+SPECIAL = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"), 0)
+SLIDING = {"head_dim": 8, "sliding_window": 4}
+LABELS = {"num_labels": 5}
+
+
+def _make(
+    model: str, config: str, sizes: dict[str, Any], batch: Callable[[], dict[str, Tensor]] = tokens
+) -> Callable[[], RealModel]:
+    """Return a function that builds a model of transformers with random weights."""
+
+    def build() -> RealModel:
+        return counted_by_torch(getattr(transformers, model)(getattr(transformers, config)(**sizes)), batch())
+
+    return build
+
+
+def _both() -> dict[str, Tensor]:
+    return {**tokens(), "decoder_input_ids": tokens()["input_ids"][:, :6]}
+
+
+_T5 = {
+    "vocab_size": VOCABULARY,
+    "d_model": HIDDEN,
+    "d_kv": 8,
+    "d_ff": WIDE,
+    "num_layers": LAYERS,
+    "num_heads": HEADS,
+}
+_DISTIL = {"vocab_size": VOCABULARY, "dim": HIDDEN, "n_layers": LAYERS, "n_heads": HEADS, "hidden_dim": WIDE}
+_FALCON = {key: value for key, value in SIZES.items() if key != "intermediate_size"}
+_MAMBA = {"vocab_size": VOCABULARY, "hidden_size": HIDDEN, "num_hidden_layers": LAYERS, "state_size": 4}
+_MIXTURE = {**GROUPED, "num_local_experts": 4}
+_DEBERTA = {**SIZES, "relative_attention": True, "pos_att_type": ["p2c", "c2p"]}
+_MODERN = {**SIZES, "local_attention": 4, "global_attn_every_n_layers": 2}
+_SWIN = {
+    **{"image_size": 32, "patch_size": 2, "embed_dim": 8, "window_size": 4, "mlp_ratio": 2.0},
+    **{"depths": [2, 2], "num_heads": [2, 4]},
+}
+_SEGFORMER = {
+    **{
+        "num_encoder_blocks": 2,
+        "depths": [1, 1],
+        "sr_ratios": [4, 1],
+        "hidden_sizes": [8, 16],
+        "patch_sizes": [7, 3],
+    },
+    **{"strides": [4, 2], "num_attention_heads": [1, 2], "mlp_ratios": [2, 2], "decoder_hidden_size": 16},
+}
+
+NEWER: dict[str, Callable[[], RealModel]] = {
+    "Mistral": _make("MistralForCausalLM", "MistralConfig", {**GROUPED, "sliding_window": 4}),
+    "Gemma 2": _make("Gemma2ForCausalLM", "Gemma2Config", {**GROUPED, **SPECIAL, **SLIDING}),
+    "Gemma 3": _make("Gemma3ForCausalLM", "Gemma3TextConfig", {**GROUPED, **SPECIAL, **SLIDING}),
+    "Phi-3": _make("Phi3ForCausalLM", "Phi3Config", {**GROUPED, **SPECIAL}),
+    "Qwen3": _make("Qwen3ForCausalLM", "Qwen3Config", {**GROUPED, "head_dim": 8}),
+    "Mixtral": _make("MixtralForCausalLM", "MixtralConfig", _MIXTURE),
+    "GPT-NeoX": _make("GPTNeoXForCausalLM", "GPTNeoXConfig", {**SIZES, **SPECIAL}),
+    "Falcon": _make("FalconForCausalLM", "FalconConfig", _FALCON),
+    "Mamba": _make("MambaForCausalLM", "MambaConfig", _MAMBA),
+    "T5": _make("T5ForConditionalGeneration", "T5Config", {**_T5, "decoder_start_token_id": 0}, _both),
+    "DistilBERT": _make("DistilBertModel", "DistilBertConfig", _DISTIL),
+    "RoBERTa": _make("RobertaForSequenceClassification", "RobertaConfig", {**SIZES, **LABELS}),
+    "DeBERTa-v2": _make("DebertaV2Model", "DebertaV2Config", _DEBERTA),
+    "ModernBERT": _make("ModernBertModel", "ModernBertConfig", {**_MODERN, **SPECIAL}),
+    "CLIP vision": _make("CLIPVisionModel", "CLIPVisionConfig", IMAGE_SIZES, partial(pixels, 16)),
+    "DINOv2": _make("Dinov2ForImageClassification", "Dinov2Config", IMAGE_SIZES | LABELS, partial(pixels, 16)),
+    "Swin": _make("SwinForImageClassification", "SwinConfig", _SWIN | LABELS, partial(pixels, 32)),
+    "SegFormer": _make("SegformerForSemanticSegmentation", "SegformerConfig", _SEGFORMER, partial(pixels, 32)),
+}
