@@ -30,7 +30,7 @@ from chop.passes.graph import (
 )
 from chop.passes.graph.utils import deepcopy_mase_graph
 from chop.runs import RunFolder
-from chop.searching.evaluation import COST_RUNNERS
+from chop.searching.evaluation import default_cost_runners
 from chop.searching.evaluation.costs import Costs
 from chop.searching.evaluation.evaluator import Evaluator
 from chop.searching.evaluation.objectives import Objectives
@@ -104,7 +104,7 @@ def annotated(model: nn.Module, rows: torch.Tensor) -> MaseGraph:
 def _problem(graph: MaseGraph, rows: Rows) -> PTQProblem:
     metas = graph.annotated_metas()
     space = read_space(SpaceTable(setup=SpaceSetup("type"), seed={"linear": {"config": CONFIG}}), metas)
-    costs = Costs(metas, [runner() for runner in COST_RUNNERS.values()], num_rows=256)
+    costs = Costs(metas, default_cost_runners(), num_rows=256)
     return PTQProblem(space, Evaluator(graph, "x", rows), costs)
 
 

@@ -14,7 +14,7 @@ from chop.config import SearchConfig, TrainConfig
 from chop.config.search import MetricTable, SearchTable, SpaceSetup, SpaceTable, StrategyTable
 from chop.dataset import Rows
 from chop.ir import MaseGraph
-from chop.searching.evaluation import COST_RUNNERS
+from chop.searching.evaluation import default_cost_runners
 from chop.searching.evaluation.costs import Costs
 from chop.searching.evaluation.evaluator import Evaluator
 from chop.searching.evaluation.ptq import PTQProblem
@@ -65,7 +65,7 @@ def graph(rows: Rows) -> MaseGraph:
 @pytest.fixture
 def problem(graph: MaseGraph, rows: Rows) -> PTQProblem:
     metas = graph.annotated_metas()
-    costs = Costs(metas, [runner() for runner in COST_RUNNERS.values()], num_rows=10)
+    costs = Costs(metas, default_cost_runners(), num_rows=10)
     return PTQProblem(read_space(table(linear=SEED), metas), Evaluator(graph, "x", rows), costs)
 
 

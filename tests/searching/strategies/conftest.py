@@ -11,7 +11,7 @@ from torch import nn
 
 from chop.config.search import MetricTable
 from chop.dataset import Rows
-from chop.searching.evaluation import COST_RUNNERS
+from chop.searching.evaluation import default_cost_runners
 from chop.searching.evaluation.costs import Costs
 from chop.searching.evaluation.evaluator import Evaluator
 from chop.searching.evaluation.objectives import Objectives
@@ -53,7 +53,7 @@ def make_problem(model: nn.Module, **seeds: Any) -> PTQProblem:
         rows = Rows(features, (4 * model(features)).argmax(dim=1))
     graph = annotated(model.eval(), x=features[:20])
     metas = graph.annotated_metas()
-    costs = Costs(metas, [runner() for runner in COST_RUNNERS.values()], num_rows=20)
+    costs = Costs(metas, default_cost_runners(), num_rows=20)
     return PTQProblem(read_space(table(**seeds), metas), Evaluator(graph, "x", rows), costs, rows)
 
 

@@ -58,6 +58,11 @@ def register_cost_runner(name: str) -> Decorator:
     return COST_RUNNERS.register(name)
 
 
+def default_cost_runners() -> list[CostRunner]:
+    """Return the cost runners that every search has, with their default options."""
+    return [runner() for runner in COST_RUNNERS.values() if runner.is_default]
+
+
 @register_cost_runner("average_bitwidth")
 @dataclass(frozen=True)
 class AverageBitwidth(CostRunner):
