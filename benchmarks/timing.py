@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import statistics
 import subprocess
@@ -51,12 +52,16 @@ def warm_times(*functions: Callable[[], object], repeats: int) -> list[float]:
 
 
 def process_times(*commands: Sequence[str], repeats: int, warm_up: int = 1) -> list[float]:
-    """Return the median CPU seconds of each command, each in a new process; they alternate."""
+    """Return the median CPU seconds of each command, each in a new process; they alternate.
+
+    The first turn writes bytecode files, as Python does unless PYTHONDONTWRITEBYTECODE is set.
+    """
     samples: list[list[float]] = [[] for _ in commands]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     for turn in range(warm_up + repeats):
         for command, taken in zip(commands, samples, strict=True):
             start = _children_time()
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
             if turn >= warm_up:
                 taken.append(_children_time() - start)
     return [statistics.median(taken) for taken in samples]

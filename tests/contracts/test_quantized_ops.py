@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -34,10 +34,25 @@ EVERY_FORMAT = ("linear", "conv2d", "relu", "add", "matmul", "cat", "layer_norm"
 """Ops that are tested in every format: as layers of both kinds, functions and methods, with all roles."""
 
 
+class Case(NamedTuple):
+    """A spelling of an op, in a format."""
+
+    op: str
+    index: int
+    format_name: str
+
+
+QuantizedCase = tuple[Case, Sample, MaseGraph]
+
+
 def pairs(spellings: list[tuple[str, int]]) -> list[Any]:
     """Return spellings with formats; all except those of the quick format are slow."""
     return [
-        pytest.param(op, index, name, marks=() if name == QUICK_FORMAT else pytest.mark.slow)
+        pytest.param(
+            Case(op, index, name),
+            marks=() if name == QUICK_FORMAT else pytest.mark.slow,
+            id=f"{op}-{index}-{name}",
+        )
         for op, index in spellings
         for name in FORMATS
         if name in EVERY_OP or op in EVERY_FORMAT
@@ -59,6 +74,14 @@ def quantized(op: str, sample: Sample, format_name: str) -> MaseGraph:
     return graph
 
 
+@pytest.fixture(scope="module")
+def case(request: pytest.FixtureRequest) -> QuantizedCase:
+    """A case with its quantised graph, which is made once for all tests."""
+    torch.manual_seed(0)
+    sample = sample_of(request.param.op, request.param.index)
+    return request.param, sample, quantized(request.param.op, sample, request.param.format_name)
+
+
 def run(model: torch.nn.Module, arguments: dict[str, Tensor]) -> Any:
     torch.manual_seed(1)
     return model(**arguments)
@@ -69,11 +92,10 @@ def test_every_quantizable_op_has_samples() -> None:
     assert not missing, f"add calls of {', '.join(sorted(missing))} to SAMPLES in tests/samples.py"
 
 
-@pytest.mark.parametrize(("op", "index", "format_name"), PAIRS)
-def test_shape_dtype_names_and_state_are_kept(op: str, index: int, format_name: str) -> None:
-    sample = sample_of(op, index)
+@pytest.mark.parametrize("case", PAIRS, indirect=True, scope="module")
+def test_shape_dtype_names_and_state_are_kept(case: QuantizedCase) -> None:
+    _, sample, graph = case
     original = annotated(sample.model(), **sample.arguments())
-    graph = quantized(op, sample, format_name)
     expected, got = run(original.model, sample.arguments()), run(graph.model, sample.arguments())
     assert (got.shape, got.dtype) == (expected.shape, expected.dtype)
     assert got.isfinite().all()
@@ -108,10 +130,9 @@ def test_saved_graphs_load_without_the_model(op: str, index: int, tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("op", "index", "format_name"), PAIRS)
-def test_gradients_reach_every_parameter_and_input(op: str, index: int, format_name: str) -> None:
-    sample = sample_of(op, index)
-    graph = quantized(op, sample, format_name)
+@pytest.mark.parametrize("case", PAIRS, indirect=True, scope="module")
+def test_gradients_reach_every_parameter_and_input(case: QuantizedCase) -> None:
+    _, sample, graph = case
     arguments = {k: v.requires_grad_(v.is_floating_point()) for k, v in sample.arguments().items()}
     result = run(graph.model, arguments)
     (result * torch.rand_like(result)).sum().backward()
@@ -122,21 +143,9 @@ def test_gradients_reach_every_parameter_and_input(op: str, index: int, format_n
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("op", "index", "format_name"), FIRST_PAIRS)
-def test_copies_and_pickles_compute_the_same(op: str, index: int, format_name: str) -> None:
-    sample = sample_of(op, index)
-    graph = quantized(op, sample, format_name)
-    expected = run(graph.model, sample.arguments())
-    for again in (copy.deepcopy(graph), pickle.loads(pickle.dumps(graph))):
-        torch.testing.assert_close(run(again.model, sample.arguments()), expected, rtol=0, atol=0, equal_nan=True)
-        assert again.fx_graph is not graph.fx_graph
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("op", "index", "format_name"), PAIRS)
-def test_class_and_function_names_say_op_and_format(op: str, index: int, format_name: str) -> None:
-    sample = sample_of(op, index)
-    graph = quantized(op, sample, format_name)
+@pytest.mark.parametrize("case", PAIRS, indirect=True, scope="module")
+def test_class_and_function_names_say_op_and_format(case: QuantizedCase) -> None:
+    (op, _, format_name), sample, graph = case
     (target,) = [meta.quantized for meta in graph.metas() if meta.quantized is not None]
     if isinstance(target, QuantizedLayer):
         assert type(target).__name__ == type(sample.module).__name__ + FORMATS[format_name].__name__
@@ -153,3 +162,13 @@ def test_movement_dropout_and_indices_are_never_quantised(op: str) -> None:
         assert indices.role is None
     else:
         assert not OPS[op].quantizable
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", FIRST_PAIRS, indirect=True, scope="module")
+def test_copies_and_pickles_compute_the_same(case: QuantizedCase) -> None:
+    _, sample, graph = case
+    expected = run(graph.model, sample.arguments())
+    for again in (copy.deepcopy(graph), pickle.loads(pickle.dumps(graph))):
+        torch.testing.assert_close(run(again.model, sample.arguments()), expected, rtol=0, atol=0, equal_nan=True)
+        assert again.fx_graph is not graph.fx_graph

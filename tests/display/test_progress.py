@@ -39,3 +39,13 @@ def test_a_bar_shows_what_is_done_and_the_time_left(
         "evaluating ━━━━━━━━━━╌╌╌╌╌╌╌╌╌╌ 2/4, 0:31 left",
         "evaluating ━━━━━━━━━━━━━━━╌╌╌╌╌ 3/4, 0:21 left",
     ]
+
+
+def test_a_bar_without_a_total_shows_a_count_and_the_time_spent(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times = iter([0.0, 31.0])
+    monkeypatch.setattr("chop.display.progress.time.perf_counter", lambda: next(times))
+    with ProgressBar("measured:", None) as progress:
+        progress.step(1500)
+    assert capsys.readouterr().err == "measured: 1,500, 0:31\n"

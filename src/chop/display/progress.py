@@ -35,9 +35,12 @@ class StatusLine:
 
 
 class ProgressBar:
-    """A bar with the time left. If stderr is not a terminal, a line is printed every `SECONDS_PER_LINE`."""
+    """A bar with the time left, or a count with the time spent if the total is not known.
 
-    def __init__(self, title: str, total: int, shown: bool = True) -> None:
+    If stderr is not a terminal, a line is printed every `SECONDS_PER_LINE`.
+    """
+
+    def __init__(self, title: str, total: int | None, shown: bool = True) -> None:
         self._title, self._total, self._done = title, total, 0
         self._line, self._shown = StatusLine(shown), shown
         self._start = self._drawn = time.perf_counter()
@@ -63,6 +66,8 @@ class ProgressBar:
         self.close()
 
     def _text(self, elapsed: float) -> str:
+        if self._total is None:
+            return f"{self._title} {self._done:,}, {clock(elapsed)}"
         left = elapsed / max(1, self._done) * max(0, self._total - self._done)
         share = min(1.0, self._done / max(1, self._total))
         return f"{self._title} {bar(share)} {self._done:,}/{self._total:,}, {clock(left)} left"

@@ -21,7 +21,7 @@ from chop.searching.results.results import Results
 from chop.searching.results.terminal import SearchProgress, show_results
 from chop.searching.spec import SearchSpec
 from chop.searching.study.open_study import StudyLocation, open_study, with_storage_of_resumed_run
-from chop.searching.study.processes import WorkerJob, run_workers
+from chop.searching.study.processes import WorkerJob, prepare_workers, run_workers
 from chop.searching.study.storage import MEMORY, database_errors_explained
 from chop.searching.study.study import Study
 from chop.searching.study.worker import make_worker
@@ -49,6 +49,8 @@ def search(config: SearchConfig) -> RunFolder:
             f"{option_name('storage')} memory allows only one worker, got {num_workers}: "
             "processes do not share memory"
         )
+    if num_workers > 1:
+        prepare_workers()
     with database_errors_explained(config.storage):
         location = StudyLocation.find(config)
         experiment = Experiment.load(config)
@@ -56,8 +58,9 @@ def search(config: SearchConfig) -> RunFolder:
         with limit_threads_for(experiment, config.batch_size):
             with pass_messages_from(logging.WARNING):
                 problem = spec.problem(experiment)
+                end = time.monotonic() + (math.inf if spec.strategy.timeout is None else spec.strategy.timeout)
                 with open_study(spec, experiment, problem, location) as (folder, study):
-                    results = Search(spec, experiment, problem, folder, study, num_workers).run()
+                    results = Search(spec, experiment, problem, folder, study, num_workers, end).run()
             return apply_best(spec, experiment, problem, results, folder)
 
 
@@ -71,6 +74,8 @@ class Search:
     folder: RunFolder
     study: Study
     num_workers: int
+    end: float
+    """The time of the monotonic clock after which no new trial is started."""
 
     def run(self) -> Results:
         """Run trials until all are finished, the time is over or the user interrupts; write the results."""
@@ -117,18 +122,16 @@ class Search:
 
     def _work(self, interrupt: Interrupt, progress: SearchProgress) -> None:
         """Run trials in worker processes if there are several workers; the rest, or all, in this process."""
-        timeout = self.spec.strategy.timeout
-        seconds = math.inf if timeout is None else timeout
-        end = time.monotonic() + seconds
 
         def stop() -> bool:
             return interrupt.requested
 
         if self.num_workers > 1 and self.study.count("waiting"):
-            job = WorkerJob(self.spec.config, self.folder, self.study.name, self.num_workers, seconds)
+            seconds_left = self.end - time.monotonic()
+            job = WorkerJob(self.spec.config, self.folder, self.study.name, self.num_workers, seconds_left)
             run_workers(job, stop, progress.tick)
         make_worker(
-            self.spec, self.problem, self.study, self.num_workers, end=end, stop=stop, tick=progress.tick
+            self.spec, self.problem, self.study, self.num_workers, end=self.end, stop=stop, tick=progress.tick
         ).run()
 
     def _show_how_to_resume(self) -> None:

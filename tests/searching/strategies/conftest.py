@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from chop.searching.evaluation.evaluator import Evaluator
 from chop.searching.evaluation.objectives import Objectives
 from chop.searching.evaluation.ptq import PTQProblem
 from chop.searching.space import Params, read_space
+from chop.searching.strategies import measuring
 from samples import annotated
 from searching.conftest import table
 
@@ -67,6 +69,13 @@ def three() -> PTQProblem:
 def both() -> PTQProblem:
     torch.manual_seed(0)
     return make_problem(Three(), linear=BOTH)
+
+
+@pytest.fixture
+def one_second_per_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the clock of the planning advance by a second with each measurement."""
+    ticks = itertools.count()
+    monkeypatch.setattr(measuring, "time", SimpleNamespace(monotonic=lambda: float(next(ticks))))
 
 
 def widths(params: Params) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from chop.searching.evaluation.ptq import PTQProblem
 from chop.searching.strategies import ilp
 from chop.searching.strategies.candidates import Candidate, RatedCandidate, pareto_optimal
 from chop.searching.strategies.ilp import Ilp, assign, budgets
-from searching.strategies.conftest import BITOPS, WEIGHTS, Three, all_params, cost, loss, make_problem
+from searching.strategies.conftest import BITOPS, WEIGHTS, Three, all_params, cost, loss, make_problem, widths
 
 
 def row(*pairs: tuple[float, float]) -> list[RatedCandidate]:
@@ -135,3 +135,13 @@ def test_wrong_options_are_reported(three: PTQProblem) -> None:
     many = {**WEIGHTS, **{key: list(range(2, 33)) for key in keys}}
     with pytest.raises(ValueError, match="'first' has 29791 configs, and strategy 'ilp' measures each"):
         Ilp().plan(make_problem(Three(), linear=many), BITOPS, 0)
+
+
+@pytest.mark.usefixtures("one_second_per_measurement")
+def test_after_half_of_the_timeout_candidates_are_not_measured_again(
+    three: PTQProblem, caplog: pytest.LogCaptureFixture
+) -> None:
+    measured_once = Ilp(n_trials=6, remeasure=1000).plan(three, BITOPS, 0)  # 3 layers, 1 + 3 measurements each
+    assert Ilp(n_trials=6, remeasure=1, timeout=28.0).plan(three, BITOPS, 0) == measured_once
+    assert "'timeout' ended the planning" in caplog.text
+    assert [widths(each) for each in Ilp(n_trials=6, timeout=1.0).plan(three, BITOPS, 0)] == [(8, 8, 8)]

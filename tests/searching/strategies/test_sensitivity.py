@@ -70,3 +70,12 @@ def test_negative_scales_in_a_sum_are_supported(three: PTQProblem) -> None:
 def test_wrong_options_are_reported() -> None:
     with pytest.raises(ValueError, match="'remeasure' must be at least 1, got -1"):
         SensitivityStrategy(remeasure=-1)
+
+
+@pytest.mark.usefixtures("one_second_per_measurement")
+def test_the_chain_ends_after_half_of_the_timeout(three: PTQProblem, caplog: pytest.LogCaptureFixture) -> None:
+    complete = SensitivityStrategy().plan(three, BITOPS, 0)
+    started = SensitivityStrategy(timeout=24.0).plan(three, BITOPS, 0)
+    assert 1 < len(started) < len(complete) == 7
+    assert started == complete[: len(started)]
+    assert "'timeout' ended the planning" in caplog.text

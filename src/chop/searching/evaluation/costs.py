@@ -38,6 +38,7 @@ class Costs:
         self._metas, self._runners, self._num_rows = metas, tuple(runners), num_rows
         self._nodes_with_shared_weights = _nodes_with_shared_weights(metas)
         self._original = self._amounts(metas)
+        self._originals: dict[tuple[str, ...], tuple[Amounts, ...]] = {}
 
     def change(self, formats: Formats) -> CostChange:
         """Return what these formats add to the costs, with all other nodes as they were annotated.
@@ -71,7 +72,10 @@ class Costs:
     def _difference(self, metas: Sequence[NodeMeta], formats: Formats) -> tuple[Amounts, ...]:
         """Return by how much the amounts of these nodes differ when some of them have other formats."""
         changed = [in_formats(m, formats[m.node.name]) if m.node.name in formats else m for m in metas]
-        pairs = zip(self._amounts(changed), self._amounts(metas), strict=True)
+        key = tuple(meta.node.name for meta in metas)  # those of a unit, or of the graph
+        if key not in self._originals:
+            self._originals[key] = self._amounts(metas)
+        pairs = zip(self._amounts(changed), self._originals[key], strict=True)
         return tuple(tuple(new - old for new, old in zip(*pair, strict=True)) for pair in pairs)
 
     def _amounts(self, metas: Sequence[NodeMeta]) -> tuple[Amounts, ...]:

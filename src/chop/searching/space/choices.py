@@ -63,7 +63,7 @@ class Choices:
 
     def draw(self, prefix: str, suggest: Suggest) -> dict[str, Any]:
         """Return a config in which `suggest` makes each choice; dimensions are named `prefix/key`."""
-        config = {"name": self._suggest(prefix, "name", self.values("name"), suggest)}
+        config = {"name": self._suggest(prefix, "name", self._names, suggest)}
         if config["name"] in UNSET:
             return config
         for key in self.format_keys:
@@ -87,6 +87,10 @@ class Choices:
                 formats_by_role = _formats_by_role(config | self._followed_formats(config))
                 total += math.prod(len(values) for _, _, values in self._keys(formats_by_role).chosen)
         return total + sum(name in UNSET for name in formats["name"])
+
+    @cached_property
+    def _names(self) -> tuple[Any, ...]:
+        return self.values("name")
 
     def values(self, key: str, role: str = "", format_name: str = "") -> tuple[Any, ...]:
         """Return the values that a key may have; `role` and `format_name` are needed for `"auto"`."""

@@ -33,7 +33,7 @@ class Strategy(ABC):
     n_jobs: int = 1
     """Worker processes on this machine; -1: one per core."""
     timeout: float | None = None
-    """Seconds after which no new trial is started."""
+    """Seconds after which no new trial is started; at most half of them are used to plan the trials."""
     sum_scaled_metrics: bool = False
     direction: Direction = "maximize"
     """Direction of the sum of the scaled metrics."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +27,7 @@ from chop.searching.strategies.candidates import (
     params_of,
     pareto_optimal,
 )
-from chop.searching.strategies.measuring import ErrorMeasure, MeasuringStrategy
+from chop.searching.strategies.measuring import ErrorMeasure, MeasuringStrategy, PlanningClock, PlanningTimeoutError
 from chop.tools.stdout import silenced_stdout
 
 logger = logging.getLogger(__name__)
@@ -61,15 +62,19 @@ class Ilp(MeasuringStrategy):
         unitwise = problem.as_unitwise()
         metrics = cost_objectives(objectives, NAME)
         candidates = find_candidates(unitwise, NAME)
-        error = ErrorMeasure(unitwise, self.harm)
-        screening_error = ErrorMeasure(unitwise, "output", SCREENING_ROWS)
         found: list[Params] = []
-        for metric in metrics:
-            costs = CandidateCosts(unitwise, metric)
-            promising = _screened(candidates, costs, screening_error)
-            assignments = self._assignments(promising, costs, error, max(1, self.n_trials // len(metrics)))
-            found += [params_of(assignment) for assignment in assignments]
-        return distinct_params(found)
+        with PlanningClock(NAME, self.timeout) as clock:
+            error = ErrorMeasure(unitwise, self.harm, clock)
+            screening_error = ErrorMeasure(unitwise, "output", clock, SCREENING_ROWS)
+            for metric in metrics:
+                costs = CandidateCosts(unitwise, metric)
+                with suppress(PlanningTimeoutError):
+                    promising = _screened(candidates, costs, screening_error)
+                    assignments = self._assignments(promising, costs, error, max(1, self.n_trials // len(metrics)))
+                    found += [params_of(assignment) for assignment in assignments]
+        if clock.is_over:
+            logger.warning("%s: 'timeout' ended the planning: some candidates were not measured", NAME)
+        return distinct_params(found or [params_of(costs.most_expensive(candidates))])
 
     def _assignments(
         self, candidates: Candidates, costs: CandidateCosts, error: ErrorMeasure, num_budgets: int
@@ -79,7 +84,8 @@ class Ilp(MeasuringStrategy):
         table = rate(candidates, current, costs, error)
         for number, budget in enumerate(budgets(table, costs.original, num_budgets)):
             if number and number % self.remeasure == 0:
-                table = rate(candidates, current, costs, error)
+                with suppress(PlanningTimeoutError):  # then the earlier errors are used on
+                    table = rate(candidates, current, costs, error)
             current = {each.candidate.unit: each.candidate for each in assign(table, budget - costs.original)}
             yield current
 

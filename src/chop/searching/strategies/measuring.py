@@ -3,17 +3,47 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 
+from chop.display.progress import ProgressBar
 from chop.searching.evaluation.problem import UnitwiseProblem
 from chop.searching.space import Configuration
 from chop.searching.strategies.base import Strategy
 
 ErrorKind = Literal["loss", "output"]
+PLANNING_SHARE = 0.5
+"""The share of `timeout` that planning may take; the rest is for the trials."""
+
+
+class PlanningTimeoutError(Exception):
+    """The time for planning is over: no more candidates are measured."""
+
+
+class PlanningClock:
+    """Shows how many configurations were measured for a plan, and ends the planning when its time is over."""
+
+    def __init__(self, name: str, timeout: float | None) -> None:
+        self._end = math.inf if timeout is None else time.monotonic() + PLANNING_SHARE * timeout
+        self._progress = ProgressBar(f"{name}: planning, configurations measured:", None)
+        self.is_over = False
+
+    def step(self) -> None:
+        """Count a measurement that is about to begin; raise PlanningTimeoutError if it is too late for it."""
+        self.is_over = self.is_over or time.monotonic() > self._end
+        if self.is_over:
+            raise PlanningTimeoutError
+        self._progress.step()
+
+    def __enter__(self) -> PlanningClock:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._progress.close()
 
 
 @dataclass(frozen=True)
@@ -37,15 +67,21 @@ class ErrorMeasure:
     The second is the energy of the difference divided by the energy of the original output.
     """
 
-    def __init__(self, problem: UnitwiseProblem, kind: ErrorKind, num_rows: int | None = None) -> None:
+    def __init__(
+        self, problem: UnitwiseProblem, kind: ErrorKind, clock: PlanningClock, num_rows: int | None = None
+    ) -> None:
         """Measure on the first `num_rows` rows; None: on all."""
-        self._problem, self._kind = problem, kind
+        self._problem, self._kind, self._clock = problem, kind, clock
         self._evaluator = problem.evaluator if num_rows is None else problem.evaluator.on_first_rows(num_rows)
         self._original = self._evaluator.outputs({}) if kind == "output" else []
         self._energy = sum(output.double().square().sum().item() for output in self._original)
 
     def __call__(self, configuration: Configuration) -> float:
-        """Return the error; infinity if the model's output is not finite."""
+        """Return the error; infinity if the model's output is not finite.
+
+        Raise PlanningTimeoutError if the time for planning is over.
+        """
+        self._clock.step()
         replacements = self._problem.replacements(configuration)
         if self._kind == "loss":
             error = self._evaluator.evaluate(replacements).loss

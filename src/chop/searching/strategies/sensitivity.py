@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from chop.searching.evaluation.objectives import Objectives
@@ -20,7 +21,7 @@ from chop.searching.strategies.candidates import (
     find_candidates,
     params_of,
 )
-from chop.searching.strategies.measuring import ErrorMeasure, MeasuringStrategy
+from chop.searching.strategies.measuring import ErrorMeasure, MeasuringStrategy, PlanningClock, PlanningTimeoutError
 
 logger = logging.getLogger(__name__)
 
@@ -43,13 +44,18 @@ class SensitivityStrategy(MeasuringStrategy):
         unitwise = problem.as_unitwise()
         metrics = cost_objectives(objectives, NAME)
         candidates = find_candidates(unitwise, NAME)
-        error = ErrorMeasure(unitwise, self.harm)
         found: list[Params] = []
-        for metric in metrics:
-            chain = _GreedyChain(candidates, CandidateCosts(unitwise, metric), error, self.remeasure)
-            params = [params_of(assignment) for assignment in chain]
-            logger.info("%s: %d steps from the highest to the lowest %s", NAME, len(params) - 1, metric)
-            found += evenly_spaced(params, max(2, self.n_trials // len(metrics)))
+        with PlanningClock(NAME, self.timeout) as clock:
+            error = ErrorMeasure(unitwise, self.harm, clock)
+            for metric in metrics:
+                chain = _GreedyChain(candidates, CandidateCosts(unitwise, metric), error, self.remeasure)
+                params: list[Params] = []
+                with suppress(PlanningTimeoutError):
+                    params.extend(params_of(assignment) for assignment in chain)
+                logger.info("%s: %d steps from the highest to the lowest %s", NAME, len(params) - 1, metric)
+                found += evenly_spaced(params, max(2, self.n_trials // len(metrics)))
+        if clock.is_over:
+            logger.warning("%s: 'timeout' ended the planning before the lowest cost was reached", NAME)
         return distinct_params(found)
 
 

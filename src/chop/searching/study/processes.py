@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
@@ -43,12 +44,22 @@ class WorkerJob:
     """Time during which new trials may be started."""
 
 
+def prepare_workers() -> None:
+    """Start importing what workers need, in a process of which they will be copies.
+
+    It imports torch once for all workers, while this process loads the model and the data.
+    """
+    multiprocessing.set_forkserver_preload([__name__])
+    with _interrupts_ignored():
+        forkserver.ensure_running()
+
+
 def run_workers(job: WorkerJob, stop: Callable[[], bool], tick: Callable[[], None]) -> None:
     """Start worker processes and return when all have ended; if `stop` is True they end after their trials.
 
     A worker that crashes leaves a running trial behind, which other workers find and repeat.
     """
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
     workers: list[BaseProcess] = []
     pipes: list[Connection] = []
     try:

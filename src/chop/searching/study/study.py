@@ -192,11 +192,13 @@ class Study:
         params = _params(trial)
         if not space.contains(params):  # not drawn yet; without choices, {} is complete
             params = self._draw(trial, space)
-        for name, dimension in space.dimensions(params).items():
-            if name not in trial.params or trial.params[name] != params[name]:
-                distribution = distribution_of(dimension)
-                value = distribution.to_internal_repr(params[name])
-                self._storage.set_trial_param(trial._trial_id, name, value, distribution)
+        missing = {name for name in params if name not in trial.params or trial.params[name] != params[name]}
+        if missing:  # those of a planned trial were stored with it
+            for name, dimension in space.dimensions(params).items():
+                if name in missing:
+                    distribution = distribution_of(dimension)
+                    value = distribution.to_internal_repr(params[name])
+                    self._storage.set_trial_param(trial._trial_id, name, value, distribution)
         return params
 
     def _draw(self, trial: FrozenTrial, space: Space) -> Params:
