@@ -28,9 +28,13 @@ pytestmark = pytest.mark.slow
 
 
 def children(pid: int) -> list[int]:
-    """Return the worker processes of a command, oldest first, without other processes that Python starts."""
-    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [int(child) for child in found if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+    """Return the worker processes of a command, oldest first: copies of the process that imports for all."""
+    servers = [child for child in _children(pid) if b"forkserver" in Path(f"/proc/{child}/cmdline").read_bytes()]
+    return [worker for server in servers for worker in _children(server)]
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 @pytest.fixture

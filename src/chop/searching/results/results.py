@@ -177,9 +177,11 @@ class Results:
 def _labels_of_baselines(
     records: Sequence[TrialRecord], baselines: Sequence[Baseline], space: Space
 ) -> dict[int, str]:
-    params = ((each.label, space.params(each.configuration)) for each in baselines)
+    params = [(each.label, space.params(each.configuration)) for each in baselines]
     labels = {equality_key(each): label for label, each in params if each is not None}
-    keys = ((each.number, equality_key(each.params)) for each in records if each.state == "complete")
+    complete = (each for each in records if each.state == "complete")
+    candidates = [each for each in complete if any(each.params == other for _, other in params)]  # 1 equals True
+    keys = ((each.number, equality_key(each.params)) for each in candidates)
     return {number: labels[key] for number, key in keys if key in labels}
 
 

@@ -8,18 +8,19 @@ import os
 import random
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import optuna
 from optuna.distributions import BaseDistribution, json_to_distribution
 from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import BaseJournalBackend, JournalFileBackend, JournalFileOpenLock
 from optuna.storages.journal._storage import JournalStorageReplayResult
+from optuna.trial import FrozenTrial
 
 from chop.display.extras import install_command
 from chop.display.launcher import option_name
@@ -190,8 +191,12 @@ def _lock_when_reading(storage: RDBStorage) -> None:
     event.listen(storage.engine, "begin", on_begin)
 
 
+_parse = json.JSONDecoder().scan_once
+"""Reads the JSON value at a position of a text; returns it with the position of its end."""
+
+
 class _FastJournalStorage(JournalStorage):
-    """A journal storage that opens a study of 20,000 trials in a third of the time.
+    """A journal storage that opens a study of 20,000 trials in a fifth of the time.
 
     Each trial stores the choices of each dimension; those of the same dimension are read only once.
     """
@@ -222,8 +227,18 @@ class _FastReplay(JournalStorageReplayResult):
         if "params" in log and trial_id in self._trials:  # not if the study was deleted
             distributions = {name: _read_distribution(text) for name, text in log["distributions"].items()}
             trial = self._trials[trial_id]
+            trial.__class__ = _JournalTrial
             trial.distributions = distributions
             trial.params = {name: distributions[name].to_external_repr(p) for name, p in log["params"].items()}
+
+
+class _JournalTrial(FrozenTrial):
+    """A trial that is copied quickly: a journal copies each trial whenever one of its lines changes it."""
+
+    def __copy__(self) -> Self:
+        new = object.__new__(type(self))
+        new.__dict__.update(self.__dict__)
+        return new
 
 
 @cache
@@ -243,6 +258,22 @@ class Journal(JournalFileBackend):
         super().__init__(str(path), lock_obj=_KernelLock(path.with_suffix(".lock")))
         self._path = path
         self._synced = time.monotonic()
+
+    def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
+        """Yield the lines from a number on; when a journal is opened, all are read at once, which is faster."""
+        if log_number_from == 0:
+            offsets = self._log_number_offset
+            for line in self._path.read_bytes().split(b"\n")[:-1]:
+                try:
+                    log, end = _parse(text := line.decode(), 0)
+                except (StopIteration, ValueError):
+                    break
+                if end < len(text):
+                    break
+                offsets[log_number_from + 1] = offsets[log_number_from] + len(line) + 1
+                log_number_from += 1
+                yield log
+        yield from super().read_logs(log_number_from)  # reports a line that is corrupt
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
         """Append all lines, or none if writing fails."""
