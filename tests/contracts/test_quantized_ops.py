@@ -38,7 +38,7 @@ class Case(NamedTuple):
     """A spelling of an op, in a format."""
 
     op: str
-    index: int
+    number: int
     format_name: str
 
 
@@ -78,7 +78,7 @@ def quantized(op: str, sample: Sample, format_name: str) -> MaseGraph:
 def case(request: pytest.FixtureRequest) -> QuantizedCase:
     """A case with its quantised graph, which is made once for all tests."""
     torch.manual_seed(0)
-    sample = sample_of(request.param.op, request.param.index)
+    sample = sample_of(request.param.op, request.param.number)
     return request.param, sample, quantized(request.param.op, sample, request.param.format_name)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from json.scanner import make_scanner
 from pathlib import Path
 from typing import Any, Self
 
@@ -191,7 +192,7 @@ def _lock_when_reading(storage: RDBStorage) -> None:
     event.listen(storage.engine, "begin", on_begin)
 
 
-_parse = json.JSONDecoder().scan_once
+_parse = make_scanner(json.JSONDecoder())  # type: ignore[arg-type]  # it takes a decoder; the stub is wrong
 """Reads the JSON value at a position of a text; returns it with the position of its end."""
 
 
