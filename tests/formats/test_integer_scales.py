@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 from torch import nn
@@ -15,6 +16,7 @@ from chop.formats.rounding import Rounding
 from chop.nn.quantized import QuantConfig, quantize_layer
 from chop.ops import OPS
 
+Array = npt.NDArray[np.float64]
 pytestmark = pytest.mark.usefixtures("loops")
 
 
@@ -94,7 +96,6 @@ def test_a_learned_scale_is_a_trained_parameter_of_the_layer() -> None:
     assert sorted(layer.state_dict()) == ["bias", "data_in_scale", "weight", "weight_scale"]
     assert sorted(plain.state_dict()) == ["bias", "weight"]
     start = layer.get_parameter("weight_scale").item()
-    assert start == pytest.approx(2 * plain.weight.abs().mean().item() / math.sqrt(3), rel=1e-5)
     optimiser = torch.optim.SGD(layer.parameters(), lr=0.1)
     x, y = torch.randn(64, 16), torch.randn(64, 4)
     losses = []
@@ -185,9 +186,73 @@ def test_a_negative_learned_step_is_used_by_its_magnitude() -> None:
     assert number_format.quantize(x, torch.tensor(0.0)).isfinite().all()
 
 
-def test_a_learned_scale_needs_granularity_tensor() -> None:
-    with pytest.raises(ValueError, match="a learned scale needs granularity 'tensor', got 'channel'"):
-        Integer(4, scale="learned", granularity="channel")
+def test_rows_and_groups_have_no_learned_scale() -> None:
+    with pytest.raises(ValueError, match="a learned scale needs granularity 'tensor' or 'channel', got 'group'"):
+        Integer(4, scale="learned", granularity="group")
+
+
+def _lsq(x: Array, step: float, low: int, high: int, gradient: Array, n: int) -> tuple[Array, float]:
+    """Return the gradients of LSQ, element by element: equation 3 of the paper, scaled as in section 2.2."""
+    to_x = np.zeros_like(x)
+    to_step = 0.0
+    for i, v in np.ndenumerate(x):
+        quotient = v / step
+        if quotient <= low:
+            slope = float(low)
+        elif quotient >= high:
+            slope = float(high)
+        else:
+            slope = float(np.rint(quotient) - quotient)
+            to_x[i] = gradient[i]
+        to_step += float(gradient[i]) * slope
+    return to_x, to_step / math.sqrt(n * high)
+
+
+@pytest.mark.parametrize("scale", ["learned", "learned_power_of_two"])
+def test_each_channel_has_the_gradient_of_the_paper(scale: Scale) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(3, 2, 5, dtype=torch.float64, generator=generator).mul_(2).requires_grad_()
+    gradient = torch.randn(3, 2, 5, dtype=torch.float64, generator=generator)
+    steps = torch.tensor([0.5, -0.3, 2.1], dtype=torch.float64).reshape(3, 1, 1).requires_grad_()
+    used = [0.5, 0.3, 2.1] if scale == "learned" else [0.5, 0.25, 2.0]
+    (Integer(3, scale=scale, granularity="channel", channel_dim=0)(x, steps) * gradient).sum().backward()
+    assert x.grad is not None
+    assert steps.grad is not None
+    for channel, sign in enumerate((1, -1, 1)):
+        given = x.detach()[channel].numpy(), used[channel], -4, 3, gradient[channel].numpy()
+        to_x, to_step = _lsq(*given, n=10)  # 10 elements share a step
+        assert np.allclose(x.grad[channel], to_x, rtol=1e-12)
+        assert steps.grad[channel].item() == pytest.approx(sign * to_step, rel=1e-12)
+
+
+def test_the_gradient_of_an_activations_step_counts_features_without_the_batch() -> None:
+    layer = quantize_layer(nn.Linear(5, 4), {"data_in_0": Integer(3, scale="learned")}, "Integer").double()
+    layer.fix_scale("data_in_0", 0.5)
+    x = torch.randn(7, 5, dtype=torch.float64)
+    gradient = torch.randn(7, 4, dtype=torch.float64)
+    (layer(x) * gradient).sum().backward()
+    _, expected = _lsq(x.numpy(), 0.5, -4, 3, (gradient @ layer.get_parameter("weight")).detach().numpy(), n=5)
+    found = layer.get_parameter("data_in_scale").grad
+    assert found is not None
+    assert found.item() == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_first_step_has_the_least_squared_error() -> None:
+    # 90 values of 1 and one of 100: with 4 bits, a step near 1 loses one value instead of 90.
+    x = torch.cat([torch.ones(2, 9000), torch.full((2, 1), 100.0)], dim=1)
+    number_format = Integer(4, scale="learned", granularity="channel").for_operand(-1, 0)
+    start = number_format.initial_scale(x * torch.tensor([[1.0], [1000.0]]))
+    assert start.shape == (2, 1)
+    assert start[1] == pytest.approx(1000 * start[0].item())
+    errors = [((number_format.quantize(x[:1], step) - x[:1]) ** 2).sum() for step in (start[0], x.max() / 7)]
+    assert errors[0] < errors[1]
+
+
+def test_a_learned_power_of_two_is_the_nearest_by_its_logarithm() -> None:
+    number_format = Integer(4, scale="learned_power_of_two")
+    assert number_format.step_of(torch.tensor([0.7, 0.72, -1.4, 1.42, 3.0])).tolist() == [0.5, 1.0, 1.0, 2.0, 4.0]
+    x = torch.tensor([0.9, 30.0])
+    assert number_format.quantize(x, torch.tensor(0.3)).tolist() == [1.0, 1.75]
 
 
 def test_stochastic_rounding_of_parameters() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from pathlib import Path
+from typing import ClassVar, Literal
 
 from chop.config.base import ActionConfig, option
 from chop.config.optimizers import OptimizerName, ScheduleName
@@ -40,8 +41,88 @@ class TrainConfig(ActionConfig):
     accumulate_grad_batches: int = option(
         1, least=1, grid=True, group="training", same_on_resume=True, help="number of batches per optimizer step"
     )
+    distill: bool = option(
+        False,
+        group="low bits",
+        same_on_resume=True,
+        help="also learn the outputs of the float model (distillation)",
+    )
+    teacher: Path | None = option(
+        None,
+        group="low bits",
+        same_on_resume=True,
+        help="the model to distill from: a run or checkpoint, latest:train; default: the loaded graph in float",
+    )
+    distill_temperature: float = option(
+        2.0, least=0.01, grid=True, group="low bits", same_on_resume=True, help="temperature of the outputs"
+    )
+    distill_weight: float = option(
+        0.5,
+        least=0,
+        most=1,
+        grid=True,
+        group="low bits",
+        same_on_resume=True,
+        help="share of the loss that compares with the float model; the rest compares with the labels",
+    )
+    freeze_batch_norm: int | None = option(
+        None,
+        least=0,
+        group="low bits",
+        same_on_resume=True,
+        help="number of epochs after which batch norms keep their statistics; 0: from the start",
+    )
+    rounding_epochs: int = option(
+        0,
+        least=0,
+        grid=True,
+        group="low bits",
+        same_on_resume=True,
+        help="number of epochs in which rounding grows from none to that of the formats; 0: from the start",
+    )
+    prune_sparsity: float = option(
+        0.0,
+        least=0,
+        grid=True,
+        group="low bits",
+        same_on_resume=True,
+        help="share of the weights that training sets to zero, the smallest ones; 0: none",
+    )
+    prune_epochs: int | None = option(
+        None,
+        least=1,
+        group="low bits",
+        same_on_resume=True,
+        help="number of epochs in which the sparsity grows; default: half of all epochs",
+    )
+    prune_scope: Literal["local", "global"] = option(
+        "local",
+        group="low bits",
+        same_on_resume=True,
+        help="whether each layer has the sparsity, or all layers together",
+    )
+    prune_granularity: Literal["element", "channel"] = option(
+        "element", group="low bits", same_on_resume=True, help="what is pruned: weights or output channels"
+    )
     resume: bool = option(False, group="training", help="resume an interrupted run")
     workers: int | None = option(None, least=1, group="training", help="number of processes for a list of values")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.teacher is not None and not self.distill:
+            raise ValueError("'teacher' is the model to distill from: it needs 'distill'")
+        for name in ("freeze_batch_norm", "rounding_epochs"):
+            epochs = getattr(self, name)
+            if epochs and epochs >= self.max_epochs:
+                raise ValueError(f"'{name}' must be below 'max_epochs', which is {self.max_epochs}, got {epochs}")
+        if self.prune_sparsity >= 1:
+            raise ValueError(f"'prune_sparsity' must be below 1, got {self.prune_sparsity}")
+        if self.prune_epochs is not None and not self.prune_sparsity:
+            raise ValueError("'prune_epochs' needs 'prune_sparsity', the sparsity that is reached")
+        if self.prune_epochs is not None and self.prune_epochs > self.max_epochs:
+            raise ValueError(
+                f"'prune_epochs' must be at most 'max_epochs', which is {self.max_epochs}, got {self.prune_epochs}"
+            )
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from chop.exporting.onnx_graph.builder import Name, OnnxBuilder
 from chop.exporting.onnx_graph.call import CannotFormatError, Ref
 from chop.formats import Format
 from chop.formats.integer import Integer
-from chop.formats.learned_step import positive
 from chop.formats.minifloat import OnGrid
 from chop.formats.rounding import Rounding
 
@@ -62,7 +61,7 @@ def _quantized(number_format: Format, value: Tensor, scale: Tensor | None) -> Te
 
 def _scale(number_format: Format, scale: Tensor | None) -> Tensor:
     if scale is not None:
-        return positive(scale) if isinstance(number_format, Integer) else scale
+        return number_format.step_of(scale)
     if isinstance(number_format, Integer):
         return torch.tensor(math.ldexp(1.0, -int(number_format.precision[1])))
     return torch.tensor(1.0)

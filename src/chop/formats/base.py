@@ -152,6 +152,10 @@ class Format(ABC):
         """Return the value at which the training of the scale starts, for data `x`."""
         raise ValueError(f"format '{self.name}' has no trainable scale")
 
+    def step_of(self, scale: Tensor) -> Tensor:
+        """Return the scale that is used for a learned or calibrated one, such as its nearest power of two."""
+        return scale
+
     def all_codes(self) -> Tensor:
         """Return every code of one element."""
         return torch.arange(2**self.width)

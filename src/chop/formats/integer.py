@@ -38,10 +38,12 @@ from chop.formats.kernels.families import (
     round_fixed_point,
     round_with_scale,
 )
-from chop.formats.learned_step import learned_step, positive
+from chop.formats.learned_step import learned_step, nearest_power_of_two, positive
 from chop.formats.rounding import Rounded, Rounding, round_, round_quotients, without_overflow
 
-Scale = Literal["power_of_two", "float", "learned"]
+Scale = Literal["power_of_two", "float", "learned", "learned_power_of_two"]
+_NUM_FIRST_STEPS = 25
+"""The steps of which the best is where the learning of a step starts: 6 octaves, each in 4 parts."""
 
 
 @register_format("integer")
@@ -55,7 +57,9 @@ class Integer(Rounded, Format):
     )
     is_signed: bool = param(True, help="two's complement; False: from 0 upwards")
     scale: Scale = param(
-        "power_of_two", kw_only=True, help="the step: 2**-frac_width; float: from the maximum; learned: by LSQ"
+        "power_of_two",
+        kw_only=True,
+        help="the step: 2**-frac_width; float: from the maximum; learned: by LSQ, also as a power of two",
     )
     granularity: Granularity = param(
         "tensor",
@@ -76,8 +80,8 @@ class Integer(Rounded, Format):
     def __post_init__(self) -> None:
         check_range("width", self.width, 1, 32)
         check_range("group_size", self.group_size, 1, 2**31)
-        if self.scale == "learned" and self.granularity != "tensor":
-            raise ValueError(f"a learned scale needs granularity 'tensor', got '{self.granularity}'")
+        if self.has_learned_scale and self.granularity not in ("tensor", "channel"):
+            raise ValueError(f"a learned scale needs granularity 'tensor' or 'channel', got '{self.granularity}'")
         if self.frac_width is None:
             object.__setattr__(self, "frac_width", self.width // 2)
         # Outside these limits, 2**frac_width or the range does not fit float32.
@@ -101,7 +105,12 @@ class Integer(Rounded, Format):
 
     @property
     def has_learned_scale(self) -> bool:
-        return self.scale == "learned"
+        return self.scale in ("learned", "learned_power_of_two")
+
+    @property
+    def has_power_of_two_scale(self) -> bool:
+        """Whether all steps are powers of two."""
+        return self.scale in ("power_of_two", "learned_power_of_two")
 
     @property
     def needs_fit(self) -> bool:
@@ -116,7 +125,7 @@ class Integer(Rounded, Format):
         return replace(self, frac_width=max(-96, min(126, math.floor(math.log2(room)))))
 
     def scale_for(self, largest: float) -> float | None:
-        if self.scale != "float" or self.granularity != "tensor":
+        if self.scale == "power_of_two" or self.granularity != "tensor":
             return None
         return max(largest / max(self._high, 1.0), SMALLEST_SCALE)
 
@@ -135,7 +144,7 @@ class Integer(Rounded, Format):
     @property
     def _scale_width(self) -> int:
         """Bits of a scale: an 8-bit exponent or a float32."""
-        return 8 if self.scale == "power_of_two" else 32
+        return 8 if self.has_power_of_two_scale else 32
 
     def quantize(self, x: Tensor, scale: Tensor | None = None) -> Tensor:
         if scale is None and self.is_fixed_point:
@@ -157,12 +166,12 @@ class Integer(Rounded, Format):
 
     def _quantize_by_loop(self, x: Tensor, scale: Tensor | None) -> Tensor | None:
         """Return `x` rounded with a step from data, or a given one, by a compiled loop."""
-        is_power = self.scale == "power_of_two"
+        is_power = self.has_power_of_two_scale
         if not is_power and self.rounding not in ("nearest_even", "nearest_away"):
             return None  # numbers divided by a step need `round_quotients`
         if scale is not None:
             element = integer_element(self.rounding, self._low, self._high)
-            return round_with_scale(x, positive(scale), element) if scale.numel() == 1 else None
+            return round_with_scale(x, self.step_of(scale), element) if scale.numel() == 1 else None
         if not self.is_signed or self.width == 1 or x.dim() == 0:
             return None
         top = max(self._high, 1.0)
@@ -177,7 +186,13 @@ class Integer(Rounded, Format):
         if scale is None:
             return super().__call__(x)
         learns = torch.is_grad_enabled() and (scale.requires_grad or x.requires_grad)
-        return learned_step(x, scale, self.quantize, (self._low, self._high)) if learns else self.quantize(x, scale)
+        if not learns:
+            return self.quantize(x, scale)
+        used = self.step_of(scale.detach()).to(scale.dtype)
+        return learned_step(x, scale, used, self.quantize, (self._low, self._high))
+
+    def step_of(self, scale: Tensor) -> Tensor:
+        return nearest_power_of_two(scale) if self.scale == "learned_power_of_two" else positive(scale)
 
     def scale_groups(self, x: Tensor) -> Tensor | None:
         if self.is_fixed_point or self.has_learned_scale:
@@ -196,9 +211,18 @@ class Integer(Rounded, Format):
         return self._rounded(working(x), scales, x.dtype, self._lowest_covered).mul_(scales).to(x.dtype)
 
     def initial_scale(self, x: Tensor) -> Tensor:
-        """Return the initial step of LSQ: twice the mean magnitude over the square root of the largest integer."""
-        start = 2 * finite_magnitude(working(x)).mean() / math.sqrt(max(self._high, 1))
-        return start.clamp(min=SMALLEST_SCALE).to(x.dtype)
+        """Return the step, per tensor or channel, that rounds `x` with the least squared error."""
+        values = self._covered(working(x))
+        values = values.where(values.isfinite(), 0.0)
+        largest = largest_of_each(values.abs(), self.granularity, self.channel_dim) if x.numel() else x.new_ones(())
+        most = scale_covering(largest, max(self._high, 1.0))
+        best, least = most, torch.full_like(most, torch.inf)
+        for i in range(_NUM_FIRST_STEPS):
+            step = self.step_of(most * 2 ** (-i / 4))
+            rounded = self._rounded(values, step, values.dtype, self._low).mul_(step)
+            error = (rounded - values).square().sum_to_size(step.shape)
+            best, least = torch.where(error < least, step, best), torch.minimum(error, least)
+        return best.to(x.dtype)
 
     def integers(self, x: Tensor, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
         if scale is not None:
@@ -240,7 +264,7 @@ class Integer(Rounded, Format):
 
     @property
     def requantize_tolerance(self) -> float:
-        return 0.0 if self.scale == "power_of_two" else 2**-21  # the step is computed from the maximum
+        return 0.0 if self.has_power_of_two_scale else 2**-21  # the step is computed from the maximum
 
     def contains(self, x: Tensor) -> Tensor:
         return self.same(replace(self, rounding="nearest_even").quantize(x), x)
@@ -268,7 +292,7 @@ class Integer(Rounded, Format):
         """Return the integers of a tensor and their steps: from the data, or a learned or calibrated `scale`."""
         values = working(x)
         if scale is not None:
-            step = positive(scale)
+            step = self.step_of(scale)
             return self._rounded(values, step, x.dtype, self._low), step
         magnitude = finite_magnitude(self._covered(values))
         step = self._step(largest_of_each(magnitude, self.granularity, self.channel_dim))
@@ -276,7 +300,7 @@ class Integer(Rounded, Format):
 
     def _rounded(self, values: Tensor, step: Tensor, dtype: torch.dtype, low: float) -> Tensor:
         def rounded(rounding: Rounding) -> Tensor:
-            round_to = round_ if self.scale == "power_of_two" else round_quotients
+            round_to = round_ if self.has_power_of_two_scale else round_quotients
             return round_to(values.div(step), rounding).clamp_(low, self._high)
 
         integers = rounded(self.rounding)
@@ -298,7 +322,7 @@ class Integer(Rounded, Format):
     def _step(self, largest: Tensor) -> Tensor:
         """Return the smallest step that covers the largest magnitude."""
         fits = scale_covering(largest, max(self._high, 1.0))
-        if self.scale != "power_of_two":
+        if not self.has_power_of_two_scale:
             return fits
         power = exact_power_of_two_below(fits)
         step = power * (1 + (fits > power).to(power.dtype))

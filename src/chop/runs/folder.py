@@ -335,12 +335,12 @@ def run_prefix(config: ActionConfig) -> str:
 
 def with_absolute_paths(config: ActionConfig) -> ActionConfig:
     """Return the configuration with absolute paths to its inputs, so that it works from any folder."""
+    given: dict[str, Any] = {name: getattr(config, name, None) for name in ("load_name", "teacher", "data_path")}
     return replace(
         config,
+        **{name: path.absolute() for name, path in given.items() if path is not None},
         model=_absolute_reference(config.model),
         dataset=_absolute_reference(config.dataset),
-        load_name=None if config.load_name is None else config.load_name.absolute(),
-        data_path=None if config.data_path is None else config.data_path.absolute(),
         plugins=tuple(path.absolute() for path in config.plugins),
     )
 

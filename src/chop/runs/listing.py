@@ -19,6 +19,8 @@ Config = TypeVar("Config", bound=ActionConfig)
 logger = logging.getLogger(__name__)
 
 MAX_RUNS_NAMED = 5  # in an error message
+RUN_OPTIONS = ("load_name", "teacher")
+"""Options that can name a run; not every command has all of them."""
 MAX_DEPTH = 3  # of paths in a run folder that commands print, and users pass back
 
 
@@ -53,25 +55,33 @@ def find_grid(run: Path | None, project_dir: Path) -> RunFolder | None:
 
 
 def with_run_to_load(config: Config) -> Config:
-    """Return the configuration with the path of the run that its `load_name` stands for.
+    """Return the configuration with the paths of the runs that its `load_name` and `teacher` stand for.
 
     `latest` is the newest finished run of this model and data set that keeps a model, `latest:train` the newest one
     of `ch train`. The name of a run in the project also works.
     """
-    given = config.load_name
+    for name in RUN_OPTIONS:
+        path = _run_to_load(config, getattr(config, name, None))
+        if path is not None:
+            changed: dict[str, Any] = {name: path}
+            config = replace(config, **changed)
+    return config
+
+
+def _run_to_load(config: ActionConfig, given: Path | None) -> Path | None:
+    """Return the path of the run that an option stands for; None if it is a path already."""
     if given is None or given.exists():
-        return config
+        return None
     if _is_latest(given):
         path = _latest(given, config.project_dir, model=config.model, dataset=config.dataset).path
         logger.info("%s is %s", given, path)
-    elif (config.project_dir / given).exists():
-        path = config.project_dir / given
-    elif given.suffix or given.parent != Path():  # a file, whose absence is reported when it is read
-        return config
-    else:
-        nearest = _nearest(str(given), config.project_dir)
-        raise UnknownNameError(f"there is no checkpoint, saved graph or run '{given}'{nearest}")
-    return replace(config, load_name=path)
+        return path
+    if (config.project_dir / given).exists():
+        return config.project_dir / given
+    if given.suffix or given.parent != Path():  # a file, whose absence is reported when it is read
+        return None
+    nearest = _nearest(str(given), config.project_dir)
+    raise UnknownNameError(f"there is no checkpoint, saved graph or run '{given}'{nearest}")
 
 
 def find_run_to_resume(

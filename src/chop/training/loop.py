@@ -18,8 +18,10 @@ from chop.statistics.scoring import Score
 from chop.tasks.base import first_tensor
 from chop.training.batches import Batch, num_batches, shuffled_batches
 from chop.training.checkpoint import seed_all
+from chop.training.distillation import Distillation
 from chop.training.evaluation import Arguments
 from chop.training.optimizer import make_optimizer, set_learning_rate
+from chop.training.phases import Phases
 from chop.training.seeds import derived_seed
 
 
@@ -82,17 +84,22 @@ class TrainingLoop:
         score: Score | None = None,
         processes: Processes = ONE_PROCESS,
         arguments: Arguments | None = None,
+        phases: Phases | None = None,
+        distillation: Distillation | None = None,
     ) -> None:
         """Start at the first step. `score`, if given, adds up loss and accuracy of the training batches.
 
-        `arguments` returns the model's arguments for some rows; by default, they are the first one.
+        `arguments` returns the model's arguments for some rows; by default, they are the first one. `phases` is
+        what changes over the epochs, `distillation` another model to learn from.
         """
+        self.phases, self.distillation = phases, distillation
         self.config, self.model, self.optimizer, self.rows = config, model, optimizer, rows
         self.score, self.processes, self.arguments = score, processes, arguments
         self.device = next(model.parameters()).device
         self.epoch = self.batch = self.step = 0
         self.num_batches = num_batches(len(rows.labels), config.batch_size)
-        steps = config.max_epochs * math.ceil(self.num_batches / config.accumulate_grad_batches)
+        self.steps_per_epoch = math.ceil(self.num_batches / config.accumulate_grad_batches)
+        steps = config.max_epochs * self.steps_per_epoch
         self.num_steps = steps if config.max_steps < 1 else min(steps, config.max_steps)
 
     @property
@@ -105,6 +112,8 @@ class TrainingLoop:
         if self.batch == 0:
             seed_all(derived_seed(config.seed, self.epoch, processes.rank))
         self.model.train()
+        if self.phases is not None:
+            self.phases.begin_epoch(self.epoch, self.optimizer, is_new=self.batch == 0)
         batches = shuffled_batches(
             self.rows,
             config.batch_size,
@@ -130,16 +139,26 @@ class TrainingLoop:
         for i, batch in enumerate(group):
             features, labels = batch.features.to(self.device), batch.labels.to(self.device)
             with nullcontext() if i == last else processes.no_sync():
-                inputs = {} if self.arguments is None else self.arguments(features)
-                logits = first_tensor(self.model(**inputs)) if inputs else self.model(features)
-                loss = F.cross_entropy(logits, labels, reduction="sum")
+                logits, loss, total = self._losses(features, labels)
                 # Processes average their gradients: this makes it the mean over all rows of the group.
-                processes.backward(loss * (processes.world_size / num_rows))
+                processes.backward(total * (processes.world_size / num_rows))
             if self.score is not None:
                 self.score.add(logits, labels, loss)
         self.optimizer.step()
         self.optimizer.zero_grad()
         return loss.detach() / max(1, len(labels))
+
+    def _losses(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the outputs, their summed loss with the labels, and the loss that is minimised."""
+        inputs = {} if self.arguments is None else self.arguments(features)
+        args = () if inputs else (features,)
+        rounding = nullcontext() if self.phases is None else self.phases.rounding(self.step, self.steps_per_epoch)
+        with rounding:
+            logits = first_tensor(self.model(*args, **inputs))
+        loss = F.cross_entropy(logits, labels, reduction="sum")
+        if self.distillation is None:
+            return logits, loss, loss
+        return logits, loss, self.distillation.loss(loss, logits, *args, **inputs)
 
     def finish_epoch(self) -> None:
         """Move on to the first batch of the next epoch."""

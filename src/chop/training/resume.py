@@ -30,7 +30,7 @@ def identity(config: TrainConfig, data_hash: str) -> dict[str, Any]:
     """Return what must not change when a run is resumed: the options that its weights depend on, and the data."""
     table = to_table(with_absolute_paths(config))
     same = [field.name for field in fields(config) if field.metadata["same_on_resume"]]
-    return {**{name: table[name] for name in same}, "data": data_hash}
+    return {**{name: table.get(name) for name in same}, "data": data_hash}
 
 
 def find_stopped_run(config: TrainConfig, data_hash: str) -> ResumedRun | None:

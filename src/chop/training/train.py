@@ -14,11 +14,15 @@ from chop.cost.summary import summarize_cost
 from chop.display.launcher import launcher
 from chop.ir import MaseGraph
 from chop.passes.graph import save_mase_graph_interface_pass
+from chop.passes.graph.transforms.prune.gradual import GradualPruning
+from chop.passes.graph.transforms.prune.prune import PruneArgs
 from chop.runs import Experiment, RunFolder
 from chop.tasks import Evaluation
 from chop.training.devices import is_main_process, make_fabric
+from chop.training.distillation import find_teacher
 from chop.training.metrics_log import MetricsLog, check_reporter, open_log
 from chop.training.optimizer import make_optimizer
+from chop.training.phases import Phases
 from chop.training.progress import TrainingProgress
 from chop.training.resume import ResumedRun, find_stopped_run, identity
 from chop.training.terminal import print_training
@@ -36,7 +40,8 @@ def train(config: TrainConfig) -> RunFolder:
 
 
 def _train(config: TrainConfig, experiment: Experiment) -> RunFolder:
-    trainer, resumed = _make_trainer(config, experiment)
+    experiment, phases = _with_phases(config, experiment)
+    trainer, resumed = _make_trainer(config, experiment, phases)
     folder = _open_folder(trainer, resumed)
     try:
         progress = _run(trainer, folder)
@@ -60,12 +65,26 @@ def _train(config: TrainConfig, experiment: Experiment) -> RunFolder:
     return folder
 
 
-def _make_trainer(config: TrainConfig, experiment: Experiment) -> tuple[Trainer, ResumedRun | None]:
+def _with_phases(config: TrainConfig, experiment: Experiment) -> tuple[Experiment, Phases]:
+    """Return what changes over the epochs; a model that is pruned becomes a graph, whose layers have masks."""
+    pruning = None
+    if config.prune_sparsity:
+        graph = experiment.annotated_graph(num_rows=2)
+        args = PruneArgs(config.prune_sparsity, scope=config.prune_scope, granularity=config.prune_granularity)
+        pruning = GradualPruning.of(graph, args, config.prune_epochs or max(1, config.max_epochs // 2))
+        experiment = experiment.with_model(graph.model)
+    phases = Phases(config, experiment.model, pruning)
+    phases.check()
+    return experiment, phases
+
+
+def _make_trainer(config: TrainConfig, experiment: Experiment, phases: Phases) -> tuple[Trainer, ResumedRun | None]:
     """Check all options before anything is written, and prepare the training."""
     if config.max_steps == 0:
         raise ValueError("'max_steps' must be 1 or more, or -1 for no limit, got 0")
     check_reporter(config)
     resumed = find_stopped_run(config, experiment.data_hash) if config.resume else None
+    distillation = find_teacher(config, experiment)
     optimizer = make_optimizer(config, experiment.model)
     fabric = make_fabric(config)
     fabric.launch()
@@ -79,6 +98,8 @@ def _make_trainer(config: TrainConfig, experiment: Experiment) -> tuple[Trainer,
         experiment.meter,
         same,
         experiment.arguments,
+        phases,
+        distillation,
     )
     return trainer, resumed
 

@@ -27,11 +27,13 @@ from chop.training.checkpoint import (
     set_random_state,
     write_checkpoint,
 )
+from chop.training.distillation import Distillation
 from chop.training.evaluation import Arguments, evaluate
 from chop.training.interrupt import Interrupt
 from chop.training.loop import EpochMetrics, Processes, TrainingLoop
 from chop.training.metrics_log import MetricsLog
 from chop.training.optimizer import Optimizer
+from chop.training.phases import Phases
 from chop.training.progress import TrainingProgress
 
 if TYPE_CHECKING:
@@ -55,6 +57,8 @@ class Trainer:
         new_meter: NewMeter,
         identity: Mapping[str, Any],
         arguments: Arguments | None = None,
+        phases: Phases | None = None,
+        distillation: Distillation | None = None,
     ) -> None:
         """Move the model and the data to the device; `identity` is what a run that resumes this one must share."""
         self.config, self.fabric, self.identity = config, fabric, identity
@@ -64,14 +68,19 @@ class Trainer:
         self.new_meter, self.arguments = new_meter, arguments
         self.history: list[EpochMetrics] = []
         self.seconds = 0.0  # training time, including that of the runs that this one resumes
-        self.loop = _make_loop(
-            config, fabric, model, optimizer, to_device(splits.train, fabric.device), self.score, arguments
-        )
+        options: dict[str, Any] = {
+            "score": self.score,
+            "arguments": arguments,
+            "phases": phases,
+            "distillation": None if distillation is None else distillation.to(fabric.device),
+        }
+        self.loop = _make_loop(config, fabric, model, optimizer, to_device(splits.train, fabric.device), options)
 
     @property
     def best(self) -> EpochMetrics:
-        """The best epoch; the first one if several are equally good."""
-        return max(self.history, key=lambda each: each.rank)
+        """The best epoch; the first one if several are equally good. Epochs before the last pruning are worse."""
+        first = 0 if self.loop.phases is None else self.loop.phases.first_final_epoch
+        return max(self.history, key=lambda each: (each.epoch >= first, each.rank))
 
     def run(self, folder: RunFolder, log: MetricsLog, progress: TrainingProgress) -> None:
         """Train the remaining epochs. Ctrl-C saves a checkpoint and then raises KeyboardInterrupt."""
@@ -213,19 +222,16 @@ def _make_loop(
     model: nn.Module,
     optimizer: Optimizer,
     rows: Rows,
-    score: Score,
-    arguments: Arguments | None,
+    options: Mapping[str, Any],
 ) -> TrainingLoop:
     wrapped_model, wrapped_optimizer = fabric.setup(model, optimizer)
     if fabric.world_size == 1 and config.trainer_precision in ("32", "32-true"):
         # Fabric has moved the module, and its wrappers do nothing more; they take a tenth of a small step.
-        return TrainingLoop(config, model, optimizer, rows, score=score, arguments=arguments)
+        return TrainingLoop(config, model, optimizer, rows, **options)
     processes = Processes(
         fabric.global_rank,
         fabric.world_size,
         fabric.backward,
         lambda: fabric.no_backward_sync(wrapped_model, enabled=fabric.world_size > 1),
     )
-    return TrainingLoop(
-        config, wrapped_model, wrapped_optimizer, rows, score=score, processes=processes, arguments=arguments
-    )
+    return TrainingLoop(config, wrapped_model, wrapped_optimizer, rows, processes=processes, **options)

@@ -153,7 +153,7 @@ def _integers(
     if is_direct and scaling.value is not None:
         bounds = [builder.constant(bound * scaling.value) for bound in (low, high)]
         return scaling.quantize(builder, builder.node("Clip", x.name, *bounds), element)
-    is_exact = not isinstance(number_format, Integer) or number_format.scale == "power_of_two"
+    is_exact = not isinstance(number_format, Integer) or number_format.has_power_of_two_scale
     quotients = scaling.divide(builder, x)
     integers = round_integers(builder, quotients, number_format.rounding, is_exact)
     limited = builder.node("Clip", integers, builder.constant(float(low)), builder.constant(float(high)))

@@ -18,7 +18,6 @@ from chop.formats.elements import ELEMENTS
 from chop.formats.fp8 import FP8
 from chop.formats.granularity import scale_limits
 from chop.formats.integer import Integer
-from chop.formats.learned_step import positive
 from chop.formats.microscaling import Microscaled, scale_bound
 from chop.formats.mxfp import MXFP
 from chop.formats.mxint import MXInt
@@ -88,8 +87,7 @@ class LinearScale:
 def scaling_of(builder: OnnxBuilder, x: Ref, number_format: Format, scale: Tensor | None) -> LinearScale:
     """Return the scales of an activation; `scale` is a learned or calibrated one."""
     if scale is not None:
-        value = float(positive(scale) if isinstance(number_format, Integer) else scale)
-        return LinearScale(builder.constant(value), value)
+        return _constant(builder, number_format.step_of(scale))
     match number_format:
         case Integer() if number_format.is_fixed_point:
             value = math.ldexp(1.0, -int(number_format.precision[1]))
@@ -103,6 +101,16 @@ def scaling_of(builder: OnnxBuilder, x: Ref, number_format: Format, scale: Tenso
         case MXFP() | MXInt() | BlockFP() | NVFP4():
             return _of_blocks(builder, x, number_format, number_format.block_size, number_format.block_dim)
     raise CannotFormatError("for which ONNX has no type")
+
+
+def _constant(builder: OnnxBuilder, step: Tensor) -> LinearScale:
+    """Return a constant scale of a tensor, or one per channel."""
+    if step.numel() == 1:
+        return LinearScale(builder.constant(step.item()), step.item())
+    (axis,) = (dim for dim, size in enumerate(step.shape) if size > 1)
+    shared = builder.constant(step.detach().float())
+    scale = builder.constant(step.detach().float().flatten())
+    return LinearScale(scale, attributes=(("axis", axis),), broadcast=shared)
 
 
 def _of_granularity(builder: OnnxBuilder, x: Ref, number_format: Integer | FP8) -> LinearScale:
@@ -187,7 +195,7 @@ def _step(builder: OnnxBuilder, largest: Name, number_format: Format) -> Name:
         case Integer():
             top = float(max(2 ** (number_format.width - number_format.is_signed) - 1, 1))
             fits = _clipped(builder, builder.node("Div", largest, builder.constant(top)), *scale_limits(top))
-            return fits if number_format.scale != "power_of_two" else _power_of_two(builder, fits, "up")
+            return fits if not number_format.has_power_of_two_scale else _power_of_two(builder, fits, "up")
         case FP8():
             top = number_format.grid.largest
             return _clipped(builder, builder.node("Div", largest, builder.constant(top)), *scale_limits(top))

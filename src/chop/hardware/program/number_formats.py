@@ -78,7 +78,7 @@ def _power_of_two(scale: Tensor, number_format: Format, where: str) -> IntArray:
     if not bool((mantissa == 0.5).all()):
         raise ValueError(
             f"{where}: the scale of {number_format} is not a power of two, which hardware needs; "
-            + _HOW_TO_SCALE.get(number_format.name, "use scale 'power_of_two'")
+            + _HOW_TO_SCALE.get(number_format.name, "use scale 'power_of_two' or 'learned_power_of_two'")
         )
     return (1 - exponent.numpy()).astype(np.int64)
 

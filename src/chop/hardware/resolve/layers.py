@@ -19,7 +19,10 @@ def set_formats(meta: NodeMeta, formats: Mapping[str, Format]) -> None:
     node, layer = meta.node, meta.module
     label = next(iter(formats.values())).name
     if layer is not None:
-        meta.model.set_submodule(str(node.target), quantize_layer(layer, formats, FORMATS[label].__name__))
+        new = quantize_layer(layer, formats, FORMATS[label].__name__)
+        if isinstance(layer, QuantizedLayer):
+            new.take_scales(layer)
+        meta.model.set_submodule(str(node.target), new)
     else:
         assert meta.op is not None, "only ops are quantised"
         target: Any = node.target.target if isinstance(node.target, QuantizedCall) else node.target

@@ -192,9 +192,10 @@ class NodeMeta:
         return largest_magnitude(value)
 
     def scale_of(self, name: str) -> Tensor | None:
-        """Return the learned or calibrated scale of an operand of a quantised layer; None if it has none."""
-        scale = self.quantized.scale_of(name) if isinstance(self.quantized, QuantizedLayer) else None
-        return None if scale is None else scale.detach()
+        """Return the learned or calibrated scale of an operand, as it is used; None if it has none."""
+        quantized = self.quantized
+        scale = quantized.scale_of(name) if isinstance(quantized, QuantizedLayer) else None
+        return None if quantized is None or scale is None else quantized.formats[name].step_of(scale.detach())
 
     @property
     def parameters(self) -> DictView:

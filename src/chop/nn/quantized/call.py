@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from chop.formats import Format
 from chop.nn.quantized.layer import round_first, written_back
+from chop.nn.quantized.phase_in import phased_in
 from chop.ops import OPS, Op, Operand, function_named, op_of_function, qualified_name
 
 
@@ -47,19 +49,23 @@ class QuantizedCall:
         args, kwargs = self.op.map_operands(self._quantize, args, kwargs)
         result = self.function(*args, **kwargs)
         if "data_out_0" in self.formats:
-            result = round_first(self.formats["data_out_0"], result)
+            result = round_first(partial(_rounded, self.formats["data_out_0"]), result)
         return written_back(result, first) if self.writes_back else result
 
     def _quantize(self, name: str, operand: Operand, value: Any) -> Any:
         if name not in self.formats or not isinstance(value, Tensor) or not value.is_floating_point():
             return value
-        return self.formats[name](value)
+        return _rounded(self.formats[name], value)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # pickle does not find some functions of torch, which are created inside others; the op table does.
         name = self.target if isinstance(self.target, str) else qualified_name(self.target)
         is_method = isinstance(self.target, str)
         return _restore, (name, is_method, self.op_name, dict(self.formats), self.format_name, self.writes_back)
+
+
+def _rounded(number_format: Format, value: Tensor) -> Tensor:
+    return phased_in(value, number_format(value))
 
 
 def _restore(

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from chop.formats import FORMATS, Format
+from chop.formats.learned_step import step_of_activation
+from chop.nn.quantized.phase_in import is_partial, phased_in
 from chop.nn.quantized.recompute import LARGE_NUMEL, by_slices, recomputed
 from chop.ops import OPS, Op, Operand, op_of_module
 from chop.registry import closest
@@ -51,7 +53,7 @@ class QuantizedLayer(nn.Module):
         return self.op.parameters
 
     def forward(self, input: Tensor) -> Any:
-        if input.numel() >= LARGE_NUMEL and not torch.compiler.is_compiling():
+        if input.numel() >= LARGE_NUMEL and not torch.compiler.is_compiling() and not is_partial():
             y = self._sparing_memory(input)
         else:
             y = self._compute(self.rounded("data_in_0", input))
@@ -90,7 +92,10 @@ class QuantizedLayer(nn.Module):
         if number_format is None or not value.is_floating_point():
             return value
         scale = self.scale_of(name)
-        return number_format(value) if scale is None else number_format(value, scale)
+        if scale is None:
+            return phased_in(value, number_format(value))
+        step = scale if name in self.parameter_names else step_of_activation(scale, value)
+        return phased_in(value, number_format(value, step))
 
     def quantized(self, name: str) -> Tensor | None:
         """Return the rounded parameter `name`; None if the layer has none."""
@@ -163,7 +168,12 @@ class QuantizedLayer(nn.Module):
         self.register_parameter(_scale_name(name), nn.Parameter(start))
 
     def fix_scale(self, name: str, scale: float) -> None:
-        """Set a constant scale for an operand, `{role}_scale`, instead of one computed in each call."""
+        """Set the scale of an operand, `{role}_scale`: the value of a learned one, else a constant."""
+        if _scale_name(name) in self._parameters:
+            with torch.no_grad():
+                self.get_parameter(_scale_name(name)).fill_(scale)
+            self.forget()
+            return
         like = self._parameter(self.parameter_names[0]) if self.parameter_names else None
         dtype = torch.get_default_dtype() if like is None else like.dtype
         self.register_buffer(_scale_name(name), torch.tensor(scale, dtype=dtype))
@@ -194,6 +204,8 @@ class QuantizedLayer(nn.Module):
 
     def _can_cache(self, name: str, value: Tensor) -> bool:
         if self.training or not self.cache_weights or torch.compiler.is_compiling() or value.is_inference():
+            return False
+        if is_partial():
             return False
         scale = self.scale_of(name)
         learns = scale is not None and scale.requires_grad and torch.is_grad_enabled()

@@ -56,6 +56,8 @@ def make_replacement(meta: NodeMeta, formats: Mapping[str, Format], label: str) 
     if layer is not None:
         values = {name: meta.value(name) for name in formats}
         new = quantize_layer(layer, formats, FORMATS[label].__name__, values)
+        for name in (name for name in formats if formats[name].has_learned_scale and values[name] is None):
+            new.fix_scale(name, _first_scale(meta, name, formats[name]))
         if getattr(layer, "inplace", False):
             new.writes_back = any(overwrites_shared_memory(caller) for caller in _callers(node, layer))
         return new
@@ -64,6 +66,22 @@ def make_replacement(meta: NodeMeta, formats: Mapping[str, Format], label: str) 
     target = node.target.target if isinstance(node.target, QuantizedCall) else node.target
     assert callable(target) or isinstance(target, str), "a node of the op table calls a function or a method"
     return QuantizedCall(target, meta.op.name, formats, label, overwrites_shared_memory(node))
+
+
+def _first_scale(meta: NodeMeta, name: str, number_format: Format) -> float:
+    """Return the scale at which training starts, from the range of an operand whose values were not kept."""
+    largest = meta.largest(name)
+    scale = None if largest is None else number_format.scale_for(largest)
+    if scale is None:
+        raise ValueError(_no_values(meta, name, "the first scale"))
+    return scale
+
+
+def _no_values(meta: NodeMeta, name: str, what: str) -> str:
+    return (
+        f"node '{meta.node.name}': {what} of '{name}' is chosen from data, but the graph keeps no values; run "
+        "add_common_metadata_analysis_pass with add_value=True or add_range=True, or give all parameters"
+    )
 
 
 def _callers(node: fx.Node, layer: nn.Module) -> list[fx.Node]:
@@ -78,11 +96,7 @@ def _fit(meta: NodeMeta, formats: dict[str, Format]) -> Precisions:
         if number_format.needs_fit:
             largest = meta.largest(name)
             if largest is None:
-                raise ValueError(
-                    f"node '{meta.node.name}': the format of '{name}' is chosen from data, but the graph keeps no "
-                    "values; run add_common_metadata_analysis_pass with add_value=True or add_range=True, or give "
-                    "all parameters"
-                )
+                raise ValueError(_no_values(meta, name, "the format"))
             formats[name] = number_format.fitted(largest)
             chosen[name] = formats[name].precision
     return chosen

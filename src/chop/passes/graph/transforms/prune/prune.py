@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -73,20 +73,25 @@ def prune_transform_pass(graph: MaseGraph, args: PruneArgs) -> PassResult:
     graph. Quantise before or after. Weights that are already pruned stay so: call the pass again with a higher
     `sparsity` between epochs. `info["layers"]` has the sparsity of each layer.
     """
-    metas = [meta for meta in graph.annotated_metas() if meta.mase_op in MATRIX_OPS and meta.module is not None]
-    unique = {id(meta.module): meta for meta in reversed(metas)}
-    metas = [meta for meta in metas if unique[id(meta.module)] is meta]
+    metas = prunable_layers(graph)
     scores = _scores(graph, metas, args)
-    masks = _masks(metas, scores, args)
+    masks = masks_of(metas, scores, args)
     for meta in metas:
-        _set_mask(meta, masks[meta.node.name])
+        set_mask(meta, masks[meta.node.name])
     report = {name: {"sparsity": 1 - float(mask.double().mean())} for name, mask in masks.items()}
     total = sum(mask.numel() for mask in masks.values())
     kept = sum(float(mask.sum()) for mask in masks.values())
     return graph, {"layers": report, "sparsity": 1 - kept / total if total else 0.0}
 
 
-def _set_mask(meta: NodeMeta, mask: Tensor) -> None:
+def prunable_layers(graph: MaseGraph) -> list[NodeMeta]:
+    """Return the linear layers and convolutions of a graph; of several nodes that call one layer, the first."""
+    metas = [meta for meta in graph.annotated_metas() if meta.mase_op in MATRIX_OPS and meta.module is not None]
+    unique = {id(meta.module): meta for meta in reversed(metas)}
+    return [meta for meta in metas if unique[id(meta.module)] is meta]
+
+
+def set_mask(meta: NodeMeta, mask: Tensor) -> None:
     """Give a layer a mask, and zeros where it is zero; the original model keeps its weights."""
     layer: Any = meta.module
     new = with_parameters(layer, {"weight": layer.weight.detach() * mask})
@@ -99,7 +104,7 @@ def _set_mask(meta: NodeMeta, mask: Tensor) -> None:
 
 def _scores(graph: MaseGraph, metas: list[NodeMeta], args: PruneArgs) -> dict[str, Tensor]:
     """Return the importance of each weight, in the shape of the weight."""
-    weights = {meta.node.name: _weight(meta) for meta in metas}
+    weights = magnitudes(metas)
     if args.method == "random":
         generator = torch.Generator().manual_seed(args.seed)
         return {name: torch.rand(weight.shape, generator=generator) for name, weight in weights.items()}
@@ -107,8 +112,13 @@ def _scores(graph: MaseGraph, metas: list[NodeMeta], args: PruneArgs) -> dict[st
         return _movement(graph, metas, args)
     if args.method == "wanda":
         norms = _input_norms(graph, metas, args)
-        return {name: weight.abs() * norms[name] for name, weight in weights.items()}
-    return {name: weight.abs() if args.method == "l1" else weight.square() for name, weight in weights.items()}
+        return {name: weight * norms[name] for name, weight in weights.items()}
+    return {name: weight if args.method == "l1" else weight.square() for name, weight in weights.items()}
+
+
+def magnitudes(metas: Sequence[NodeMeta]) -> dict[str, Tensor]:
+    """Return the magnitudes of the weights of layers."""
+    return {meta.node.name: _weight(meta).abs() for meta in metas}
 
 
 def _weight(meta: NodeMeta) -> Tensor:
@@ -151,7 +161,7 @@ def _movement(graph: MaseGraph, metas: list[NodeMeta], args: PruneArgs) -> dict[
     return scores
 
 
-def _masks(metas: list[NodeMeta], scores: Mapping[str, Tensor], args: PruneArgs) -> dict[str, Tensor]:
+def masks_of(metas: Sequence[NodeMeta], scores: Mapping[str, Tensor], args: PruneArgs) -> dict[str, Tensor]:
     """Return for each layer 1 for the weights that are kept and 0 for the others."""
     lowest = {}
     for meta in metas:
