@@ -111,3 +111,13 @@ def test_a_run_shows_its_table_and_plot_in_notebooks(config: SweepConfig, traine
     text = chop.open_run(trained.path)._repr_html_()
     assert "<td>validation</td>" in text
     assert text.count("data:image/png;base64,") == 1
+
+
+def test_recovery_is_in_the_rows_and_in_the_best_setting(config: SweepConfig) -> None:
+    plain, recovered = (
+        sweep(replace(config, widths="4", max_drop=100.0, recover_accuracy=each)) for each in (False, True)
+    )
+    rows = [chop.open_run(folder.path).summary["rows"][0] for folder in (plain, recovered)]
+    assert rows[0]["loss"] != rows[1]["loss"]
+    assert "[passes.recover_accuracy]" in recovered.sweep_config.read_text()
+    assert "recover_accuracy" not in plain.sweep_config.read_text()

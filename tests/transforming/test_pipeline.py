@@ -14,7 +14,7 @@ from chop.ir import MaseGraph
 from chop.passes.base import ANALYSIS_PASSES, PASSES, PassResult, register_pass
 from chop.registry import UnknownNameError
 from chop.runs import Experiment
-from chop.transforming.pipeline import Comparison, check_names, numbers_in, run_passes
+from chop.transforming.pipeline import Comparison, check_names, numbers_in, run_passes, with_recovery
 
 INTEGER = {"name": "integer", "weight_width": 4, "weight_frac_width": 2}
 QUANTIZE = {"by": "type", "linear": {"config": INTEGER}}
@@ -85,3 +85,12 @@ def test_numbers_are_found_at_the_top_in_the_total_and_as_the_lowest_sqnr() -> N
         "fc1": {"weight": {"sqnr_db": 20.0, "format": "integer"}, "data_in_0": {"sqnr_db": 12.5}},
     }
     assert numbers_in(info) == {"total_flops": 3, "macs": 5, "lowest SQNR in dB (fc1.data_in_0)": 12.5}
+
+
+def test_recovery_runs_after_quantisation_and_calibration() -> None:
+    assert list(with_recovery({"quantize": QUANTIZE, "gptq": {}})) == ["quantize", "recover_accuracy", "gptq"]
+    assert list(with_recovery({"quantize": {}, "calibrate": {}})) == ["quantize", "calibrate", "recover_accuracy"]
+    own: dict[str, dict[str, Any]] = {"quantize": {}, "prune": {}, "recover_accuracy": {"num_samples": 3}}
+    assert with_recovery(own) == own
+    with pytest.raises(ValueError, match=r"'recover_accuracy' needs \[passes.quantize\]"):
+        with_recovery({"prune": {}})

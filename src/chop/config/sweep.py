@@ -26,6 +26,9 @@ class SweepConfig(ActionConfig):
     calibrate: Literal["none", "min_max", "percentile", "mse", "entropy"] = option(
         "none", group="sweep", help="how to choose ranges from training batches; none: from one batch"
     )
+    recover_accuracy: bool = option(
+        False, group="sweep", help="run the methods for low bit widths that suit each format; slower"
+    )
     max_drop: float | None = option(
         1.0, least=0, group="sweep", help="loss of accuracy in percentage points that best.toml may have"
     )

@@ -28,5 +28,8 @@ class TransformConfig(ActionConfig):
 
     passes: Mapping[str, Mapping[str, Any]] = option({}, kind="toml", help="[passes.NAME], run in order")
     transform: TransformTable = option(TransformTable(), kind="toml", help="the [transform] table")
+    recover_accuracy: bool = option(
+        False, help="after quantize, run the methods for low bit widths that suit the formats"
+    )
     report: bool = option(False, group="output", help="also write a report, like ch report")
     open: bool = option(False, group="output", help="also write a report and open it in a browser")

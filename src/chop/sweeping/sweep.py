@@ -23,7 +23,7 @@ from chop.training.devices import pick_device
 from chop.training.evaluation import evaluate
 from chop.training.parallel import map_in_processes
 from chop.training.threads import limit_threads_for
-from chop.transforming.pipeline import Passes, pass_messages_from, run_passes
+from chop.transforming.pipeline import Passes, pass_messages_from, run_passes, with_recovery
 
 
 def sweep(config: SweepConfig) -> RunFolder:
@@ -72,7 +72,8 @@ class Bench:
         """Return the passes of `ch transform` that quantise the model like this."""
         by_op = {op: {"config": setting.config(read_roles(self.config))} for op in self.ops}
         calibrate = {} if self.config.calibrate == "none" else {"calibrate": {"method": self.config.calibrate}}
-        return {"quantize": {"by": "type", **by_op}, **calibrate}
+        passes: Passes = {"quantize": {"by": "type", **by_op}, **calibrate}
+        return with_recovery(passes) if self.config.recover_accuracy else passes
 
     def measure(self, setting: Setting | None) -> Row:
         """Return accuracy, loss and cost in a setting; None measures the model as it is."""

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from chop.display.launcher import option_name
 from chop.ir import MaseGraph
 from chop.passes import PASSES
 from chop.passes.base import arguments_of, read_arguments
@@ -32,6 +33,19 @@ def check_names(passes: Passes) -> None:
     """Raise an error for an unknown pass, before anything is loaded."""
     for name in passes:
         _ = PASSES[name]
+
+
+def with_recovery(passes: Passes) -> Passes:
+    """Return passes with `recover_accuracy` after `quantize`, or after `calibrate` if that is next."""
+    names = list(passes)
+    if "recover_accuracy" in names:
+        return passes
+    if "quantize" not in names:
+        raise ValueError(f"{option_name('recover_accuracy')} needs [passes.quantize] in the TOML file")
+    place = names.index("quantize") + 1
+    place += names[place : place + 1] == ["calibrate"]
+    ordered = [*names[:place], "recover_accuracy", *names[place:]]
+    return {name: passes.get(name, {}) for name in ordered}
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import copy
 import io
 import logging
 import time
+from dataclasses import replace
 
 import torch
 
@@ -15,7 +16,7 @@ from chop.files import write_bytes
 from chop.passes.module import quantize_module_transform_pass
 from chop.runs import Experiment, RunFolder
 from chop.transforming.outcome import Outcome, graph_outcome, write_outcome
-from chop.transforming.pipeline import check_names, run_passes
+from chop.transforming.pipeline import check_names, run_passes, with_recovery
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +30,8 @@ def transform(config: TransformConfig) -> RunFolder:
     if by_module and (config.report or config.open):
         raise ValueError(f'a report needs a graph: {option_name("report")} cannot be used with style = "module"')
     check_names(config.passes)
+    if config.recover_accuracy and config.passes:
+        config = replace(config, passes=with_recovery(config.passes))
     experiment = Experiment.load(config)
     if not config.passes:
         raise ValueError(

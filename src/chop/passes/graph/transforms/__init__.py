@@ -10,6 +10,7 @@ from chop.passes.graph.transforms.low_bits import (
     correct_bias_transform_pass,
     equalize_transform_pass,
     gptq_transform_pass,
+    recover_accuracy_transform_pass,
     rotate_transform_pass,
     smooth_transform_pass,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "prune_detach_transform_pass",
     "prune_transform_pass",
     "quantize_transform_pass",
+    "recover_accuracy_transform_pass",
     "resolve_formats_transform_pass",
     "rotate_transform_pass",
     "smooth_transform_pass",

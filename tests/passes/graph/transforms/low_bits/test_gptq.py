@@ -16,7 +16,9 @@ from chop.ir import MaseGraph
 from chop.ir.graph.storage import load_graph, save_graph
 from chop.nn.quantized import QuantizedLayer
 from chop.passes.graph import gptq_transform_pass, quantize_transform_pass
-from chop.passes.graph.transforms.low_bits.gptq import round_columns
+from chop.passes.graph.transforms.low_bits.gptq import refine_columns, round_columns
+from chop.passes.graph.transforms.low_bits.input_moments import InputMoments
+from chop.passes.graph.transforms.low_bits.layer_problem import LayerProblem, with_damping
 from samples import annotated
 
 W4 = {"name": "integer", "data_in_name": "float", "bias_name": "float", "weight_width": 4, "weight_scale": "float"}
@@ -47,6 +49,10 @@ def quantized(model: nn.Module, x: Tensor, config: dict[str, Any]) -> MaseGraph:
     return quantize_transform_pass(graph, arguments | {op: each for op, each in ops.items() if op in used})[0]
 
 
+def quarters(column: Tensor, at: int) -> Tensor:
+    return (column * 4).round() / 4
+
+
 def one_column_after_the_other(weight: Tensor, products: Tensor, damping: float) -> Tensor:
     """The formula of the paper: round a column, distribute its error, eliminate it from the inverse Hessian."""
     weight, result = weight.clone(), torch.empty_like(weight)
@@ -64,7 +70,7 @@ def test_columns_are_rounded_by_the_formula_of_the_paper(columns: int) -> None:
     x = correlated(200, columns).double()
     weight = torch.randn(6, columns, generator=torch.Generator().manual_seed(1)).double()
     products = x.t() @ x / len(x)
-    found = round_columns(weight, products, lambda w, i: (w * 4).round() / 4, damping=0.02, order=False)
+    found = round_columns(weight, with_damping(products, 0.02), quarters, order=False)
     assert found.equal(one_column_after_the_other(weight, products, 0.02))
 
 
@@ -74,7 +80,7 @@ def test_the_order_of_the_inputs_is_that_of_their_mean_squares() -> None:
     products = x.t() @ x / len(x)
     assert products.diagonal().argsort(descending=True).equal(order)
     weight = torch.randn(4, 8).double()
-    found = round_columns(weight, products, lambda w, i: (w * 4).round() / 4)
+    found = round_columns(weight, with_damping(products, 0.01), quarters)
     permuted = one_column_after_the_other(weight[:, order], products[order][:, order], 0.01)
     assert found[:, order].equal(permuted)
 
@@ -86,15 +92,77 @@ def test_no_format_is_worse_than_rounded_to_nearest_and_layers_keep_what_was_fou
     graph = quantized(
         nn.Sequential(nn.Linear(48, 24)), x[:2], {"name": name, "data_in_name": "float", "bias_name": "float"}
     )
-    weight = graph.model.get_parameter("0.weight").detach().clone()
-    nearest = weight_of(graph)
+    expected = plain(graph, x)
+    before = float((graph.model(x) - expected).detach().square().sum())
+    signal = float((expected - graph.model.get_parameter("0.bias")).detach().square().sum())
     graph, info = gptq_transform_pass(graph, {"input_generator": [{"input": x}], "num_samples": 300})
-    found = weight_of(graph)
-    before, after = (float(((each - weight) @ x.t()).square().sum()) for each in (nearest, found))
+    after = float((graph.model(x) - expected).detach().square().sum())
     assert after <= before * (1 + 1e-5)
     assert info["layers"]["_0"]["gain_db"] >= 0
-    signal = float((weight @ x.t()).square().sum())
     assert info["layers"]["_0"]["after_db"] == pytest.approx(10 * math.log10(signal / after), abs=0.01)
+
+
+def plain(graph: MaseGraph, x: Tensor) -> Tensor:
+    """Return what the layer `0` computes without rounding."""
+    parameters = (graph.model.get_parameter(f"0.{name}") for name in ("weight", "bias"))
+    return nn.functional.linear(x, *parameters).detach()
+
+
+def test_the_error_with_other_inputs_than_in_the_float_model_is_that_of_the_outputs() -> None:
+    original = correlated(100, 6).double()
+    inputs = original + 0.3 * correlated(100, 6, seed=1) + 0.2
+    layer = nn.Linear(6, 4).double()
+    weight, rounded = layer.weight.detach(), quarters(layer.weight.detach(), 0)
+    moments = InputMoments.of(layer, [inputs[:30], inputs[30:]], [None, None], "", [original[:30], original[30:]])
+    shift = torch.tensor([[0.5, 0.0, -1.0, 2.0]]).double()
+    difference = inputs @ rounded.t() + shift - original @ weight.t()
+    torch.testing.assert_close(
+        moments.squared_error(rounded[None], weight[None], shift)[0], difference.square().mean(0)
+    )
+    torch.testing.assert_close(moments.mean_error(rounded[None], weight[None]) + shift, difference.mean(0)[None])
+
+
+@pytest.mark.parametrize("bias_name", ["float", "integer"])
+def test_the_target_has_the_least_squared_error_of_all_weights(bias_name: str) -> None:
+    """For a float bias with the best bias; for a rounded one with this bias."""
+    torch.manual_seed(0)
+    original = correlated(400, 5)
+    inputs = original + 0.3 * correlated(400, 5, seed=1) + 0.2
+    config = {**PER_CHANNEL, "bias_name": bias_name} | ({"bias_width": 3} if bias_name == "integer" else {})
+    graph = quantized(nn.Sequential(nn.Linear(5, 3)), inputs, config)
+    meta = next(meta for meta in graph.metas() if meta.node.name == "_0")
+    layer = meta.quantized
+    assert isinstance(layer, QuantizedLayer)
+    weight, bias = (graph.model.get_parameter(f"0.{name}").detach().double() for name in ("weight", "bias"))
+    moments = InputMoments.of(layer, [inputs], [None], "", [original])
+    found = LayerProblem(meta, layer, weight[None].float(), moments).target(1e-9)
+    wanted = original.double() @ weight.t() + bias
+    columns = inputs.double()
+    if bias_name == "float":
+        columns = torch.cat([columns, torch.ones(400, 1)], 1)
+    else:
+        wanted = wanted - layer.rounded("bias", bias.float())
+    expected = torch.linalg.lstsq(columns, wanted).solution[:5].t()
+    torch.testing.assert_close(found[0].double(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_refined_columns_cannot_be_improved_by_any_other_value() -> None:
+    x = correlated(200, 12).double()
+    weight = torch.randn(3, 12, generator=torch.Generator().manual_seed(1)).double()
+    hessian = with_damping(x.t() @ x / len(x), 0.01)
+
+    def error(result: Tensor) -> Tensor:
+        return (((result - weight) @ hessian) * (result - weight)).sum(1)
+
+    start = quarters(weight, 0)
+    found = refine_columns(start, weight, hessian, quarters, sweeps=50)
+    assert (error(found) <= error(start)).all()
+    assert error(found).sum() < 0.8 * error(start).sum()
+    for at in range(12):
+        for step in (-0.25, 0.25):
+            other = found.clone()
+            other[:, at] += step
+            assert (error(other) >= error(found)).all()
 
 
 @pytest.mark.parametrize(
@@ -215,5 +283,7 @@ def test_bad_arguments_are_reported() -> None:
     graph = quantized(nn.Sequential(nn.Linear(4, 4)), torch.randn(2, 4), PER_CHANNEL)
     with pytest.raises(ValueError, match="'damping' must be above 0, got 0"):
         gptq_transform_pass(graph, {"input_generator": [], "damping": 0.0})
+    with pytest.raises(ValueError, match="'sweeps' must be at least 0, got -1"):
+        gptq_transform_pass(graph, {"input_generator": [], "sweeps": -1})
     with pytest.raises(ValueError, match="gptq: input_generator yields no batches"):
         gptq_transform_pass(graph, {"input_generator": []})

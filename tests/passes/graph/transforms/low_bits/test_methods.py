@@ -148,6 +148,45 @@ def test_smoothing_keeps_the_function_and_reduces_the_error_of_outliers() -> Non
     torch.testing.assert_close(plain.model.eval()(x), expected, rtol=1e-4, atol=1e-4)
 
 
+def test_smoothing_leaves_alone_what_it_cannot_know_or_would_harm() -> None:
+    """Channels that are always 0 keep their factor, and fixed-point layers are not scaled channel by channel."""
+    torch.manual_seed(0)
+    model = Branches().eval()
+    with torch.no_grad():
+        model.norm.weight[7] = model.norm.bias[7] = 0.0
+        model.norm.weight[5] = 30.0
+    x = torch.randn(200, 32)
+    given = {"input_generator": [{"input": x}], "exponent": 0.5}
+    config = {"name": "integer", "data_in_scale": "float", "weight_scale": "float", "bias_name": "float"}
+    graph, _ = smooth_transform_pass(quantized(model, x, config), given)
+    changed = weight_of(graph, "a.weight") / weight_of(model, "a.weight")
+    assert changed[:, 7].allclose(torch.ones(64))
+    assert changed[:, [i for i in range(32) if i != 7]].log().mean().abs() < 1e-4
+    chain = nn.Sequential(nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 4))
+    _, info = smooth_transform_pass(quantized(chain, x, FIXED), given)
+    assert info["layers"] == {}
+    _, info = smooth_transform_pass(quantized(chain, x, PER_CHANNEL), given)
+    assert list(info["layers"]) == ["_0"]
+
+
+def test_inputs_are_clipped_for_the_output_after_the_activation() -> None:
+    """A large input with a negative weight ends at the ReLU: it may saturate, and the others are rounded finely."""
+    model = nn.Sequential(nn.Linear(2, 1, bias=False), nn.ReLU())
+    with torch.no_grad():
+        weight_of(model).copy_(torch.tensor([[1.0, -1.0]]))
+    x = torch.tensor([[0.3, 0.0], [0.9, 0.0], [0.55, 0.0], [0.1, 8.0]])
+    config = {"name": "integer", "data_in_width": 4, "weight_name": "float", "bias_name": "float"}
+    steps = []
+    for layers in (model, model[:1]):
+        graph, _ = clip_transform_pass(quantized(layers, x, config), {"input_generator": [{"input": x}]})
+        layer = graph.modules["0"]
+        assert isinstance(layer, QuantizedLayer)
+        steps.append(layer.formats["data_in_0"].precision)
+    # Without the ReLU: one fraction bit has the squared errors 0.04, 0.01, 0.0025 and 0.16, none has 0.09, 0.01,
+    # 0.2025 and 0.01, and two saturate 8 at 3.75.
+    assert steps == [[4, 4], [4, 1]]
+
+
 def test_the_mean_error_of_each_output_is_removed_by_hand_computed_biases() -> None:
     model = nn.Sequential(nn.Linear(2, 2, bias=False))
     with torch.no_grad():
@@ -239,8 +278,25 @@ def test_all_methods_one_after_the_other_give_an_ordinary_quantised_graph(tmp_pa
         graph, _ = run(graph, given)
     expected = graph.model.eval()(x)
     assert ((expected - model(x)).square().sum() / model(x).square().sum()).item() < 0.05
-    save_graph(graph, tmp_path)
-    loaded = load_graph(tmp_path)
+    save_graph(graph, tmp_path / "graph")
+    loaded = load_graph(tmp_path / "graph")
     assert loaded.model.eval()(x).equal(expected)
+    file = tmp_path / "model.safetensors"
+    PASSES["export_safetensors"](loaded, {"path": file, **given})
+    assert file.exists()
     loaded.model.train()(x).sum().backward()
     assert loaded.model.get_parameter("0.weight").grad is not None
+
+
+def test_fixed_point_layers_after_all_methods_become_a_circuit(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3)).eval()
+    x = torch.randn(64, 4)
+    graph, _ = PASSES["fold_batch_norm"](annotated(model, input=x))
+    graph, _ = equalize_transform_pass(graph)
+    config = {"name": "integer", "weight_width": 6, "data_in_width": 6, "bias_width": 8}
+    graph, _ = quantize_transform_pass(graph, {"by": "type", "linear": {"config": config}})
+    for run in (clip_transform_pass, gptq_transform_pass, correct_bias_transform_pass):
+        graph, _ = run(graph, {"input_generator": [{"input": x}]})
+    PASSES["emit_verilog"](graph, {"save_dir": tmp_path})
+    assert list(tmp_path.rglob("*.sv"))

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from chop.ir import MaseGraph
 from chop.passes.base import PassResult, register_pass
-from chop.passes.graph.transforms.low_bits.layers import CalibrationArgs, LayerProblem, adjust_layers
+from chop.passes.graph.transforms.low_bits.layer_problem import LayerProblem, with_damping
+from chop.passes.graph.transforms.low_bits.layers import CalibrationArgs, adjust_layers
 from chop.passes.graph.transforms.low_bits.scales import FixedScales
 
 _LOW, _HIGH = -0.1, 1.1
@@ -29,6 +30,8 @@ class AdaRoundArgs(CalibrationArgs):
     """The learning rate of Adam."""
     regularization: float = 1.0
     """The weight of the term that moves each choice to up or down, relative to the error of rounding to nearest."""
+    damping: float | None = None
+    """How strongly weights stay as they are while they make up for earlier layers, as in `gptq`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -48,16 +51,18 @@ def adaround_transform_pass(graph: MaseGraph, args: AdaRoundArgs) -> PassResult:
 
 def learn_rounding(problem: LayerProblem, args: AdaRoundArgs) -> Tensor:
     """Return the rounded weight of a layer."""
-    fixed = problem.fixed_scales(args.search_scales)
-    near, other = neighbours(fixed, problem.weight)
+    damping = problem.damping(args.damping)
+    wanted = problem.target(damping)
+    fixed = problem.fixed_scales(args.search_scales, wanted)
+    near, other = neighbours(fixed, wanted)
     if fixed.held is not None and fixed.reference is not None:
         held = fixed.rounded(fixed.reference, fixed.scales)
         near, other = torch.where(fixed.held, held, near), torch.where(fixed.held, held, other)
     gap = (other - near).double()
-    products, target = problem.moments.products, problem.weight.double() - near
+    products, target = with_damping(problem.hessian, damping), wanted.double() - near
     share = torch.where(gap == 0, 0.0, target / torch.where(gap == 0, 1.0, gap)).clamp(0.01, 0.99)
     logits = (((share - _LOW) / (_HIGH - _LOW)).logit()).requires_grad_()
-    nearest = float(problem.moments.energy(target).sum())
+    nearest = float(((target @ products) * target).sum())
     optimizer = torch.optim.Adam([logits], lr=args.learning_rate)
     for step in range(args.iterations):
         progress = step / args.iterations

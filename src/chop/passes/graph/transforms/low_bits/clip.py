@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,20 +14,24 @@ from chop.formats.integer import Integer
 from chop.ir import MaseGraph, NodeMeta
 from chop.nn.quantized import QuantizedLayer, plain_layer
 from chop.passes.base import PassResult, register_pass
+from chop.passes.graph.transforms.low_bits.layer_problem import LayerProblem
 from chop.passes.graph.transforms.low_bits.layers import (
     CalibrationArgs,
-    LayerProblem,
+    FloatValues,
     change_layers,
     gain,
-    set_parameters,
+    set_matrices,
 )
-from chop.passes.graph.transforms.low_bits.matrices import from_matrices
+from chop.passes.graph.transforms.low_bits.neighbours import activation_after
 from chop.passes.graph.transforms.low_bits.walk import Walk
 from chop.statistics.deviation import Deviation
 
 _NUM_LIMITS = 40
-_MAX_ELEMENTS = 2**20
+_MAX_ELEMENTS = 2**19
 """Elements of a layer's input with which its limit is chosen."""
+
+
+Compute = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -47,27 +51,29 @@ def clip_transform_pass(graph: MaseGraph, args: ClipArgs) -> PassResult:
     """Choose scales, or fraction bits, such that the outputs of layers have the least error.
 
     A smaller scale rounds most values better, and saturates a few. Weights that share a scale are clipped together;
-    a fixed-point format gets other fraction bits; an input gets a fixed scale. `info["layers"]` has the
-    signal-to-noise ratio of each layer's output in dB, before and after.
+    a fixed-point format gets other fraction bits; an input gets a fixed scale. Outputs are compared after the
+    normalisation and the activation that follow a layer: what a ReLU sets to zero need not be exact.
+    `info["layers"]` has their signal-to-noise ratio in dB, before and after.
     """
 
-    def choose(meta: NodeMeta, walk: Walk, outputs: list[Any]) -> dict[str, Any]:
+    def choose(meta: NodeMeta, walk: Walk, in_float: FloatValues) -> dict[str, Any]:
         layer = meta.quantized
         assert isinstance(layer, QuantizedLayer), "only quantised layers are in the list"
-        inputs = _some(walk.inputs(meta.node))
+        inputs, after = _some(walk.inputs(meta.node)), activation_after(meta.node)
         plain = plain_layer(layer)
-        expected = [plain(x) for x in inputs]
-        before = _decibels(layer, inputs, expected)
+        expected = [after(plain(x)) for x in inputs]
+        before = _decibels(lambda x: after(layer(x)), inputs, expected)
         if args.activations:
-            _choose_for_input(layer, inputs, args.unsigned)
+            _choose_for_input(layer, inputs, expected, lambda x: after(plain(x)), args.unsigned)
         if args.weights:
-            _choose_for_weight(meta, LayerProblem.of(meta, walk))
+            _choose_for_weight(LayerProblem.of(meta, walk))
             _choose_for_bias(meta)
         meta.note_formats()
-        found = gain(before, _decibels(meta.quantized, inputs, expected))
+        new: Any = meta.module
+        found = gain(before, _decibels(lambda x: after(new(x)), inputs, expected))
         return {**found, **{name: str(each) for name, each in layer.formats.items()}}
 
-    return graph, change_layers(graph, args, "clip", choose)
+    return graph, change_layers(graph, args, "clip", choose, compare=False)
 
 
 def _some(inputs: list[Tensor]) -> list[Tensor]:
@@ -78,26 +84,28 @@ def _some(inputs: list[Tensor]) -> list[Tensor]:
     return kept[:enough]
 
 
-def _decibels(layer: Any, inputs: list[Tensor], expected: list[Tensor]) -> float:
+def _decibels(compute: Compute, inputs: list[Tensor], expected: list[Tensor]) -> float:
     deviation = Deviation()
     for x, y in zip(inputs, expected, strict=True):
-        deviation.add(y, layer(x))
+        deviation.add(y, compute(x))
     return deviation.sqnr_db
 
 
-def _choose_for_input(layer: QuantizedLayer, inputs: list[Tensor], unsigned: bool) -> None:
-    """Set the format, or the fixed scale, of a layer's input."""
+def _choose_for_input(
+    layer: QuantizedLayer, inputs: list[Tensor], expected: list[Tensor], compute: Compute, unsigned: bool
+) -> None:
+    """Set the format, or the fixed scale, of a layer's input; `compute` is the layer without rounding."""
     number_format = layer.formats.get("data_in_0")
     if number_format is None:
         return
     largest = max(float(x.abs().max()) for x in inputs)
-    if unsigned and isinstance(number_format, Integer) and not any(bool((x < 0).any()) for x in inputs):
-        number_format = replace(number_format, is_signed=False)
-    importance = _importance(layer)
+    if unsigned:
+        number_format = with_sign(number_format, inputs)
 
     def error(candidate: Format, scale: float | None) -> float:
         given = None if scale is None else torch.tensor(scale, dtype=inputs[0].dtype)
-        return sum(float(((candidate(x, given) - x).square() * importance).sum()) for x in inputs)
+        pairs = zip(inputs, expected, strict=True)
+        return sum(float((compute(candidate(x, given)) - y).square().sum()) for x, y in pairs)
 
     best = _best(number_format, largest, error)
     if best is not None:
@@ -106,31 +114,21 @@ def _choose_for_input(layer: QuantizedLayer, inputs: list[Tensor], unsigned: boo
             layer.fix_scale("data_in_0", best[1])
 
 
-def _importance(layer: Any) -> Tensor:
-    """Return the sum of the squared weights of each input channel, in a shape that broadcasts against the input."""
-    weight: Tensor = layer.weight.detach()
-    if layer.op.name == "linear_transposed":
-        return weight.square().sum(1)
-    if layer.op.name == "linear":
-        return weight.square().sum(0)
-    per_channel = weight.square().flatten(2).sum(2).reshape(layer.groups, -1, weight.shape[1]).sum(1).flatten()
-    return per_channel.reshape(-1, *[1] * (weight.dim() - 2))
-
-
-def _choose_for_weight(meta: NodeMeta, problem: LayerProblem) -> None:
+def _choose_for_weight(problem: LayerProblem) -> None:
     """Clip the weights of groups that share a scale, or set the fraction bits of all."""
     layer, number_format = problem.layer, problem.number_format
     if layer.scale_of("weight") is None and number_format.values_depend_on_data:
-        reference = problem.fixed_scales(search=True).reference
+        reference = problem.fixed_scales(True, problem.original).reference
         if reference is not None:
-            set_parameters(meta, {"weight": from_matrices(layer, problem.no_worse(reference))})
+            set_matrices(problem, *problem.no_worse(reference))
         return
 
     def error(candidate: Format, scale: float | None) -> float:
-        given = None if scale is None else torch.tensor(scale, dtype=problem.weight.dtype)
-        return float(problem.error(candidate(problem.weight, given)).sum())
+        given = None if scale is None else torch.tensor(scale, dtype=problem.original.dtype)
+        rounded = candidate(problem.original, given)
+        return float(problem.moments.squared_error(rounded, problem.original).sum())
 
-    best = _best(number_format, float(problem.weight.abs().max()), error)
+    best = _best(number_format, float(problem.original.abs().max()), error)
     if best is not None:
         layer.formats = {**layer.formats, "weight": best[0]}
         if best[1] is not None:
@@ -155,17 +153,26 @@ def _choose_for_bias(meta: NodeMeta) -> None:
 
 def _best(number_format: Format, largest: float, error: Any) -> tuple[Format, float | None] | None:
     """Return the format and the scale with the least error; None if the format has neither to choose."""
-    candidates = list(dict.fromkeys(_candidates(number_format, largest)))
-    if not candidates:
+    found = candidates(number_format, largest)
+    if not found:
         return None
-    errors = [error(*each) for each in candidates]
-    return candidates[errors.index(min(errors))]
+    errors = [error(*each) for each in found]
+    return found[errors.index(min(errors))]
 
 
-def _candidates(number_format: Format, largest: float) -> Iterator[tuple[Format, float | None]]:
-    """Yield the format with limits from `largest` downwards, as fraction bits or a scale."""
+def candidates(number_format: Format, largest: float) -> list[tuple[Format, float | None]]:
+    """Return the format with limits from `largest` downwards, as fraction bits or a scale, if it has these."""
+    found: dict[tuple[Format, float | None], None] = {}
     for i in range(_NUM_LIMITS):
         limit = largest * 2 ** (-i / 8)
         scale, fitted = number_format.scale_for(limit), number_format.fitted(limit)
         if scale is not None or fitted is not number_format:
-            yield fitted, scale
+            found[fitted, scale] = None
+    return list(found)
+
+
+def with_sign(number_format: Format, values: Iterable[Tensor]) -> Format:
+    """Return an integer format without a sign if no value is negative; else the format."""
+    if not isinstance(number_format, Integer) or any(bool((x < 0).any()) for x in values):
+        return number_format
+    return replace(number_format, is_signed=False)

@@ -10,7 +10,13 @@ from torch import Tensor
 
 from chop.ir import MaseGraph, NodeMeta
 from chop.passes.base import PassResult, register_pass
-from chop.passes.graph.transforms.low_bits.layers import CalibrationArgs, change_layers, gain, set_parameters
+from chop.passes.graph.transforms.low_bits.layers import (
+    CalibrationArgs,
+    FloatValues,
+    change_layers,
+    gain,
+    set_parameters,
+)
 from chop.passes.graph.transforms.low_bits.walk import Walk
 from chop.statistics.deviation import decibel
 
@@ -28,15 +34,15 @@ def correct_bias_transform_pass(graph: MaseGraph, args: CorrectBiasArgs) -> Pass
     without a bias is given one. `info["layers"]` has the signal-to-noise ratio of each output in dB, compared with
     the float model, before and after.
     """
-    return graph, change_layers(graph, args, "correct_bias", _correct, compare=True)
+    return graph, change_layers(graph, args, "correct_bias", _correct)
 
 
-def _correct(meta: NodeMeta, walk: Walk, outputs: list[Any]) -> dict[str, Any]:
-    """Change the bias of one layer, whose outputs in the float model are given."""
+def _correct(meta: NodeMeta, walk: Walk, in_float: FloatValues) -> dict[str, Any]:
+    """Change the bias of one layer."""
     layer: Any = meta.module
     channel = 1 if meta.mase_op.startswith("conv") else -1
     shift, square, signal, rows = torch.zeros(()), 0.0, 0.0, 0
-    for x, expected, mask in zip(walk.inputs(meta.node), outputs, walk.masks, strict=True):
+    for x, expected, mask in zip(walk.inputs(meta.node), in_float.outputs, walk.masks, strict=True):
         found, wanted = (_rows(y, channel, mask).double() for y in (layer(x), expected))
         shift = shift + (found - wanted).sum(0)
         square, signal = square + float((found - wanted).square().sum()), signal + float(wanted.square().sum())

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from chop.ir import MaseGraph
 from chop.passes.base import PassResult, register_pass
-from chop.passes.graph.transforms.low_bits.layers import CalibrationArgs, LayerProblem, adjust_layers
+from chop.passes.graph.transforms.low_bits.layer_problem import LayerProblem, with_damping
+from chop.passes.graph.transforms.low_bits.layers import CalibrationArgs, adjust_layers
 from chop.passes.graph.transforms.low_bits.matrices import to_matrices
 from chop.passes.graph.transforms.low_bits.scales import FixedScales
 
@@ -24,15 +25,19 @@ class GPTQArgs(CalibrationArgs):
 
     search_scales: bool = True
     """Whether the scale of each group is chosen for the least error, rather than from its largest weight."""
-    damping: float = 0.01
-    """What is added to the diagonal of the Hessian, as a fraction of its mean."""
+    damping: float | None = None
+    """What is added to the diagonal of the Hessian, as a fraction of its mean; None: 0.001 to 0.01, by the rows."""
     order: bool = True
     """Whether the inputs with the largest mean square are rounded first."""
+    sweeps: int = 1
+    """How often all weights are rounded again afterwards, given those of the other inputs; 0: plain GPTQ."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.damping > 0:
+        if self.damping is not None and not self.damping > 0:
             raise ValueError(f"'damping' must be above 0, got {self.damping}")
+        if self.sweeps < 0:
+            raise ValueError(f"'sweeps' must be at least 0, got {self.sweeps}")
 
 
 @register_pass("gptq", kind="transform")
@@ -40,8 +45,8 @@ def gptq_transform_pass(graph: MaseGraph, args: GPTQArgs) -> PassResult:
     """Round the weights of quantised layers such that their outputs, not the weights, have the least error.
 
     Scales are fixed first. Then the weights of one input after the other are rounded, and those that are not
-    rounded yet make up for the error (Frantar et al., ICLR 2023). An output keeps its rounding to nearest if that
-    is better.
+    rounded yet make up for the error (Frantar et al., ICLR 2023), and for that of earlier layers (Li et al., 2025).
+    The bias makes up for the mean error. An output keeps its rounding to nearest if that is better.
     `info["layers"]` has the signal-to-noise ratio of each layer's output in dB, before and after.
     """
     return graph, adjust_layers(graph, args, "gptq", lambda problem: round_layer(problem, args))
@@ -49,22 +54,25 @@ def gptq_transform_pass(graph: MaseGraph, args: GPTQArgs) -> PassResult:
 
 def round_layer(problem: LayerProblem, args: GPTQArgs) -> Tensor:
     """Return the rounded weight of a layer."""
-    fixed = problem.fixed_scales(args.search_scales)
+    damping = problem.damping(args.damping)
+    target = problem.target(damping)
+    fixed = problem.fixed_scales(args.search_scales, target)
     results = []
-    for group, products in enumerate(problem.moments.products):
+    for group, hessian in enumerate(with_damping(problem.hessian, damping)):
         scales = None if fixed.scales is None else fixed.scales[group]
 
         def rounded(columns: Tensor, at: Tensor | int, scales: Tensor | None = scales) -> Tensor:
             return fixed.rounded(columns, None if scales is None else scales[:, at])
 
-        targets = _held_values(problem, fixed, group)
-        results.append(round_columns(problem.weight[group], products, rounded, targets, args.damping, args.order))
+        column = HeldColumns(rounded, _held_values(problem, fixed, group))
+        found = round_columns(target[group], hessian, column, args.order)
+        results.append(refine_columns(found, target[group], hessian, column, args.sweeps))
     return torch.stack(results)
 
 
 def _held_values(problem: LayerProblem, fixed: FixedScales, group: int) -> Tensor:
     """Return the values of weights that determine a scale or are pruned, and so may not change; else NaN."""
-    held = torch.full_like(problem.weight[group], torch.nan)
+    held = torch.full_like(problem.original[group], torch.nan)
     if fixed.held is not None and fixed.reference is not None and fixed.scales is not None:
         values = fixed.rounded(fixed.reference[group], fixed.scales[group])
         held = torch.where(fixed.held[group], values, held)
@@ -72,19 +80,28 @@ def _held_values(problem: LayerProblem, fixed: FixedScales, group: int) -> Tenso
     return held if mask is None else torch.where(to_matrices(problem.layer, mask)[group] == 0, 0.0, held)
 
 
+@dataclass(frozen=True)
+class HeldColumns:
+    """How the columns of a weight are rounded."""
+
+    rounded: Callable[[Tensor, Tensor | int], Tensor]
+    """Rounds values of a column, given its index."""
+    held: Tensor | None = None
+    """Where this is not NaN, it has the result."""
+
+    def __call__(self, column: Tensor, at: int) -> Tensor:
+        found = self.rounded(column, at)
+        return found if self.held is None else torch.where(self.held[:, at].isnan(), found, self.held[:, at])
+
+
 def round_columns(
-    weight: Tensor,
-    products: Tensor,
-    rounded: Callable[[Tensor, Tensor | int], Tensor],
-    held: Tensor | None = None,
-    damping: float = 0.01,
-    order: bool = True,
+    weight: Tensor, hessian: Tensor, rounded: Callable[[Tensor, int], Tensor], order: bool = True
 ) -> Tensor:
     """Return a rounded weight [outputs, inputs] with little error for inputs with these mean products.
 
-    `rounded(column, i)` rounds values of column i. Where `held` is not NaN, it has the result.
+    `rounded(column, i)` rounds values of column i.
     """
-    factor, places = _inverse_factor(products, damping, order)
+    factor, places = _inverse_factor(hessian, order)
     remaining = weight.to(factor.dtype)[:, places]
     result = torch.empty_like(weight)
     for start in range(0, len(places), _BLOCK):
@@ -93,10 +110,7 @@ def round_columns(
         block = remaining[:, start:stop]
         for i in range(stop - start):
             at = int(places[start + i])
-            column = rounded(block[:, i].to(weight.dtype), at)
-            if held is not None:
-                column = torch.where(held[:, at].isnan(), column, held[:, at])
-            result[:, at] = column
+            column = result[:, at] = rounded(block[:, i].to(weight.dtype), at)
             row = factor[start + i, start + i : stop]
             errors[:, i] = (block[:, i] - column) / row[0]
             block[:, i + 1 :].addr_(errors[:, i], row[1:], alpha=-1)
@@ -104,12 +118,29 @@ def round_columns(
     return result
 
 
-def _inverse_factor(products: Tensor, damping: float, order: bool) -> tuple[Tensor, Tensor]:
+def refine_columns(
+    result: Tensor, weight: Tensor, hessian: Tensor, rounded: Callable[[Tensor, int], Tensor], sweeps: int
+) -> Tensor:
+    """Round each column again, to the best values for the other columns as they are (coordinate descent)."""
+    result = result.clone()
+    gradient = (result.to(hessian.dtype) - weight) @ hessian
+    for start in list(range(0, weight.shape[1], _BLOCK)) * sweeps:
+        stop = min(start + _BLOCK, weight.shape[1])
+        changes = torch.empty(len(weight), stop - start, dtype=hessian.dtype)
+        block = gradient[:, start:stop].clone()
+        for i, at in enumerate(range(start, stop)):
+            best = result[:, at] - block[:, i] / hessian[at, at]
+            column = rounded(best.to(weight.dtype), at)
+            changes[:, i] = column - result[:, at]
+            result[:, at] = column
+            block.addr_(changes[:, i], hessian[at, start:stop])
+        gradient += changes @ hessian[start:stop]
+    return result
+
+
+def _inverse_factor(hessian: Tensor, order: bool) -> tuple[Tensor, Tensor]:
     """Return the upper Cholesky factor of the inverse Hessian, and the order of the inputs that it is for."""
-    diagonal = products.diagonal()
+    diagonal = hessian.diagonal()
     places = diagonal.argsort(descending=True) if order else torch.arange(len(diagonal))
-    hessian = products[places][:, places]
-    hessian.diagonal().add_(max(damping * float(diagonal.mean()), torch.finfo(products.dtype).tiny))
-    hessian.diagonal()[hessian.diagonal() == 0] = 1.0
-    inverse = torch.cholesky_inverse(torch.linalg.cholesky(hessian))
+    inverse = torch.cholesky_inverse(torch.linalg.cholesky(hessian[places][:, places]))
     return torch.linalg.cholesky(inverse, upper=True), places

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,23 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor, fx
 
 from chop.display.progress import ProgressBar
-from chop.files import write_bytes
-from chop.formats import Format
 from chop.hardware.resolve.layers import replace_layer, with_parameters
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.interpreter import undisturbed
 from chop.nn.quantized import QuantizedLayer
-from chop.passes.graph.transforms.low_bits.input_moments import InputMoments
-from chop.passes.graph.transforms.low_bits.matrices import MATRIX_OPS, from_matrices, to_matrices
-from chop.passes.graph.transforms.low_bits.scales import FixedScales, can_fix_scales
+from chop.passes.graph.transforms.low_bits.layer_checkpoint import LayerCheckpoint
+from chop.passes.graph.transforms.low_bits.layer_problem import LayerProblem
+from chop.passes.graph.transforms.low_bits.matrices import MATRIX_OPS, from_matrices
 from chop.passes.graph.transforms.low_bits.walk import Walk
 from chop.statistics.batches import limited_batches
-from chop.statistics.deviation import decibel
 
 logger = logging.getLogger(__name__)
 
@@ -55,68 +49,27 @@ class CalibrationArgs:
         return {name: getattr(self, name) for name in names}
 
 
-@dataclass(frozen=True)
-class LayerProblem:
-    """A quantised layer, its weight as matrices in float32 or float64, and the moments of its inputs."""
-
-    meta: NodeMeta
-    layer: QuantizedLayer
-    weight: Tensor
-    moments: InputMoments
-
-    @classmethod
-    def of(cls, meta: NodeMeta, walk: Walk) -> LayerProblem:
-        """Return the layer of a node with the inputs that it has in a walk."""
-        layer = meta.quantized
-        assert isinstance(layer, QuantizedLayer), "only quantised layers are changed"
-        inputs = [layer.rounded("data_in_0", x) for x in walk.inputs(meta.node)]
-        moments = InputMoments.of(layer, inputs, walk.masks, meta.node.name)
-        return cls(meta, layer, to_matrices(layer, _weight(layer)), moments)
-
-    @property
-    def number_format(self) -> Format:
-        return self.layer.formats["weight"]
-
-    def rounded(self, matrices: Tensor) -> Tensor:
-        """Return matrices as the layer rounds them."""
-        weight = from_matrices(self.layer, matrices).to(_weight(self.layer).dtype)
-        return to_matrices(self.layer, self.layer.rounded("weight", weight))
-
-    def error(self, rounded: Tensor) -> Tensor:
-        """Return the mean squared error of each output, [groups, outputs]."""
-        return self.moments.energy(rounded.double() - self.weight.double())
-
-    def decibels(self, rounded: Tensor) -> float:
-        """Return the signal-to-noise ratio of the layer's output with a rounded weight."""
-        return decibel(float(self.moments.energy(self.weight).sum()), float(self.error(rounded).sum()))
-
-    def fixed_scales(self, search: bool) -> FixedScales:
-        """Return the scales of the weight, chosen for the least error if `search`; as matrices."""
-        layer, weight = self.layer, _weight(self.layer)
-        importance = self.moments.importance.to(weight.dtype).expand_as(self.weight) if search else None
-        shaped = None if importance is None else from_matrices(layer, importance)
-        found = FixedScales.of(self.number_format, layer.scale_of("weight"), weight, shaped)
-        return found.mapped(lambda tensor: to_matrices(layer, tensor))
-
-    def no_worse(self, matrices: Tensor) -> Tensor:
-        """Return these matrices for the outputs where they are better than rounding to nearest, else the weight."""
-        better = self.error(self.rounded(matrices)) < self.error(self.rounded(self.weight))
-        candidates = [torch.where(better.unsqueeze(-1), matrices, self.weight), matrices, self.weight]
-        errors = [float(self.error(self.rounded(each)).sum()) for each in candidates]
-        return candidates[errors.index(min(errors))]
-
-
 Method = Callable[[LayerProblem], Tensor]
 """Returns new matrices for the weight of a layer."""
-Change = Callable[[NodeMeta, Walk, list[Any]], dict[str, Any]]
-"""Changes the layer of a node, given its outputs in the float model if they are compared; returns a report."""
+
+
+@dataclass(frozen=True)
+class FloatValues:
+    """What a layer reads and returns in the float model, by batch; empty if that is not computed."""
+
+    inputs: list[Any]
+    outputs: list[Any]
+
+
+Change = Callable[[NodeMeta, Walk, FloatValues], dict[str, Any]]
+"""Changes the layer of a node and returns a report."""
 
 
 def adjust_layers(graph: MaseGraph, args: CalibrationArgs, name: str, method: Method) -> dict[str, Any]:
     """Change the weights of all quantised layers; no output becomes worse than with rounding to nearest."""
 
-    def change(meta: NodeMeta, walk: Walk, outputs: list[Any]) -> dict[str, Any]:
-        return _adjust(LayerProblem.of(meta, walk), args, name, method)
+    def change(meta: NodeMeta, walk: Walk, in_float: FloatValues) -> dict[str, Any]:
+        return _adjust(LayerProblem.of(meta, walk, in_float.inputs), args, name, method)
 
     info = change_layers(graph, args, name, change)
     _warn_about_few_rows(info["layers"])
@@ -124,11 +77,12 @@ def adjust_layers(graph: MaseGraph, args: CalibrationArgs, name: str, method: Me
 
 
 def change_layers(
-    graph: MaseGraph, args: CalibrationArgs, name: str, change: Change, *, compare: bool = False
+    graph: MaseGraph, args: CalibrationArgs, name: str, change: Change, *, compare: bool = True
 ) -> dict[str, Any]:
     """Change all layers with a quantised weight, each with the inputs it reads after those before it have changed.
 
-    With `compare`, the graph also runs without rounding. A layer that several nodes call is changed at the first.
+    With `compare`, the graph also runs without rounding, with the weights before the change. A layer that several
+    nodes call is changed at the first.
     """
     todo = {meta.node: meta for meta in weighted_layers(graph)}
     report: dict[str, dict[str, Any]] = {}
@@ -140,9 +94,10 @@ def change_layers(
         walk = Walk(graph, batches)
         in_float = Walk(graph, batches, in_float=True) if compare else None
         for node in _up_to_last(graph, todo):
+            inputs = [] if in_float is None or node not in todo else in_float.inputs(node)
             outputs = [] if in_float is None else in_float.run(node)
             if node in todo:
-                report[node.name] = change(todo[node], walk, outputs)
+                report[node.name] = change(todo[node], walk, FloatValues(inputs, outputs))
                 progress.step()
             walk.run(node)
     for target, mode in modes.items():
@@ -192,25 +147,23 @@ def set_parameters(meta: NodeMeta, values: Mapping[str, Tensor]) -> None:
 
 
 def _adjust(problem: LayerProblem, args: CalibrationArgs, name: str, method: Method) -> dict[str, Any]:
-    meta, layer, weight = problem.meta, problem.layer, problem.weight
-    before = problem.decibels(problem.rounded(weight))
-    store = _Checkpoint(args.checkpoint, f"{name}-{meta.node.name}", problem, args)
+    meta, original = problem.meta, (problem.original, problem.bias)
+    before = problem.decibels(*original)
+    store = LayerCheckpoint(args.checkpoint, f"{name}-{meta.node.name}", problem, args.settings())
     result = store.load()
     if result is None:
-        result = weight
-        if can_fix_scales(problem.number_format, layer.scale_of("weight"), _weight(layer)):
-            result = problem.no_worse(method(problem))
-        store.save(result)
-    after = problem.decibels(problem.rounded(result))
-    set_parameters(meta, {"weight": from_matrices(layer, result)})
+        result = problem.no_worse(method(problem)) if problem.has_fixed_scales else original
+        store.save(*result)
+    after = problem.decibels(*result)
+    set_matrices(problem, *result)
     logger.info("%s '%s': %.1f dB, before %.1f dB", name, meta.node.name, after, before)
-    return {**gain(before, after), "rows": problem.moments.num_rows, "inputs": weight.shape[-1]}
+    return {**gain(before, after), "rows": problem.moments.num_rows, "inputs": problem.original.shape[-1]}
 
 
-def _weight(layer: QuantizedLayer) -> Tensor:
-    weight = layer.weight
-    assert isinstance(weight, Tensor), "layers of MATRIX_OPS have a weight"
-    return weight.detach()
+def set_matrices(problem: LayerProblem, weight: Tensor, bias: Tensor | None) -> None:
+    """Give a layer a new weight, and a new bias if it has one."""
+    values = {"weight": from_matrices(problem.layer, weight)}
+    set_parameters(problem.meta, values if bias is None else {**values, "bias": bias.flatten()})
 
 
 def _up_to_last(graph: MaseGraph, todo: Mapping[fx.Node, NodeMeta]) -> list[fx.Node]:
@@ -218,34 +171,3 @@ def _up_to_last(graph: MaseGraph, todo: Mapping[fx.Node, NodeMeta]) -> list[fx.N
     nodes = list(graph.fx_graph.nodes)
     last = max((i for i, node in enumerate(nodes) if node in todo), default=-1)
     return nodes[: last + 1]
-
-
-class _Checkpoint:
-    """The file of one finished layer; it is used only if weight, inputs and arguments are the same as before."""
-
-    def __init__(self, folder: Path | None, name: str, problem: LayerProblem, args: CalibrationArgs) -> None:
-        self.path = None if folder is None else folder / f"{name}.safetensors"
-        self.identity = "" if folder is None else _digest(problem, args)
-
-    def load(self) -> Tensor | None:
-        if self.path is None or not self.path.exists():
-            return None
-        try:
-            with safe_open(self.path, "pt") as file:
-                same = (file.metadata() or {}).get("identity") == self.identity
-                return file.get_tensor("weight") if same else None
-        except SafetensorError as error:
-            raise ValueError(f"{self.path} is corrupt ({error}); delete it to compute the layer again") from error
-
-    def save(self, weight: Tensor) -> None:
-        if self.path is not None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            write_bytes(self.path, save({"weight": weight.contiguous()}, {"identity": self.identity}))
-
-
-def _digest(problem: LayerProblem, args: CalibrationArgs) -> str:
-    """Return what the result for a layer depends on, as a hash."""
-    digest = hashlib.sha256(repr((args.settings(), problem.number_format, problem.layer.formats)).encode())
-    for tensor in (problem.weight, problem.moments.products):
-        digest.update(tensor.contiguous().numpy().tobytes())
-    return digest.hexdigest()

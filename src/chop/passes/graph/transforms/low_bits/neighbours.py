@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from torch import fx
+from collections.abc import Callable
+
+from torch import Tensor, fx, nn
 
 from chop.ir import MaseGraph, NodeMeta
 from chop.nn.quantized import QuantizedLayer
@@ -13,6 +15,7 @@ _NORMS = ("layer_norm", "rms_norm", "batch_norm1d", "batch_norm2d")
 _KEEPS_FACTORS = ("relu", "leaky_relu", "max_pool2d", "max_pool1d", "avg_pool2d", "adaptive_avg_pool2d")
 """Ops for which f(c x) is c f(x) if c is positive, for each channel."""
 _KEEPS_ALL = ("dropout", "identity")
+_ACTIVATIONS = (*_KEEPS_ALL, "relu", "leaky_relu", "gelu", "silu", "hardtanh", "sigmoid", "tanh")
 
 
 def linear_layers(graph: MaseGraph) -> dict[fx.Node, list[NodeMeta]]:
@@ -48,6 +51,24 @@ def layer_before(node: fx.Node, *, scaling: bool) -> NodeMeta | None:
         if meta.mase_op not in passed or len(node.users) != 1 or meta.quantized is not None:
             return None
     return None
+
+
+def activation_after(node: fx.Node) -> Callable[[Tensor], Tensor]:
+    """Return what normalisations and activations do with the result of a layer before anything else reads it."""
+    modules: list[nn.Module] = []
+    while len(node.users) == 1:
+        node = next(iter(node.users))
+        meta: NodeMeta = node.meta["mase"]
+        if meta.mase_op not in _NORMS + _ACTIVATIONS or meta.module is None:
+            break
+        modules.append(meta.module)
+
+    def run(x: Tensor) -> Tensor:
+        for module in modules:
+            x = module(x)
+        return x
+
+    return run
 
 
 def has_own_layer(meta: NodeMeta) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,9 +13,10 @@ from torch import Tensor, fx
 from chop.ir import MaseGraph, NodeMeta
 from chop.nn.quantized import QuantizedLayer
 from chop.passes.base import PassResult, register_pass
+from chop.passes.graph.transforms.low_bits.clip import candidates, with_sign
 from chop.passes.graph.transforms.low_bits.equalize import scale_inputs, scale_outputs
 from chop.passes.graph.transforms.low_bits.layers import CalibrationArgs, calibrating, gain
-from chop.passes.graph.transforms.low_bits.neighbours import layer_before, linear_layers
+from chop.passes.graph.transforms.low_bits.neighbours import activation_after, layer_before, linear_layers
 from chop.passes.graph.transforms.low_bits.walk import Walk
 from chop.statistics.batches import limited_batches
 from chop.statistics.deviation import Deviation
@@ -61,8 +62,8 @@ def smooth_transform_pass(graph: MaseGraph, args: SmoothArgs) -> PassResult:
         if not layers:
             continue
         factors = {each: _factor(layers, rows[source], each, args) for each in _exponents(args)}
-        ratios = {each: _decibels(layers, rows[source], factor) for each, factor in factors.items()}
-        before = _decibels(layers, rows[source], torch.ones_like(factors[_exponents(args)[0]]))
+        ratios = {each: _decibels(metas, rows[source], factor) for each, factor in factors.items()}
+        before = _decibels(metas, rows[source], torch.ones_like(factors[_exponents(args)[0]]))
         exponent = max(ratios, key=lambda each: ratios[each])
         if ratios[exponent] > before or args.exponent is not None:
             scale_outputs(producer, 1 / factors[exponent])
@@ -81,7 +82,22 @@ def _producer(source: fx.Node, metas: Sequence[NodeMeta]) -> NodeMeta | None:
     if len(source.users) != len(metas):
         return None
     producer = layer_before(metas[0].node, scaling=True)
-    return producer if producer is not None and len(producer.node.users) in (1, len(metas)) else None
+    if producer is None or len(producer.node.users) not in (1, len(metas)) or _channels_share_scale(producer):
+        return None
+    return producer
+
+
+def _channels_share_scale(meta: NodeMeta) -> bool:
+    """Whether the weights of several output channels are rounded with one scale, or fraction bits."""
+    layer = meta.quantized
+    if not isinstance(layer, QuantizedLayer) or "weight" not in layer.formats:
+        return False
+    number_format, weight = layer.formats["weight"], meta.value("weight")
+    assert weight is not None, "a layer has the value of its weight"
+    groups = number_format.scale_groups(weight)
+    if groups is None or layer.scale_of("weight") is not None:
+        return number_format.rounds
+    return bool((groups[0] == groups[-1]).any())
 
 
 def _collect(graph: MaseGraph, sources: Mapping[fx.Node, Any], args: SmoothArgs) -> dict[fx.Node, Tensor]:
@@ -109,18 +125,53 @@ def _valid(y: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _factor(layers: Sequence[Any], rows: Tensor, exponent: float, args: SmoothArgs) -> Tensor:
-    """Return what the weights of each channel are multiplied by; the geometric mean of all channels is 1."""
-    magnitude = (rows.abs().amax(0) if args.statistic == "max" else rows.abs().mean(0)).clamp(min=1e-5)
-    weights = torch.stack([layer.weight.detach().abs().amax(0) for layer in layers]).amax(0).clamp(min=1e-5)
+    """Return what the weights of each channel are multiplied by; the geometric mean of all channels is 1.
+
+    Channels that are always 0 keep their weights: nothing is known of their magnitude.
+    """
+    magnitude = rows.abs().amax(0) if args.statistic == "max" else rows.abs().mean(0)
+    weights = torch.stack([layer.weight.detach().abs().amax(0) for layer in layers]).amax(0)
+    known = (magnitude > 0) & (weights > 0)
     factor = magnitude.pow(exponent) / weights.pow(1 - exponent if args.statistic == "max" else 0.0)
-    return (factor / factor.log().mean().exp()).clamp(1e-4, 1e4)
+    mean = factor[known].log().mean().exp()
+    return torch.where(known, factor / mean, 1.0).clamp(1e-4, 1e4)
 
 
-def _decibels(layers: Sequence[Any], rows: Tensor, factor: Tensor) -> float:
-    """Return the signal-to-noise ratio of the outputs of layers if the channels they read are divided."""
+def _decibels(metas: Sequence[NodeMeta], rows: Tensor, factor: Tensor) -> float:
+    """Return the signal-to-noise ratio of the outputs of layers if the channels they read are divided.
+
+    Fraction bits and scales per tensor are the best ones for the new values.
+    """
     deviation = Deviation()
     with torch.no_grad():
-        for layer in layers:
-            weight = layer.rounded("weight", layer.weight * factor)
-            deviation.add(rows @ layer.weight.t(), F.linear(layer.rounded("data_in_0", rows / factor), weight))
+        for meta in metas:
+            deviation.add(*_outputs(meta, rows, factor))
     return deviation.sqnr_db
+
+
+def _outputs(meta: NodeMeta, rows: Tensor, factor: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the output of a layer after its activation: in float, and rounded if its inputs are divided."""
+    layer: Any = meta.quantized
+    after, weight = activation_after(meta.node), layer.weight.detach() * factor
+
+    def compute(x: Tensor, weight: Tensor) -> Tensor:
+        return after(F.linear(x, weight, layer.bias))
+
+    expected = compute(rows, layer.weight)
+    x = _rounded(layer, "data_in_0", rows / factor, expected, lambda x: compute(x, weight))
+    rounded = _rounded(layer, "weight", weight, expected, lambda weight: compute(x, weight))
+    return expected, compute(x, rounded)
+
+
+def _rounded(
+    layer: QuantizedLayer, name: str, value: Tensor, expected: Tensor, compute: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """Return a rounded operand with fraction bits, or a scale, for the least error of the output."""
+    number_format = layer.formats.get(name)
+    if number_format is None:
+        return value
+    found = candidates(with_sign(number_format, [value]), float(value.abs().max()))
+    if not found:
+        return layer.rounded(name, value)
+    results = [each(value, None if scale is None else value.new_tensor(scale)) for each, scale in found]
+    return min(results, key=lambda each: float((compute(each) - expected).square().sum()))

@@ -1,0 +1,175 @@
+"""The methods for low bit widths in one pass; the formats of the graph decide which of them run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from chop.formats import Format
+from chop.ir import MaseGraph
+from chop.passes.base import Pass, PassResult, arguments_of, register_pass
+from chop.passes.graph.transforms.fold_batch_norm import fold_batch_norm_transform_pass
+from chop.passes.graph.transforms.low_bits.clip import clip_transform_pass
+from chop.passes.graph.transforms.low_bits.correct_bias import correct_bias_transform_pass
+from chop.passes.graph.transforms.low_bits.gptq import gptq_transform_pass
+from chop.passes.graph.transforms.low_bits.layers import CalibrationArgs, weighted_layers
+from chop.passes.graph.transforms.low_bits.rotate import rotate_transform_pass
+from chop.registry import closest
+from chop.statistics.batches import limited_batches
+
+logger = logging.getLogger(__name__)
+
+_PROBE = torch.ones(4, 256)
+_LARGE_GROUP = 128
+"""Elements per scale from which a few large values harm many others."""
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """The formats of the weights and of the inputs of all quantised layers."""
+
+    weights: frozenset[Format]
+    inputs: frozenset[Format]
+
+    @classmethod
+    def of(cls, graph: MaseGraph) -> Rounding:
+        formats = [meta.quantized.formats for meta in weighted_layers(graph) if meta.quantized is not None]
+        weights, inputs = (
+            frozenset(each[name] for each in formats if name in each and each[name].rounds)
+            for name in ("weight", "data_in_0")
+        )
+        return cls(weights, inputs)
+
+    @property
+    def weight_width(self) -> int:
+        """The fewest bits of a weight; 32 if weights are not rounded."""
+        return min((each.width for each in self.weights), default=32)
+
+    @property
+    def input_width(self) -> int:
+        """The fewest bits of an input; 32 if inputs are not rounded."""
+        return min((each.width for each in self.inputs), default=32)
+
+    @property
+    def one_weight_scale(self) -> bool:
+        """Whether all weights of some layer share a scale, or fraction bits."""
+        return any(_is_per_tensor(each) for each in self.weights)
+
+    @property
+    def one_input_scale(self) -> bool:
+        """Whether all inputs of some layer share a scale, or fraction bits."""
+        return any(_is_per_tensor(each) for each in self.inputs)
+
+    @property
+    def large_groups(self) -> bool:
+        """Whether many values share a scale that follows them: per tensor, channel or row, not in small blocks."""
+        return any(_elements_per_scale(each) >= _LARGE_GROUP for each in self.weights | self.inputs)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A pass, and when it runs."""
+
+    run: Pass
+    when: str
+    """The condition, as the documentation has it."""
+    applies: Callable[[Rounding], bool]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.run.__name__.removesuffix("_transform_pass")
+
+
+STEPS = (
+    Step(
+        fold_batch_norm_transform_pass,
+        "each output channel of a weight has its own scale",
+        lambda rounding: not rounding.one_weight_scale,
+    ),
+    Step(
+        rotate_transform_pass,
+        "weights of up to 4 bits or inputs of up to 8 bits, with 128 or more elements per scale",
+        lambda rounding: rounding.large_groups and min(rounding.weight_width, rounding.input_width / 2) <= 4,
+    ),
+    Step(
+        clip_transform_pass,
+        "weights have fraction bits or one scale",
+        lambda rounding: rounding.one_weight_scale,
+    ),
+    Step(
+        clip_transform_pass,
+        "only inputs have fraction bits or one scale",
+        lambda rounding: rounding.one_input_scale and not rounding.one_weight_scale,
+        {"weights": False},
+    ),
+    Step(gptq_transform_pass, "weights of up to 6 bits", lambda rounding: rounding.weight_width <= 6),
+    Step(
+        correct_bias_transform_pass,
+        "weights of more than 6 bits",
+        lambda rounding: rounding.weight_width > 6,
+    ),
+)
+"""The passes in the order in which they run."""
+
+
+@dataclass(frozen=True)
+class RecoverAccuracyArgs(CalibrationArgs):
+    """Arguments of `recover_accuracy`."""
+
+    num_samples: int = 256
+    """The largest number of rows (images, sentences, windows of a text) to run."""
+    skip: tuple[str, ...] = ()
+    """Passes that do not run, for example `rotate` if the graph becomes a circuit."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        known = list(dict.fromkeys(step.name for step in STEPS))
+        for name in self.skip:
+            if name not in known:
+                raise ValueError(f"'skip': '{name}' is not one of the passes; {closest(name, known)}")
+
+
+@register_pass("recover_accuracy", kind="transform")
+def recover_accuracy_transform_pass(graph: MaseGraph, args: RecoverAccuracyArgs) -> PassResult:
+    """Run the methods for low bit widths that suit the formats of a quantised graph, without training.
+
+    `info["passes"]` lists those that ran; `info["layers"]` has what each of them gained, in dB of a layer's output.
+    """
+    rounding = Rounding.of(graph)
+    if not rounding.weights and not rounding.inputs:
+        raise ValueError("recover_accuracy: no layer is quantised; run quantize before it")
+    batches = list(limited_batches(args.input_generator, args.num_samples))
+    ran: list[str] = []
+    layers: dict[str, dict[str, float]] = {}
+    for step in STEPS:
+        if step.name in args.skip or not step.applies(rounding):
+            continue
+        graph, info = step.run(graph, _arguments(step, args, batches))
+        ran.append(step.name)
+        for node, report in info.get("layers", {}).items():
+            layers.setdefault(node, {})[f"{step.name}_db"] = report["gain_db"]
+    logger.info("recover_accuracy: ran %s", ", ".join(ran))
+    return graph, {"passes": ran, "layers": layers}
+
+
+def _arguments(step: Step, args: RecoverAccuracyArgs, batches: list[Mapping[str, Any]]) -> dict[str, Any]:
+    if not issubclass(arguments_of(step.run), CalibrationArgs):
+        return {}
+    same = {"num_samples": args.num_samples, "seed": args.seed, "checkpoint": args.checkpoint}
+    return {"input_generator": batches, **same, **step.options}
+
+
+def _is_per_tensor(number_format: Format) -> bool:
+    """Whether a format has fraction bits, or one scale for a whole tensor, that can be chosen."""
+    return number_format.fitted(1.0) is not number_format or number_format.scale_for(1.0) is not None
+
+
+def _elements_per_scale(number_format: Format) -> int:
+    """Return how many elements share a scale that is computed from them; 1 if there is none."""
+    groups = number_format.for_operand(-1, 0).scale_groups(_PROBE)
+    return 1 if groups is None else _PROBE.numel() // (int(groups.max()) + 1)
