@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -51,10 +52,10 @@ METHODS = ("recover_accuracy",)
 
 def run(quick: bool = False) -> list[Result]:
     logging.getLogger("chop").setLevel(logging.ERROR)
-    cases: list[Callable[[bool], Iterator[Result]]] = [jets, brevitas, resnet32, minilm, smollm2]
+    cases: list[Callable[[bool], Iterator[Result]]] = [jets, trained_jets, brevitas, resnet32, minilm, smollm2]
     wanted = os.environ.get("LOW_BITS")
     if quick:
-        cases = [jets, brevitas]
+        cases = [jets, trained_jets, brevitas]
     elif wanted:
         cases = [case for case in cases if case.__name__ in wanted.split(",")]
     results: list[Result] = []
@@ -89,32 +90,57 @@ def with_passes(
 
 def jets(quick: bool) -> Iterator[Result]:
     """jsc-toy and jsc-s on generated jets, with the same number of bits for all weights, biases and inputs."""
-    limits = {6: (0.5, 0.3), 5: (1.5, 0.5), 4: (5.0, 1.0)}
-    for name in ("jsc-toy", "jsc-s"):
+    for jet, width in _jets(quick):
+        limit = {6: 0.5, 5: 1.5, 4: 5.0}[width]
+        yield Result(
+            f"{jet.what(width)}, to nearest", jet.lost(jet.rounded(width, ())), float("inf"), "points lost"
+        )
+        lost = jet.lost(jet.rounded(width, METHODS))
+        yield Result(f"{jet.what(width)}, recover_accuracy", lost, limit, "points lost")
+
+
+def trained_jets(quick: bool) -> Iterator[Result]:
+    """The same, then trained in these formats."""
+    for jet, width in _jets(quick):
+        limit = {6: 0.3, 5: 0.5, 4: 1.0}[width]
+        graph = jet.rounded(width, METHODS)
+        torch.manual_seed(0)
+        fine_tune(graph.model, jet.splits, epochs=1 if quick else 5)
+        yield Result(f"{jet.what(width)}, then 5 epochs of training", jet.lost(graph), limit, "points lost")
+
+
+@dataclass(frozen=True)
+class _Jet:
+    """A trained jet tagger with its data."""
+
+    name: str
+    splits: Splits
+    graph: MaseGraph
+    accuracy: float
+
+    def what(self, width: int) -> str:
+        return f"{self.name}, {width} bits fixed point (float: {100 * self.accuracy:.1f} %)"
+
+    def rounded(self, width: int, passes: Sequence[str]) -> MaseGraph:
+        config = {"name": "integer", **{f"{role}_width": width for role in ("data_in", "weight", "bias")}}
+        return with_passes(self.graph, ("linear",), config, [{"x": self.splits.train.features[:4096]}], passes)
+
+    def lost(self, graph: MaseGraph) -> float:
+        return 100 * (self.accuracy - accuracy(graph.model, self.splits))
+
+
+def _jets(quick: bool) -> Iterator[tuple[_Jet, int]]:
+    """Yield jsc-toy and jsc-s, trained in float, with each width."""
+    for name in ("jsc-toy",) if quick else ("jsc-toy", "jsc-s"):
         data = MaseDataModule(name="jsc", batch_size=512, model_name=name, num_rows=2_000 if quick else 50_000)
         data.prepare_data()
         data.setup()
         torch.manual_seed(0)
         model = get_model(name, task="cls", dataset_info=data.dataset_info)
         train(model, data.splits, epochs=1 if quick else 12, learning_rate=3e-3)
-        full = accuracy(model, data.splits)
-        rows = data.splits.train.features[:4096]
-        graph = annotated(model, {"x": rows[:8]})
-        for width, (ptq, qat) in limits.items():
-            config = {"name": "integer", **{f"{role}_width": width for role in ("data_in", "weight", "bias")}}
-            nearest = with_passes(graph, ("linear",), config, [], ())
-            lost = 100 * (full - accuracy(nearest.model, data.splits))
-            what = f"{name}, {width} bits fixed point (float: {100 * full:.1f} %)"
-            yield Result(f"{what}, to nearest", lost, float("inf"), "points lost")
-            changed = with_passes(graph, ("linear",), config, [{"x": rows}], METHODS)
-            lost = 100 * (full - accuracy(changed.model, data.splits))
-            yield Result(f"{what}, recover_accuracy", lost, ptq, "points lost")
-            torch.manual_seed(0)
-            fine_tune(changed.model, data.splits, epochs=1 if quick else 5)
-            lost = 100 * (full - accuracy(changed.model, data.splits))
-            yield Result(f"{what}, then 5 epochs of training", lost, qat, "points lost")
-            if quick:
-                return
+        graph = annotated(model, {"x": data.splits.train.features[:8]})
+        for width in (6,) if quick else (6, 5, 4):
+            yield _Jet(name, data.splits, graph, accuracy(model, data.splits)), width
 
 
 def fine_tune(model: nn.Module, splits: Splits, epochs: int) -> None:
@@ -272,7 +298,7 @@ def smollm2(quick: bool) -> Iterator[Result]:
     )
     data.setup()
     others = " ".join((licences / name).read_text() for name in ("Apache-2.0", "MPL-2.0", "Artistic"))
-    tokens = torch.tensor(info.tokenizer()(others)["input_ids"][: 12 * 256]).reshape(-1, 256)
+    tokens = torch.tensor(info.tokenizer()(others)["input_ids"][: 24 * 256]).reshape(-1, 256)
     batch = info.arguments(data.splits.train.features[:1])
     batches = [dict.fromkeys(batch, tokens[i : i + 1]) for i in range(len(tokens))]
     graph = annotated(info.build(data.dataset_info), batch, example_inputs=batch)

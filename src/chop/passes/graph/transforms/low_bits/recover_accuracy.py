@@ -29,14 +29,14 @@ _LARGE_GROUP = 128
 
 
 @dataclass(frozen=True)
-class Rounding:
+class LayerFormats:
     """The formats of the weights and of the inputs of all quantised layers."""
 
     weights: frozenset[Format]
     inputs: frozenset[Format]
 
     @classmethod
-    def of(cls, graph: MaseGraph) -> Rounding:
+    def of(cls, graph: MaseGraph) -> LayerFormats:
         formats = [meta.quantized.formats for meta in weighted_layers(graph) if meta.quantized is not None]
         weights, inputs = (
             frozenset(each[name] for each in formats if name in each and each[name].rounds)
@@ -71,13 +71,13 @@ class Rounding:
 
 
 @dataclass(frozen=True)
-class Step:
+class RecoveryStep:
     """A pass, and when it runs."""
 
     run: Pass
     when: str
     """The condition, as the documentation has it."""
-    applies: Callable[[Rounding], bool]
+    applies: Callable[[LayerFormats], bool]
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -86,32 +86,32 @@ class Step:
 
 
 STEPS = (
-    Step(
+    RecoveryStep(
         fold_batch_norm_transform_pass,
         "each output channel of a weight has its own scale",
-        lambda rounding: not rounding.one_weight_scale,
+        lambda formats: not formats.one_weight_scale,
     ),
-    Step(
+    RecoveryStep(
         rotate_transform_pass,
         "weights of up to 4 bits or inputs of up to 8 bits, with 128 or more elements per scale",
-        lambda rounding: rounding.large_groups and min(rounding.weight_width, rounding.input_width / 2) <= 4,
+        lambda formats: formats.large_groups and min(formats.weight_width, formats.input_width / 2) <= 4,
     ),
-    Step(
+    RecoveryStep(
         clip_transform_pass,
         "weights have fraction bits or one scale",
-        lambda rounding: rounding.one_weight_scale,
+        lambda formats: formats.one_weight_scale,
     ),
-    Step(
+    RecoveryStep(
         clip_transform_pass,
         "only inputs have fraction bits or one scale",
-        lambda rounding: rounding.one_input_scale and not rounding.one_weight_scale,
+        lambda formats: formats.one_input_scale and not formats.one_weight_scale,
         {"weights": False},
     ),
-    Step(gptq_transform_pass, "weights of up to 6 bits", lambda rounding: rounding.weight_width <= 6),
-    Step(
+    RecoveryStep(gptq_transform_pass, "weights of up to 6 bits", lambda formats: formats.weight_width <= 6),
+    RecoveryStep(
         correct_bias_transform_pass,
         "weights of more than 6 bits",
-        lambda rounding: rounding.weight_width > 6,
+        lambda formats: formats.weight_width > 6,
     ),
 )
 """The passes in the order in which they run."""
@@ -140,14 +140,14 @@ def recover_accuracy_transform_pass(graph: MaseGraph, args: RecoverAccuracyArgs)
 
     `info["passes"]` lists those that ran; `info["layers"]` has what each of them gained, in dB of a layer's output.
     """
-    rounding = Rounding.of(graph)
-    if not rounding.weights and not rounding.inputs:
+    formats = LayerFormats.of(graph)
+    if not formats.weights and not formats.inputs:
         raise ValueError("recover_accuracy: no layer is quantised; run quantize before it")
     batches = list(limited_batches(args.input_generator, args.num_samples))
     ran: list[str] = []
     layers: dict[str, dict[str, float]] = {}
     for step in STEPS:
-        if step.name in args.skip or not step.applies(rounding):
+        if step.name in args.skip or not step.applies(formats):
             continue
         graph, info = step.run(graph, _arguments(step, args, batches))
         ran.append(step.name)
@@ -157,7 +157,7 @@ def recover_accuracy_transform_pass(graph: MaseGraph, args: RecoverAccuracyArgs)
     return graph, {"passes": ran, "layers": layers}
 
 
-def _arguments(step: Step, args: RecoverAccuracyArgs, batches: list[Mapping[str, Any]]) -> dict[str, Any]:
+def _arguments(step: RecoveryStep, args: RecoverAccuracyArgs, batches: list[Mapping[str, Any]]) -> dict[str, Any]:
     if not issubclass(arguments_of(step.run), CalibrationArgs):
         return {}
     same = {"num_samples": args.num_samples, "seed": args.seed, "checkpoint": args.checkpoint}
