@@ -55,6 +55,8 @@ def estimate_node(meta: NodeMeta, strategy: Literal["unrolled", "folded"]) -> No
     """Return the estimate of a node: its products, and the rounding of its input."""
     if "data_in_0" not in meta.args or not meta.operands:
         return NodeEstimate()
+    if meta.mase_op == "relu" and not meta.args["data_in_0"].format.rounds:
+        return NodeEstimate()  # part of the rounding after it
     data, shape = _fixed(meta.args["data_in_0"].format), meta.args["data_in_0"].shape[1:]
     is_mixed = isinstance(data, MixedInteger)
     bits = data.storage_bits(shape) if is_mixed else int(np.prod(shape)) * data.width
