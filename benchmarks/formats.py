@@ -28,7 +28,8 @@ SUMMARY = (
     "`nn.Linear`: the median of repeats that alternate, so that no one finds its data in the cache. Blocks have 32 "
     "elements. Freed memory is kept (`chop.tools.allocator`) in all measurements."
 )
-_BARS = {"integer": 1.5, "block_fp": 3.0, "mxint": 3.0, "mxfp": 4.0, "nvfp4": 4.0, "log": 5.0}
+_BARS = {"integer": 1.5, "block_fp": 3.0, "mxint": 3.0, "mxfp": 4.0, "nvfp4": 4.0}
+_BARS |= dict.fromkeys(("log", "ternary", "binary"), 5.0)
 _MINIFLOATS = ("fp8", "minifloat_ieee", "minifloat_denorm", "bfloat16", "float16")
 
 
@@ -56,6 +57,8 @@ def measure_quantising(repeats: int) -> list[Result]:
     x, out = torch.randn(256, 1024), torch.empty(256, 1024)
     names = [name for name in FORMATS if name != "float"]
     formats = [format_of(name) for name in names]
+    names += [f"integer, float scale per {each}" for each in ("tensor", "channel", "row")]
+    formats += [Integer(8, scale="float", granularity=each, channel_dim=0) for each in ("tensor", "channel", "row")]
     calls: list[Callable[[], object]] = [lambda: out.copy_(x)]
     calls += [lambda f=f: f.quantize(x) for f in formats]  # type: ignore[misc]
     calls += [lambda f=f: _eager(f, x) for f in formats]  # type: ignore[misc]
