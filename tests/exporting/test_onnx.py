@@ -365,3 +365,13 @@ def test_a_model_that_exceeds_a_protocol_buffer_is_an_error(
     ):
         export(graph, tmp_path / "model.onnx", {"input": IMAGES})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_range_may_end_at_the_batch_size(tmp_path: Path) -> None:
+    class Numbered(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x + torch.arange(x.shape[0]).unsqueeze(1)
+
+    export(quantized(Numbered(), None, x=torch.randn(4, 3)), tmp_path / "m.onnx", {"x": torch.randn(9, 3)})
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
+    assert session.run(None, {"x": np.zeros((5, 3), np.float32)})[0][:, 0].tolist() == [0, 1, 2, 3, 4]

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from chop.exporting.onnx_graph.builder import Name
 from chop.exporting.onnx_graph.call import OnnxCall, Plain, Ref, Size
+from chop.exporting.onnx_graph.data_types import OF_TORCH
 from chop.exporting.onnx_graph.lowering.table import lowers
 
 
@@ -49,3 +52,16 @@ def _size(call: OnnxCall) -> Any:
 @lowers("numel")
 def _numel(call: OnnxCall) -> Any:
     return Plain(Size(call.builder.reshape(call.builder.node("Size", call.tensor("data_in_0")), [1])))
+
+
+@lowers("arange")
+def _arange(call: OnnxCall) -> Name:
+    """Return a range whose length depends on the batch; others are constants."""
+    dtype = call.result.dtype
+    if dtype.is_floating_point:
+        raise call.refusal("it counts to the batch size in steps that are not integers")
+    end = call.get("end", call.args[-1] if call.args else None)
+    values = (call.get("start", 0), end, call.get("step", 1))
+    start, limit, step = (call.value(each, torch.int64) for each in values)
+    counted = call.builder.node("Range", start, limit, step)
+    return counted if dtype is torch.int64 else call.builder.cast(counted, OF_TORCH[dtype])
