@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -35,7 +36,10 @@ def _make(
     """Return a function that builds a model of transformers with random weights."""
 
     def build() -> RealModel:
-        return counted_by_torch(getattr(transformers, model)(getattr(transformers, config)(**sizes)), batch())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # importing DeBERTa calls torch.jit.script
+            made = getattr(transformers, model)(getattr(transformers, config)(**sizes))
+        return counted_by_torch(made, batch())
 
     return build
 
