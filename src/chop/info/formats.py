@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from chop.formats import FORMATS, Format
+from chop.formats.base import parameters
 from chop.formats.describe import describe, is_enumerable, plot, text_plot
 from chop.info.page import Kind, Page, Table, documentation, summary
 from chop.info.parameters import field_table
@@ -17,7 +18,7 @@ from chop.nn.quantized.config import ROLES
 def format_table() -> Table:
     """Return the table of all formats."""
     rows = [
-        (name, number_format().bits, [row[0] for row in field_table(number_format).rows], summary(number_format))
+        (name, number_format().bits, [field.name for field in parameters(number_format)], summary(number_format))
         for name, number_format in FORMATS.items()
     ]
     return Table(("name", "bits", "parameters", "what it is"), rows)
