@@ -94,6 +94,7 @@ def pass_arguments(graph: MaseGraph, original: MaseGraph, batch: dict[str, Tenso
         "load_node_meta_param": {"load_dir": str(folder)},
         "profile_statistics": {"input_generator": [batch], "num_samples": 2},
         "quantize": {"by": "type", "linear": {"config": CONFIGS["MXFP8"]}},
+        "recover_accuracy": calibration,
         "report_html": {"path": str(folder / "report.html")},
         "save_mase_graph": {"save_dir": str(folder)},
         "save_node_meta_param": {"save_dir": str(folder)},
@@ -108,7 +109,7 @@ def failing_passes(real: RealModel, original: MaseGraph, folder: Path) -> dict[s
     """Run every pass on the quantised graph; return the messages of those that fail, by name."""
     graph = quantized(original, "INT8")
     given = pass_arguments(graph, original, real.batch, folder)
-    last = ("rotate", "fold_batch_norm", "init_metadata")  # they change the nodes, or forget what is known of them
+    last = ("recover_accuracy", "rotate", "fold_batch_norm", "init_metadata")  # they change the nodes, or forget what is known of them
     order = sorted(PASSES.keys() - set(last), key=lambda name: (name.startswith("load"), name))
     failures: dict[str, str] = {}
     for name in (*order, *last):
