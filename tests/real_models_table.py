@@ -109,7 +109,8 @@ def failing_passes(real: RealModel, original: MaseGraph, folder: Path) -> dict[s
     """Run every pass on the quantised graph; return the messages of those that fail, by name."""
     graph = quantized(original, "INT8")
     given = pass_arguments(graph, original, real.batch, folder)
-    last = ("recover_accuracy", "rotate", "fold_batch_norm", "init_metadata")  # they change the nodes, or forget what is known of them
+    # These change the nodes, or forget what is known of them.
+    last = ("recover_accuracy", "rotate", "fold_batch_norm", "init_metadata")
     order = sorted(PASSES.keys() - set(last), key=lambda name: (name.startswith("load"), name))
     failures: dict[str, str] = {}
     for name in (*order, *last):
