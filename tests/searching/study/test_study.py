@@ -112,6 +112,21 @@ def test_long_notes_are_stored_in_chunks(tmp_path: Path) -> None:
         assert max(len(str(text)) for text in texts) <= MAX_NOTE_CHARACTERS
 
 
+@pytest.mark.parametrize(
+    "stored",
+    [{"drawn": 1}, {"drawn": "1", "drawn 0": "{}"}, {"drawn": 1, "drawn 0": 7}, {"drawn": 1, "drawn 0": "[3"}]
+    + [{"drawn": 1, "drawn 0": "3"}, {"drawn": 2, "drawn 0": "{}"}],
+)
+def test_changed_params_of_a_trial_are_reported_in_one_sentence(stored: dict[str, object], tmp_path: Path) -> None:
+    with planned("memory", tmp_path) as (study, storage):
+        trial = study.claim()
+        assert trial is not None
+        for key, part in stored.items():
+            storage.backend.set_trial_system_attr(trial._trial_id, key, part)
+        with pytest.raises(ValueError, match=r"^the study is corrupt: its entry 'drawn' cannot be read; start a new"):
+            study.records()
+
+
 def test_a_study_can_be_created_once(tmp_path: Path) -> None:
     storage = open_storage("sqlite", tmp_path)
     first, second = Study.create(storage, "s", ["maximize"]), Study.create(storage, "s", ["maximize"])

@@ -17,6 +17,7 @@ from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from chop.config.search import Direction
+from chop.display.launcher import option_name
 from chop.searching.space import Params, Space
 from chop.searching.space.dimension import equality_key
 from chop.searching.study.drawing import DRAWN, MakeSampler, ParamsDrawer, distribution_of
@@ -335,10 +336,20 @@ def _chunks(key: str, text: str) -> dict[str, str | int]:
 
 
 def _joined(key: str, stored: Mapping[str, Any]) -> Any:
-    """Return the JSON value that was stored in parts; None if it is missing or incomplete."""
+    """Return the JSON value that was stored in parts; None if it is missing, or a crash has left it incomplete."""
     if key not in stored:
         return None
-    return json.loads("".join(stored[f"{key} {number}"] for number in range(stored[key])))
+    try:
+        return json.loads("".join(stored[f"{key} {number}"] for number in range(stored[key])))
+    except (KeyError, TypeError, ValueError) as error:
+        raise _corrupt(key) from error
+
+
+def _corrupt(key: str) -> ValueError:
+    return ValueError(
+        f"the study is corrupt: its entry '{key}' cannot be read; "
+        f"start a new search without {option_name('resume')}"
+    )
 
 
 def _record(trial: FrozenTrial) -> TrialRecord:
@@ -356,5 +367,8 @@ def _record(trial: FrozenTrial) -> TrialRecord:
 def _params(trial: FrozenTrial) -> Params:
     """Return the params as they were planned or drawn; after a crash, those stored one by one may be incomplete."""
     attributes = trial.system_attrs
-    found: Params = _joined(DRAWN, attributes) or attributes.get("fixed_params") or trial.params
+    drawn = _joined(DRAWN, attributes)
+    if not isinstance(drawn, dict | None):
+        raise _corrupt(DRAWN)
+    found: Params = drawn or attributes.get("fixed_params") or trial.params
     return found
