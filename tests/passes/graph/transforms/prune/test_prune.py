@@ -121,6 +121,27 @@ def test_pruned_weights_stay_pruned_at_a_higher_sparsity_and_with_gptq() -> None
     assert (weight(graph)[second] == 0).all()
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"sparsity": 0.25}, [[0, 1, 0, 1], [0, 1, 1, 0]]),
+        ({"sparsity": 0.25, "scope": "global"}, [[0, 1, 0, 1], [0, 1, 1, 0]]),
+        ({"granularity": "3:4"}, [[0, 1, 0, 1], [0, 1, 1, 0]]),
+        ({"sparsity": 0.5, "granularity": "channel"}, [[0, 0, 0, 0], [0, 1, 1, 0]]),
+        ({"sparsity": 0.0, "granularity": "channel"}, [[0, 1, 0, 1], [0, 1, 1, 0]]),
+    ],
+)
+def test_pruned_weights_keep_their_mask_at_a_lower_sparsity(
+    options: dict[str, Any], expected: list[list[int]]
+) -> None:
+    graph = one_layer([[2, -5, 3, 4], [3.5, 6, -7, 1]])
+    graph, _ = prune_transform_pass(graph, {"sparsity": 0.5})
+    graph, info = prune_transform_pass(graph, options)
+    layer: Any = graph.modules["0"]
+    assert layer.weight_mask.tolist() == expected
+    assert info["sparsity"] == (torch.tensor(expected) == 0).double().mean().item()
+
+
 def test_the_sparsity_of_weights_and_activations_is_reported() -> None:
     graph = one_layer([[0.0, 1.0], [-1.0, 2.0]])
     _, info = add_pruning_metadata_analysis_pass(graph)

@@ -70,8 +70,8 @@ def prune_transform_pass(graph: MaseGraph, args: PruneArgs) -> PassResult:
     """Set the least important weights of linear layers and convolutions to zero.
 
     Each layer keeps a mask, `weight_mask`, with which training leaves these weights at zero; it is saved with the
-    graph. Quantise before or after. Weights that are already pruned stay so: call the pass again with a higher
-    `sparsity` between epochs. `info["layers"]` has the sparsity of each layer.
+    graph. Quantise before or after. Weights that are already pruned stay so, also at a lower `sparsity`: call the
+    pass again with a higher one between epochs. `info["layers"]` has the sparsity of each layer.
     """
     metas = prunable_layers(graph)
     scores = _scores(graph, metas, args)
@@ -162,27 +162,37 @@ def _movement(graph: MaseGraph, metas: list[NodeMeta], args: PruneArgs) -> dict[
 
 
 def masks_of(metas: Sequence[NodeMeta], scores: Mapping[str, Tensor], args: PruneArgs) -> dict[str, Tensor]:
-    """Return for each layer 1 for the weights that are kept and 0 for the others."""
-    lowest = {}
-    for meta in metas:
-        score, layer = scores[meta.node.name].clone(), meta.module
-        if isinstance(layer, QuantizedLayer) and (mask := layer.mask_of("weight")) is not None:
-            score[mask == 0] = -torch.inf  # pruned before
-        lowest[meta.node.name] = _pooled(score, args)
+    """Return for each layer 1 for the weights that are kept and 0 for the others; 0 stays 0."""
+    earlier = {meta.node.name: _earlier_mask(meta) for meta in metas}
+    pooled = {name: _pooled(scores[name], mask, args) for name, mask in earlier.items()}
+    return {name: mask * earlier[name] for name, mask in _masks(metas, pooled, scores, args).items()}
+
+
+def _earlier_mask(meta: NodeMeta) -> Tensor:
+    layer = meta.module
+    mask = layer.mask_of("weight") if isinstance(layer, QuantizedLayer) else None
+    return torch.ones_like(_weight(meta)) if mask is None else mask
+
+
+def _masks(
+    metas: Sequence[NodeMeta], pooled: Mapping[str, Tensor], scores: Mapping[str, Tensor], args: PruneArgs
+) -> dict[str, Tensor]:
+    """Return the masks that scores alone ask for."""
     if args.pattern is not None:
-        return {meta.node.name: _pattern(meta, lowest[meta.node.name], *args.pattern) for meta in metas}
+        return {meta.node.name: _pattern(meta, pooled[meta.node.name], *args.pattern) for meta in metas}
     if args.scope == "local":
-        return {name: _kept(score, args.sparsity).expand_as(scores[name]).clone() for name, score in lowest.items()}
-    flat = torch.cat([score.expand_as(scores[name]).flatten() for name, score in lowest.items()])
-    kept = _kept(flat, args.sparsity).split([score.numel() for score in scores.values()])
-    return {name: mask.reshape(scores[name].shape) for name, mask in zip(lowest, kept, strict=True)}
+        return {name: _kept(score, args.sparsity).expand_as(scores[name]) for name, score in pooled.items()}
+    flat = torch.cat([score.expand_as(scores[name]).flatten() for name, score in pooled.items()])
+    kept = _kept(flat, args.sparsity).split([scores[name].numel() for name in pooled])
+    return {name: mask.reshape(scores[name].shape) for name, mask in zip(pooled, kept, strict=True)}
 
 
-def _pooled(score: Tensor, args: PruneArgs) -> Tensor:
-    """Return the scores of what is pruned: elements, or the mean of each output channel."""
+def _pooled(score: Tensor, mask: Tensor, args: PruneArgs) -> Tensor:
+    """Return the scores of what is pruned, elements or output channels; what was pruned before has the lowest."""
     if args.granularity != "channel":
-        return score
-    return score.flatten(1).mean(1).reshape(-1, *[1] * (score.dim() - 1))
+        return score.masked_fill(mask == 0, -torch.inf)
+    by_channel = (score * mask).flatten(1).mean(1).masked_fill(mask.flatten(1).amax(1) == 0, -torch.inf)
+    return by_channel.reshape(-1, *[1] * (score.dim() - 1))
 
 
 def _kept(score: Tensor, sparsity: float) -> Tensor:
