@@ -114,8 +114,14 @@ def test_long_notes_are_stored_in_chunks(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "stored",
-    [{"drawn": 1}, {"drawn": "1", "drawn 0": "{}"}, {"drawn": 1, "drawn 0": 7}, {"drawn": 1, "drawn 0": "[3"}]
-    + [{"drawn": 1, "drawn 0": "3"}, {"drawn": 2, "drawn 0": "{}"}],
+    [
+        {"drawn": 1},
+        {"drawn": 2, "drawn 0": "{}"},
+        {"drawn": "1", "drawn 0": "{}"},
+        {"drawn": 1, "drawn 0": 7},
+        {"drawn": 1, "drawn 0": "[3"},
+        {"drawn": 1, "drawn 0": "3"},
+    ],
 )
 def test_changed_params_of_a_trial_are_reported_in_one_sentence(stored: dict[str, object], tmp_path: Path) -> None:
     with planned("memory", tmp_path) as (study, storage):
@@ -123,7 +129,9 @@ def test_changed_params_of_a_trial_are_reported_in_one_sentence(stored: dict[str
         assert trial is not None
         for key, part in stored.items():
             storage.backend.set_trial_system_attr(trial._trial_id, key, part)
-        with pytest.raises(ValueError, match=r"^the study is corrupt: its entry 'drawn' cannot be read; start a new"):
+        with pytest.raises(
+            ValueError, match=r"^the study is corrupt: its entry 'drawn' cannot be read; start a new"
+        ):
             study.records()
 
 
