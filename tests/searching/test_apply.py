@@ -82,6 +82,16 @@ def test_the_best_trial_is_fine_tuned_and_keeps_its_formats(toy_search: SearchCo
     assert summary["test"]["accuracy"] > 0.5
 
 
+@pytest.mark.parametrize(("finetune", "warns"), [(0, True), (1, False)])
+def test_a_learning_rate_without_fine_tuning_is_warned_about(
+    finetune: int, warns: bool, toy_search: SearchConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(ValueError, match="found no search"):
+        search(replace(toy_search, apply=0, learning_rate=0.02, finetune=finetune))
+    expected = "'learning_rate' 0.02 has no effect on the trials: it is the learning rate of 'finetune'"
+    assert (expected in caplog.text) == warns
+
+
 def test_fine_tuning_takes_the_learning_rate_of_the_command_or_else_of_the_search(
     toy_search: SearchConfig,
 ) -> None:

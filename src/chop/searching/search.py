@@ -39,6 +39,9 @@ def search(config: SearchConfig) -> RunFolder:
     training.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
+    if config.learning_rate is not None and not config.finetune:
+        message = "%s %g has no effect on the trials: it is the learning rate of %s, which is not given"
+        logger.warning(message, option_name("learning_rate"), config.learning_rate, option_name("finetune"))
     if config.apply is not None:
         return apply_trial(config)
     config = with_storage_of_resumed_run(config)
