@@ -19,7 +19,7 @@ from chop.formats.log import Log
 from chop.formats.mixed_integer import MixedInteger
 from chop.formats.ternary import Ternary
 from chop.ir import NodeMeta
-from chop.passes.graph import quantize_transform_pass
+from chop.passes.graph import prune_transform_pass, quantize_transform_pass
 from samples import annotated
 
 WEIGHTS = (0.0, 0.5, 0.6875, -0.375)
@@ -101,6 +101,24 @@ def test_a_learned_scale_determines_the_integers() -> None:
     meta.module.get_parameter("weight_scale").data.fill_(0.5)
     # In halves: 2, 1, -3 and 0.
     assert bitops(meta, "ebops") == 3 * 7 * (1 + 1 + 2 + 0)
+
+
+@pytest.mark.parametrize("prune_first", [True, False])
+def test_pruned_weights_use_no_bits_but_keep_their_width(prune_first: bool) -> None:
+    layer = nn.Linear(4, 1, bias=False)
+    layer.weight.data = torch.tensor([WEIGHTS])
+    graph = annotated(nn.Sequential(layer), input=torch.randn(3, 4))
+    config: dict[str, Any] = {"name": "integer", "data_in_width": 8, "data_in_frac_width": 4, "bias_name": "float"}
+    if prune_first:
+        graph, _ = prune_transform_pass(graph, {"sparsity": 0.5})
+    graph, _ = quantize_transform_pass(graph, {"by": "type", "linear": {"config": config}})
+    if not prune_first:
+        graph, _ = prune_transform_pass(graph, {"sparsity": 0.5})
+    meta = graph.annotated_metas()[1]
+    # 0 and -0.375 are pruned; 0b1000 and 0b1011 use 1 and 4 bits, times 7 bits of data, on three rows.
+    assert bitops(meta, "ebops") == 3 * 7 * (1 + 4)
+    # The other conventions multiply by every weight: 4 products of 8 x 8 bits per row.
+    assert bitops(meta, "bops") == 3 * 4 * 64
 
 
 class Functional(nn.Module):
