@@ -27,6 +27,11 @@ def test_exact(value: float, text: str) -> None:
     assert numbers.exact(value) == text
 
 
+@pytest.mark.parametrize(("value", "text"), [(1.0, "1 percentage point"), (0.5, "0.5 percentage points")])
+def test_percentage_points(value: float, text: str) -> None:
+    assert numbers.percentage_points(value) == text
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [

@@ -39,6 +39,7 @@ def test_rows_are_what_transform_measures(config: SweepConfig, capsys: pytest.Ca
     for path in (folder.sweep_plot, folder.sweep_table.with_suffix(".md"), folder.sweep_table.with_suffix(".tex")):
         assert path.stat().st_size > 0
 
+    assert "with a loss of at most 100 percentage points: integer" in printed
     # 100 points may be lost, so the best setting is the one with the fewest bit operations: 4 bits.
     result = chop.transform(config=folder.sweep_config)
     assert f"{result.summary['test']['after']['accuracy']:.4f}" == rows[1]["accuracy"]
@@ -97,6 +98,12 @@ def test_best_setting_is_the_cheapest_that_is_accurate_enough() -> None:
     assert results.best(None) is rows[2]
     assert results.best(50.0) is rows[0]
     assert SweepResults(row(None, 1.0, 99), rows, "").best(1.0) is None
+
+
+def test_one_percentage_point_is_singular(config: SweepConfig, capsys: pytest.CaptureFixture[str]) -> None:
+    sweep(replace(config, widths="8"))  # --max-drop is 1 by default
+    assert "at most 1 percentage point" in (printed := capsys.readouterr().out)
+    assert "percentage points" not in printed
 
 
 def test_untrained_weights_are_reported(config: SweepConfig, caplog: pytest.LogCaptureFixture) -> None:

@@ -38,6 +38,15 @@ def table_decibels(value: float | None) -> str:
     return "exact" if value == math.inf else f"{value:.1f} dB"
 
 
+def percentage_points(value: float) -> str:
+    """Return a number of percentage points as short as possible.
+
+    >>> percentage_points(1.0), percentage_points(0.5)
+    ('1 percentage point', '0.5 percentage points')
+    """
+    return f"{value:g} percentage point{'' if value == 1 else 's'}"
+
+
 # Pages. The functions up to `duration` are also in page/assets/numbers.js, and write the same text there.
 
 

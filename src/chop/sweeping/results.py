@@ -9,7 +9,7 @@ from tabulate import tabulate
 
 from chop.config import SweepConfig, TransformConfig, common_options
 from chop.display.figures import figure
-from chop.display.numbers import memory, table_number
+from chop.display.numbers import memory, percentage_points, table_number
 from chop.display.tables import write_table
 from chop.files import write_text
 from chop.runs import RunFolder
@@ -90,12 +90,12 @@ def write_results(
     exact = [row.cells(exact=True) for row in rows]
     write_table(folder.sweep_table, list(exact[0]), [list(row.values()) for row in exact])
     plot(results, folder)
-    best = results.best(config.max_drop)
+    best, allowed = results.best(config.max_drop), percentage_points(config.max_drop or 0)
     if best is None or best.setting is None:
-        print(f"\nno setting loses at most {config.max_drop or 0:g} percentage points of accuracy")
+        print(f"\nno setting loses at most {allowed} of accuracy")
         return
     print(
-        f"\nfewest bit operations with a loss of at most {config.max_drop or 0:g} percentage points: "
+        f"\nfewest bit operations with a loss of at most {allowed}: "
         f"{best.label}, {best.bits:g} bits (accuracy {best.accuracy:.4f}): {folder.sweep_config}"
     )
     options = common_options(with_absolute_paths(config)) | {"name": None}

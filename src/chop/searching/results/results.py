@@ -11,6 +11,7 @@ from functools import cached_property
 import optuna
 from optuna.distributions import CategoricalDistribution
 
+from chop.display.numbers import percentage_points
 from chop.searching.evaluation.objectives import (
     Objective,
     Objectives,
@@ -141,11 +142,11 @@ class Results:
         allowed = DEFAULT_MAX_DROP if max_drop is None else max_drop
         good = [each for each in self.complete if self.accuracy_drop(each) <= allowed + DROP_TOLERANCE]
         if not good and max_drop is None:
-            reason = f"all trials lose more than {DEFAULT_MAX_DROP:g} percentage point"
+            reason = f"all trials lose more than {percentage_points(DEFAULT_MAX_DROP)}"
             return BestTrial(self.most_accurate, f"highest accuracy: {reason}")
         best = max(good, key=lambda each: (self.cost.gain(each.metrics), each.metrics["accuracy"]), default=None)
         extreme = "lowest" if self.cost.prefers_lower else "highest"
-        points = f"{allowed:g} percentage point{'' if allowed == 1 else 's'}"
+        points = percentage_points(allowed)
         return BestTrial(best, f"{extreme} {self.cost.name} of all trials that lose at most {points} of accuracy")
 
     @property
