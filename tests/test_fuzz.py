@@ -18,6 +18,9 @@ from fuzz import frame
 from fuzz.child import run_area_in_child
 from fuzz.frame import area_names, check_case, draw_case, run_case
 
+from chop.formats import FORMATS, Format
+from chop.formats.mixed_integer import MixedInteger
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -39,6 +42,24 @@ def test_cases_are_plain_data_and_depend_on_seed_and_number_only(area: str) -> N
     assert len({repr(case) for case in cases}) > 1
     for case in cases:
         assert repr(eval(repr(case), {"nan": math.nan, "inf": math.inf})) == repr(case)
+
+
+def test_every_format_that_rounds_is_drawn() -> None:
+    drawn = {draw_case("formats", 1, number)["format"] for number in range(400)}
+    assert drawn == {name for name in FORMATS if FORMATS[name].rounds}
+
+
+def test_a_mixed_integer_with_other_widths_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each element is compared with `integer` of its width."""
+    number_format = {"widths": (8, 3), "frac_widths": (4, 1), "shape": (2, 1)}
+    case = {"format": "mixed_integer", "parameters": number_format, "dtype": "float32", "shape": (2, 40)}
+    case |= {"layout": "contiguous", "kind": "integers", "special": "none", "seed": 1}
+    check_case("formats", case, tmp_path)
+    quantize = MixedInteger.quantize
+    monkeypatch.setattr(MixedInteger, "quantize", lambda self, x: quantize(self, x).clamp(max=1.0))
+    monkeypatch.setattr(MixedInteger, "integers", Format.integers)
+    with pytest.raises(AssertionError, match=r"not rounded as . bits with . fraction bits"):
+        check_case("formats", case, tmp_path)
 
 
 @pytest.fixture
