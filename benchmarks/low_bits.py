@@ -35,8 +35,8 @@ from chop.passes.graph.utils import deepcopy_mase_graph
 
 SUMMARY = (
     "What rounding to nearest loses, and what is still lost with the passes of docs/low_bits.md, without training "
-    "(for jets also with 5 epochs of it). Calibration never sees the data of the evaluation: sentences from "
-    "templates and the other 30 sentences (MiniLM), three licences (SmolLM2, evaluated on a fourth), training "
+    "(with training: `python -m benchmarks qat`). Calibration never sees the data of the evaluation: sentences "
+    "from templates and the other 30 sentences (MiniLM), three licences (SmolLM2, evaluated on a fourth), training "
     "rows (ResNet-32 on a CIFAR-10 sample, jets). All seeds are 0. A case whose model, data or package is missing "
     "is left out, and the reason is printed."
 )
@@ -52,10 +52,10 @@ METHODS = ("recover_accuracy",)
 
 def run(quick: bool = False) -> list[Result]:
     logging.getLogger("chop").setLevel(logging.ERROR)
-    cases: list[Callable[[bool], Iterator[Result]]] = [jets, trained_jets, brevitas, resnet32, minilm, smollm2]
+    cases: list[Callable[[bool], Iterator[Result]]] = [jets, brevitas, resnet32, minilm, smollm2]
     wanted = os.environ.get("LOW_BITS")
     if quick:
-        cases = [jets, trained_jets, brevitas]
+        cases = [jets, brevitas]
     elif wanted:
         cases = [case for case in cases if case.__name__ in wanted.split(",")]
     results: list[Result] = []
@@ -99,16 +99,6 @@ def jets(quick: bool) -> Iterator[Result]:
         yield Result(f"{jet.what(width)}, recover_accuracy", lost, limit, "points lost")
 
 
-def trained_jets(quick: bool) -> Iterator[Result]:
-    """The same, then trained in these formats."""
-    for jet, width in _jets(quick):
-        limit = {6: 0.3, 5: 0.5, 4: 1.0}[width]
-        graph = jet.rounded(width, METHODS)
-        torch.manual_seed(0)
-        fine_tune(graph.model, jet.splits, epochs=1 if quick else 5)
-        yield Result(f"{jet.what(width)}, then 5 epochs of training", jet.lost(graph), limit, "points lost")
-
-
 @dataclass(frozen=True)
 class _Jet:
     """A trained jet tagger with its data."""
@@ -141,21 +131,6 @@ def _jets(quick: bool) -> Iterator[tuple[_Jet, int]]:
         graph = annotated(model, {"x": data.splits.train.features[:8]})
         for width in (6,) if quick else (6, 5, 4):
             yield _Jet(name, data.splits, graph, accuracy(model, data.splits)), width
-
-
-def fine_tune(model: nn.Module, splits: Splits, epochs: int) -> None:
-    """Train with a learning rate that falls from 0.001 to 0."""
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    rows = len(splits.train.labels)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs * -(-rows // 512))
-    model.train()
-    for _ in range(epochs):
-        for chosen in torch.randperm(rows).split(512):
-            loss = nn.functional.cross_entropy(model(splits.train.features[chosen]), splits.train.labels[chosen])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            schedule.step()
 
 
 def brevitas(quick: bool) -> Iterator[Result]:
