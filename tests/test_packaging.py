@@ -70,6 +70,12 @@ def test_versions_agree() -> None:
     assert f"## [{chop.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
 
 
+def test_each_version_in_the_changelog_has_each_section_once() -> None:
+    for version in (ROOT / "CHANGELOG.md").read_text().split("\n## ")[1:]:
+        sections = [line for line in version.splitlines() if line.startswith("### ")]
+        assert len(set(sections)) == len(sections), version.partition("\n")[0]
+
+
 def test_the_image_installs_extras_that_exist() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     line = next(line for line in (ROOT / "Dockerfile").read_text().splitlines() if line.startswith("RUN pip"))
