@@ -52,7 +52,12 @@ def test_every_format_that_rounds_is_drawn() -> None:
 def test_a_mixed_integer_with_other_widths_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each element is compared with `integer` of its width."""
     number_format = {"widths": (8, 3), "frac_widths": (4, 1), "shape": (2, 1)}
-    case = {"format": "mixed_integer", "parameters": number_format, "dtype": "float32", "shape": (2, 40)}
+    case: dict[str, Any] = {
+        "format": "mixed_integer",
+        "parameters": number_format,
+        "dtype": "float32",
+        "shape": (2, 40),
+    }
     case |= {"layout": "contiguous", "kind": "integers", "special": "none", "seed": 1}
     check_case("formats", case, tmp_path)
     quantize = MixedInteger.quantize

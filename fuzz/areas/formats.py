@@ -262,12 +262,14 @@ def _check_order(number_format: Format, x: Tensor) -> None:
 
 def _check_elements(number_format: MixedInteger, x: Tensor, y: Tensor) -> None:
     """Each element is rounded as `integer` of its width does, and is 0 with 0 bits."""
-    widths = number_format.widths_of(x.shape)
-    fractions = torch.tensor(number_format.frac_widths).reshape(number_format.shape).expand(x.shape)
+    widths, fractions = (
+        torch.tensor(each, dtype=torch.int64).reshape(number_format.shape).expand(x.shape)
+        for each in (number_format.widths, number_format.frac_widths)
+    )
     assert number_format.storage_bits(x.shape) == widths.sum(), "the bits are not those of all elements"
     for width, fraction in set(zip(widths.flatten().tolist(), fractions.flatten().tolist(), strict=True)):
         chosen = (widths == width) & (fractions == fraction)
-        options = {"is_signed": number_format.is_signed, "rounding": number_format.rounding}
+        options: dict[str, Any] = {"is_signed": number_format.is_signed, "rounding": number_format.rounding}
         numbers = x[chosen].nan_to_num(nan=0.0, posinf=torch.inf, neginf=-torch.inf)
         alone = Integer(width, fraction, **options).quantize(numbers) if width else torch.zeros_like(numbers)
         assert _same(y[chosen].nan_to_num(nan=0.0), alone), (

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import optuna
 import pytest
@@ -123,7 +124,7 @@ def test_long_notes_are_stored_in_chunks(tmp_path: Path) -> None:
         {"drawn": 1, "drawn 0": "3"},
     ],
 )
-def test_changed_params_of_a_trial_are_reported_in_one_sentence(stored: dict[str, object], tmp_path: Path) -> None:
+def test_changed_params_of_a_trial_are_reported_in_one_sentence(stored: dict[str, Any], tmp_path: Path) -> None:
     with planned("memory", tmp_path) as (study, storage):
         trial = study.claim()
         assert trial is not None
