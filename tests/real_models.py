@@ -22,6 +22,7 @@ from real_models_base import (
     counted_by_torch,
     pixels,
     tokens,
+    with_batch_statistics,
 )
 from real_models_newer import NEWER
 
@@ -111,11 +112,7 @@ def _convnext() -> RealModel:
 def _mobilenet() -> RealModel:
     config = transformers.MobileNetV2Config(image_size=32, depth_multiplier=0.25, num_labels=5)
     model, batch = transformers.MobileNetV2ForImageClassification(config), pixels(32)
-    for module in model.modules():
-        if isinstance(module, nn.BatchNorm2d):
-            module.momentum = 1.0
-    model(**pixels(32, rows=64))  # batch norms take these statistics; without them the output is 1e-27
-    return counted_by_torch(model, batch)  # 52 convolutions
+    return counted_by_torch(with_batch_statistics(model, pixels(32, rows=64)), batch)  # 52 convolutions
 
 
 def _whisper() -> RealModel:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import torch
 import transformers
 from torch import Tensor
 
@@ -15,6 +16,7 @@ from real_models_base import (
     HIDDEN,
     IMAGE_SIZES,
     LAYERS,
+    ROWS,
     SIZES,
     VOCABULARY,
     WIDE,
@@ -22,6 +24,7 @@ from real_models_base import (
     counted_by_torch,
     pixels,
     tokens,
+    with_batch_statistics,
 )
 
 GROUPED = {**SIZES, "num_key_value_heads": 2}  # two key and value heads for four queries
@@ -42,6 +45,23 @@ def _make(
         return counted_by_torch(made, batch())
 
     return build
+
+
+def _efficientnet() -> RealModel:
+    config = transformers.EfficientNetConfig(
+        image_size=32,
+        width_coefficient=0.25,
+        depth_coefficient=0.25,
+        hidden_dim=320,
+        initializer_range=0.2,
+        **LABELS,
+    )
+    model, batch = transformers.EfficientNetForImageClassification(config), pixels(32)
+    return counted_by_torch(with_batch_statistics(model, pixels(32, rows=64)), batch)
+
+
+def _sound() -> dict[str, Tensor]:
+    return {"input_values": torch.randn(ROWS, 400)}
 
 
 def _both() -> dict[str, Tensor]:
@@ -76,6 +96,11 @@ _SEGFORMER = {
     },
     **{"strides": [4, 2], "num_attention_heads": [1, 2], "mlp_ratios": [2, 2], "decoder_hidden_size": 16},
 }
+_WAV2VEC2 = {
+    **SIZES,
+    **{"conv_dim": [8, 8], "conv_kernel": [10, 3], "conv_stride": [5, 2], "num_feat_extract_layers": 2},
+    **{"num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2},
+}
 
 NEWER: dict[str, Callable[[], RealModel]] = {
     "Mistral": _make("MistralForCausalLM", "MistralConfig", {**GROUPED, "sliding_window": 4}),
@@ -96,4 +121,6 @@ NEWER: dict[str, Callable[[], RealModel]] = {
     "DINOv2": _make("Dinov2ForImageClassification", "Dinov2Config", IMAGE_SIZES | LABELS, partial(pixels, 16)),
     "Swin": _make("SwinForImageClassification", "SwinConfig", _SWIN | LABELS, partial(pixels, 32)),
     "SegFormer": _make("SegformerForSemanticSegmentation", "SegformerConfig", _SEGFORMER, partial(pixels, 32)),
+    "EfficientNet": _efficientnet,
+    "wav2vec2": _make("Wav2Vec2Model", "Wav2Vec2Config", _WAV2VEC2, _sound),
 }

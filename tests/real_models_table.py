@@ -161,7 +161,7 @@ def row(name: str) -> tuple[str, ...]:
         f"{known} of {calls}",
         *(f"{sqnr_db(real, quantized(graph, kind)):.0f} dB" for kind in CONFIGS),
         _compared(cost["total"]["macs"], real),
-        "no: " + unloaded.rpartition(": ")[2] if unloaded else "yes",
+        "no: " + unloaded.split(": ", 2)[-1] if unloaded else "yes",
         _shown(failures),
     )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from chop.ir import MaseGraph
 from chop.passes.graph import (
@@ -32,6 +33,18 @@ from real_models_table import (
 )
 
 Captured = tuple[str, RealModel, MaseGraph]
+
+LOWEST_DB = {
+    ("MobileNetV2", "INT8"): 10,
+    ("MobileNetV2", "MXFP8"): -2,
+    ("EfficientNet", "INT8"): 9,
+    ("EfficientNet", "MXFP8"): 3,
+    **dict.fromkeys((("Gemma 2", "MXFP8"), ("Gemma 3", "MXFP8"), ("SegFormer", "MXFP8")), 17),
+}
+"""Models that amplify errors: `test_models_with_a_lower_bar_amplify_any_noise`."""
+
+NOT_PICKLED = ("wav2vec2",)
+"""Models with parametrised layers, which PyTorch does not pickle."""
 
 FAST = ("BERT", "Llama", "ResNet", "plain ResNet-18", "LSTM")
 
@@ -67,7 +80,7 @@ def test_quantised_models_have_a_small_error_and_gradients(model: Captured, kind
     graph = quantized(original, kind)
     shown = float(documented()[name][4 + list(CONFIGS).index(kind)].split()[0])
     assert sqnr_db(real, graph) == pytest.approx(shown, abs=3)
-    assert shown > 17 or name == "MobileNetV2"
+    assert shown > LOWEST_DB.get((name, kind), 20)
     real.model.zero_grad()
     tensors(real.model(**real.batch))[0].square().sum().backward()
     reached = {key for key, parameter in real.model.named_parameters() if parameter.grad is not None}
@@ -77,6 +90,22 @@ def test_quantised_models_have_a_small_error_and_gradients(model: Captured, kind
     gradients = {key: p.grad for key, p in graph.model.named_parameters() if p.grad is not None}
     assert gradients.keys() == reached
     assert all(gradient.isfinite().all() for gradient in gradients.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted({name for name, _ in LOWEST_DB}))
+def test_models_with_a_lower_bar_amplify_any_noise(name: str) -> None:
+    """Without any format: noise of -30 dB in each layer's output is 8 dB stronger in the model's output."""
+    torch.manual_seed(0)
+    real = MODELS[name]()
+    real.model.eval()
+    with torch.no_grad():
+        expected = tensors(real.model(**real.batch))[0]
+        for layer in real.model.modules():
+            if isinstance(layer, nn.Linear | nn.Conv2d):
+                layer.register_forward_hook(lambda _, given, y: y + 10**-1.5 * y.std() * torch.randn_like(y))
+        found = tensors(real.model(**real.batch))[0]
+    assert 10 * torch.log10(expected.square().sum() / (found - expected).square().sum()) < 22
 
 
 def test_operations_are_those_counted_by_hand(model: Captured) -> None:
@@ -92,7 +121,8 @@ def test_saved_and_copied_models_compute_the_same(model: Captured, tmp_path: Pat
     loaded, _ = load_mase_graph_interface_pass(MaseGraph(real.model, example_inputs=real.batch), tmp_path)
     with torch.no_grad():
         expected = tensors(graph.model(**real.batch))
-        for other in (loaded, pickle.loads(pickle.dumps(graph))):
+        others = [loaded] if name in NOT_PICKLED else [loaded, pickle.loads(pickle.dumps(graph))]
+        for other in others:
             for a, b in zip(tensors(other.model(**real.batch)), expected, strict=True):
                 assert a.equal(b)
     if documented()[name][7] == "yes":

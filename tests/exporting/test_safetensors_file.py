@@ -209,3 +209,32 @@ def test_a_truncated_file_is_an_error(tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes()[:-7])
     with pytest.raises(ValueError, match="corrupt"):
         load_model(file, "auto", network())
+
+
+class WithOptions(nn.Module):
+    """A model that takes any keyword, as those of transformers do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor, **options: Any) -> Tensor:
+        y: Tensor = self.fc(x)
+        return y
+
+
+def test_a_model_that_takes_any_keyword_is_exported(tmp_path: Path) -> None:
+    graph, _ = quantize_transform_pass(
+        annotated(WithOptions(), x=torch.randn(2, 4)), {"by": "type", "linear": {"config": LAB_CONFIG}}
+    )
+    export_safetensors_interface_pass(graph, {"path": tmp_path / "model.safetensors"})
+    assert is_exported_graph(tmp_path / "model.safetensors")
+
+
+def test_a_parametrised_weight_is_an_error_that_says_how_to_remove_it(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(4, 3)))
+    graph, _ = quantize_transform_pass(
+        annotated(model, input=torch.randn(2, 4)), {"by": "type", "linear": {"config": LAB_CONFIG}}
+    )
+    with pytest.raises(ValueError, match=r"parametrised weight.*remove_parametrizations\(layer, 'weight'\)"):
+        write_safetensors(graph, tmp_path / "model.safetensors")

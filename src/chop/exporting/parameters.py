@@ -11,6 +11,7 @@ from torch import Tensor, fx
 from chop.formats import Format
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.node_target import get_node_actual_target
+from chop.nn.parametrized import check_not_parametrized
 from chop.nn.quantized import QuantizedCall, QuantizedLayer
 
 
@@ -49,6 +50,7 @@ def _uses_in_layer(meta: NodeMeta) -> list[tuple[Tensor, QuantizedParameter | No
     layer = meta.module
     if layer is None:
         return []
+    check_not_parametrized(layer)
     uses: list[tuple[Tensor, QuantizedParameter | None]] = []
     rounded: set[int] = set()
     if isinstance(layer, QuantizedLayer):

@@ -11,7 +11,7 @@ from torch import Tensor, fx
 
 from chop.exporting.tolerance import FLOAT_TOLERANCE, MAX_SHARE_OF_STEPS, step_of_result, tolerance_of
 from chop.ir import MaseGraph, NodeMeta
-from chop.ir.graph.interpreter import NodeInterpreter, bind_inputs, evaluation_mode, tensors_in
+from chop.ir.graph.interpreter import NodeInterpreter, bind_inputs, evaluation_mode, run_model, tensors_in
 
 Batch = Mapping[str, Any]
 MAX_LAYER_ROWS = 64
@@ -134,7 +134,7 @@ def _rows(batch: Batch, wanted: Tensor) -> Batch:
 def outputs_of(graph: MaseGraph, batch: Batch) -> list[Tensor]:
     """Return the output tensors of the graph for a batch, in evaluation mode."""
     with evaluation_mode(graph.model):
-        return tensors_in(_values(graph.model(*bind_inputs(graph, batch))))
+        return tensors_in(_values(run_model(graph, batch)))
 
 
 def _values(output: Any) -> Any:

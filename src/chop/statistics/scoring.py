@@ -11,7 +11,7 @@ from torch import Tensor
 
 from chop.dataset.splits import IGNORED
 from chop.ir import MaseGraph
-from chop.ir.graph.interpreter import bind_inputs, tensors_in, undisturbed
+from chop.ir.graph.interpreter import run_model, tensors_in, undisturbed
 
 CPU = torch.device("cpu")
 
@@ -116,5 +116,5 @@ def accuracy_on(
     score = Score()
     with undisturbed(graph.model):
         for batch, labels in labelled_batches:
-            add_output(score, graph.model(*bind_inputs(graph, batch)), labels)
+            add_output(score, run_model(graph, batch), labels)
     return score.read()[1]

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from chop.formats import FORMATS, Format
 from chop.ir import NodeMeta
 from chop.ir.graph.meta import TensorMeta
+from chop.nn.parametrized import check_not_parametrized
 from chop.nn.quantized import QuantizedCall, QuantizedLayer, plain_layer, quantize_layer
 
 
@@ -33,6 +34,7 @@ def set_formats(meta: NodeMeta, formats: Mapping[str, Format]) -> None:
 def with_parameters(layer: nn.Module, values: Mapping[str, Tensor]) -> nn.Module:
     """Return a copy of a layer with other parameters and buffers, and with the formats and scales that it has."""
     plain = plain_layer(layer) if isinstance(layer, QuantizedLayer) else layer
+    check_not_parametrized(plain)
     new = copy.copy(plain)
     vars(new).update({key: value.copy() for key, value in vars(plain).items() if isinstance(value, dict | set)})
     for name, value in values.items():

@@ -88,6 +88,19 @@ def bind_inputs(graph: MaseGraph, inputs: Mapping[str, Any]) -> list[Any]:
     return copied
 
 
+def run_model(graph: MaseGraph, inputs: Mapping[str, Any]) -> Any:
+    """Return the output of the graph's model for a batch by argument name, which it may overwrite a copy of."""
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    for node, value in zip(inputs_of(graph), bind_inputs(graph, inputs), strict=True):
+        target = str(node.target)
+        if target.startswith("**"):
+            kwargs |= value
+        else:
+            args += value if target.startswith("*") else [value]
+    return graph.model(*args, **kwargs)
+
+
 def _value(node: fx.Node, inputs: Mapping[str, Any]) -> Any:
     """Return the value of one input, or its default."""
     name = str(node.target).lstrip("*")

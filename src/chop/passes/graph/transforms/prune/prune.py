@@ -15,7 +15,7 @@ from chop.formats import FORMATS
 from chop.formats.float import Float
 from chop.hardware.resolve.layers import replace_layer, with_parameters
 from chop.ir import MaseGraph, NodeMeta
-from chop.ir.graph.interpreter import bind_inputs, evaluation_mode
+from chop.ir.graph.interpreter import evaluation_mode, run_model
 from chop.nn.quantized import QuantizedLayer, quantize_layer
 from chop.passes.base import PassResult, register_pass
 from chop.passes.graph.transforms.low_bits.input_moments import InputMoments
@@ -153,7 +153,7 @@ def _movement(graph: MaseGraph, metas: list[NodeMeta], args: PruneArgs) -> dict[
         for batch, labels in limited_labelled_batches(args.labelled_batches, args.num_samples):
             if labels is None:
                 raise ValueError("method 'movement' needs batches with labels")
-            loss = F.cross_entropy(graph.model(*bind_inputs(graph, batch)), labels)
+            loss = F.cross_entropy(run_model(graph, batch), labels)
             layers: list[Any] = [meta.module for meta in metas]
             gradients = torch.autograd.grad(loss, [layer.weight for layer in layers])
             for meta, gradient in zip(metas, gradients, strict=True):
