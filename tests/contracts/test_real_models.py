@@ -74,6 +74,15 @@ def test_outputs_keys_and_modules_are_those_of_the_model(model: Captured) -> Non
     verify_common_metadata_analysis_pass(graph, None)
 
 
+@pytest.mark.parametrize("name", ["BERT", "Llama"])
+def test_another_number_of_tokens_is_an_error_that_says_which_was_captured(name: str) -> None:
+    real, graph = captured(name)
+    shorter = {key: value[:, :7] for key, value in real.batch.items()}
+    for each in (graph, quantized(graph, "INT8")):
+        with pytest.raises(ValueError, match=r"input 'input_ids' has the shape \[2, 7\].*with \[2, 10\]"):
+            each.model(**shorter)
+
+
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_quantised_models_have_a_small_error_and_gradients(model: Captured, kind: str) -> None:
     name, real, original = model

@@ -12,6 +12,7 @@ from torch import fx, nn
 from torch._ops import OpOverload
 from torch.fx.node import map_aggregate
 
+from chop.ir.graph.input_sizes import explain_sizes
 from chop.ir.graph.meta import NodeMeta
 from chop.ir.graph.training_mode import BY_MODE, MODE_OF, ByMode, nodes_that_follow_the_mode, set_arguments
 from chop.ops import function_named, op_of_function, qualified_name
@@ -81,7 +82,13 @@ class MaseGraphModule(fx.GraphModule):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self._follow_modes()  # the mode of a submodule may have been set
-        return super().__call__(*args, **kwargs)
+        try:
+            return super().__call__(*args, **kwargs)
+        except (RuntimeError, IndexError) as error:
+            problem = explain_sizes(self.graph, args, kwargs)
+            if problem:
+                raise ValueError(problem) from error
+            raise
 
     def recompile(self) -> Any:
         self._mode_followers = nodes_that_follow_the_mode(self.graph)

@@ -20,11 +20,12 @@ from chop.ir.graph.capture.inline import inline, operator_name
 from chop.ir.graph.capture.mode_of_functions import bind_to_training, calls_that_may_follow_the_mode
 from chop.ir.graph.capture.raise_modules import STACK, raise_modules
 from chop.ir.graph.capture.signature import register_dataclasses, restore_inputs, restore_output
+from chop.ir.graph.input_sizes import CAPTURED_SIZES
 from chop.ir.graph.training_mode import BY_MODE, MODE_OF
 
 logger = logging.getLogger(__name__)
 
-_KEPT = (STACK, "stack_trace", BY_MODE, MODE_OF)
+_KEPT = (STACK, "stack_trace", BY_MODE, MODE_OF, CAPTURED_SIZES)
 """What stays of the `meta` of a node."""
 
 

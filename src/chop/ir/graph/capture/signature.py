@@ -15,6 +15,7 @@ from typing import Any
 from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
+from chop.ir.graph.input_sizes import CAPTURED_SIZES
 from chop.registry import closest
 
 
@@ -50,6 +51,8 @@ def restore_inputs(graph: fx.Graph, placeholders: list[fx.Node], inputs: Mapping
         if tensors:
             with graph.inserting_before(first):
                 argument = graph.placeholder(name)
+            if isinstance(value, Tensor):
+                argument.meta[CAPTURED_SIZES] = tuple(value.shape)
             for path, leaf in leaves:
                 _replace(leaf, argument, path)
     for placeholder in placeholders:
