@@ -208,13 +208,15 @@ def _even_edges(low: Array, high: Array, num_bins: int) -> Array:
     Around a single value v they reach max(0.5, |v| / 2) to both sides.
     """
     largest = np.finfo(np.float64).max
+    empty = low > high
+    low, high = np.where(empty, 0.0, low), np.where(empty, 0.0, high)
     reach = np.where(low == high, np.maximum(np.abs(low), 1.0) * 0.5, 0.0)
     first, last = np.maximum(low - reach, -largest), np.minimum(high + reach, largest)
     steps = _steps(num_bins)
     # Not `first + steps * (last - first)`: the difference may overflow.
     edges: Array = first[:, None] * (1 - steps) + last[:, None] * steps
     edges[:, 0], edges[:, -1] = first, last
-    edges[low > high] = nan
+    edges[empty] = nan
     return edges
 
 
