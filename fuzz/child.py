@@ -8,6 +8,7 @@ import os
 import signal
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -15,6 +16,7 @@ from typing import IO, Any
 
 from fuzz.frame import MAX_FAILURES, Failure, Result, draw_case, prepare_area, run_case
 
+REPORT_SECONDS = 10
 MAX_LINES = 40  # of what a crashed process wrote
 
 
@@ -43,16 +45,25 @@ class Progress:
         self.num_cases += 1
 
 
-def run_area_in_child(area: str, seed: int, seconds: float, max_cases: int | None = None) -> Result:
-    """Check cases in a child process until the time is over; after a crash, another one continues."""
+def run_area_in_child(
+    area: str,
+    seed: int,
+    seconds: float,
+    max_cases: int | None = None,
+    report: Callable[[Progress], None] = lambda progress: None,
+) -> Result:
+    """Check cases in a child process until the time is over; after a crash, another one continues.
+
+    `report` is called every `REPORT_SECONDS`, after a case.
+    """
     progress = Progress(area, seed, time.monotonic() + seconds, max_cases)
     while not progress.is_over:
         with tempfile.TemporaryFile("w+") as log:
-            _run_until_crash(progress, log)
+            _run_until_crash(progress, log, report)
     return Result(area, progress.num_cases, progress.failures)
 
 
-def _run_until_crash(progress: Progress, log: IO[str]) -> None:
+def _run_until_crash(progress: Progress, log: IO[str], report: Callable[[Progress], None]) -> None:
     """Add the results of a child process until it ends, and a failure if it crashes or hangs."""
     context = multiprocessing.get_context("fork")  # cheap here: this process has not imported torch
     ours, theirs = context.Pipe(duplex=False)
@@ -60,10 +71,14 @@ def _run_until_crash(progress: Progress, log: IO[str]) -> None:
     child.start()
     theirs.close()
     case: Any = None
+    next_report = time.monotonic() + REPORT_SECONDS
     try:
         while True:
             case = ours.recv()
             progress.add(ours.recv())
+            if time.monotonic() > next_report:
+                report(progress)
+                next_report = time.monotonic() + REPORT_SECONDS
     except EOFError:
         child.join()
     if child.exitcode != 0:

@@ -173,6 +173,16 @@ def test_more_trials_can_be_added_to_a_finished_search(config: SearchConfig, tmp
     assert tried(undisturbed) == after
 
 
+def test_nothing_is_added_to_a_search_with_a_corrupt_trial(config: SearchConfig) -> None:
+    run = search(config)
+    journal = run / "search" / "study.journal"
+    journal.write_text(journal.read_text().replace('"loss":', '"lost":', 1))
+    before = journal.read_bytes()
+    with pytest.raises(ValueError, match="a stored trial has no metric 'loss': the study is corrupt"):
+        search(with_setup(replace(config, resume=True), n_trials=25))
+    assert journal.read_bytes() == before
+
+
 @pytest.mark.parametrize("strategy", ["ilp", "sensitivity"])
 def test_ctrl_c_while_trials_are_planned_leaves_nothing_and_says_so(
     config: SearchConfig, monkeypatch: pytest.MonkeyPatch, strategy: str

@@ -77,7 +77,11 @@ def ensure_planned(
     if not spec.config.resume:
         message = "study '%s' keeps its %d trials; use %s to add more"
         logger.info(message, study.name, study.num_planned, option_name("resume"))
-    elif study.elect_planner():
+        return
+    for record in study.records():  # a corrupt study is refused before anything is added to it
+        if record.state == "complete":
+            spec.objectives.gains(record.metrics)
+    if study.elect_planner():
         before = study.num_planned
         _store_plan(study, plan or TrialPlan.make(spec, problem), own_identity)
         logger.info("study '%s' now has %d trials instead of %d", study.name, study.num_planned, before)
