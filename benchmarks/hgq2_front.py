@@ -35,22 +35,44 @@ class Points(keras.callbacks.Callback):  # type: ignore[misc]
 
 
 def main(folder: Path) -> None:
-    """Train once with a growing beta; write `points.json` and a folder of RTL per point."""
+    """Train with each schedule of a task; write `points.json`, and RTL of some points of the front of all runs."""
     given = json.loads((folder / "task.json").read_text())
     rows = np.load(folder / "rows.npz")
-    keras.utils.set_random_seed(given["seed"])
     model = _model(rows["train_x"].shape[1], given["hidden"], int(rows["train_y"].max()) + 1)
+    start = model.get_weights()
+    found = []
+    for number, run in enumerate(given["runs"]):
+        keras.utils.set_random_seed(given["seed"])
+        model.set_weights(start)
+        for epoch, weights in _train(model, rows, given, run).items():
+            model.set_weights(weights)
+            ebops = int(trace_minmax(model, rows["train_x"], batch_size=4096))
+            scores = model.predict(rows["test_x"], batch_size=4096, verbose=0)
+            accuracy = float((scores.argmax(1) == rows["test_y"]).mean())
+            found.append({"name": f"run{number}epoch{epoch}", "ebops": ebops, "accuracy": accuracy})
+            found[-1]["weights"] = model.get_weights()
+            print(*(f"{key} {value}" for key, value in found[-1].items() if key != "weights"), flush=True)
+    for point in _chosen(found, given):
+        model.set_weights(point["weights"])
+        point |= _write_rtl(model, folder / point["name"], rows)
+        print(point["name"], point["circuit_accuracy"], point["rtl_differences"], flush=True)
+    points = [{key: value for key, value in point.items() if key != "weights"} for point in found]
+    (folder / "points.json").write_text(json.dumps(points))
+
+
+def _train(model: Any, rows: Any, given: dict[str, Any], run: dict[str, Any]) -> dict[int, list[Any]]:
+    """Train with a beta that grows after the first part, and return the weights after evenly spaced epochs."""
     steps_per_epoch = len(rows["train_y"]) // given["batch_size"]
     warm_up, growing = (round(given[key] / steps_per_epoch) for key in ("warm_up_steps", "steps"))
     schedule = [
-        (0, given["beta_from"], "constant"),
-        (warm_up, given["beta_from"], "log"),
-        (warm_up + growing, given["beta_to"], "constant"),
+        (0, run["beta_from"], "constant"),
+        (warm_up, run["beta_from"], "log"),
+        (warm_up + growing, run["beta_to"], "constant"),
     ]
     number = given["points"]
     points = Points([warm_up + round(k * growing / number) for k in range(1, number + 1)])
     model.compile(
-        keras.optimizers.Adam(given["learning_rate"]),
+        keras.optimizers.Adam(run["learning_rate"]),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics=["accuracy"],
     )
@@ -62,18 +84,17 @@ def main(folder: Path) -> None:
         verbose=0,
         callbacks=[BetaScheduler(PieceWiseSchedule(schedule)), points],
     )
-    found = []
-    for epoch, weights in points.weights.items():
-        model.set_weights(weights)
-        ebops = int(trace_minmax(model, rows["train_x"], batch_size=4096))
-        scores = model.predict(rows["test_x"], batch_size=4096, verbose=0)
-        name = f"epoch{epoch}"
-        point = {"name": name, "ebops": ebops, "accuracy": float((scores.argmax(1) == rows["test_y"]).mean())}
-        if ebops <= given["most_ebops"]:  # the solver takes minutes for larger ones
-            point["rtl_differences"] = _write_rtl(model, folder / name, rows["test_x"][:200], scores[:200])
-            found.append(point)
-        print(point, flush=True)
-    (folder / "points.json").write_text(json.dumps(found))
+    return points.weights
+
+
+def _chosen(points: list[dict[str, Any]], given: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return evenly spaced points of the front that are small enough for the solver, which takes minutes else."""
+    front: list[dict[str, Any]] = []
+    for point in sorted(points, key=lambda each: each["ebops"]):
+        if point["ebops"] <= given["max_ebops"] and (not front or point["accuracy"] > front[-1]["accuracy"]):
+            front.append(point)
+    places = np.linspace(0, len(front) - 1, min(given["rtl_points"], len(front)))
+    return [front[int(place)] for place in places]
 
 
 def _model(num_features: int, hidden: list[int], num_classes: int) -> Any:
@@ -86,12 +107,17 @@ def _model(num_features: int, hidden: list[int], num_classes: int) -> Any:
         return keras.Sequential([keras.layers.Input((num_features,)), *layers, QDense(num_classes)])
 
 
-def _write_rtl(model: Any, folder: Path, x: Any, scores: Any) -> int:
-    """Write alkaid's Verilog of a model; return for how many rows it computes other results than Keras."""
+def _write_rtl(model: Any, folder: Path, rows: Any) -> dict[str, Any]:
+    """Write alkaid's Verilog of a model; return its accuracy, and for how many rows it differs from Keras."""
     comb = trace(*trace_model(model))
-    computed = comb.predict(x.astype(np.float64))
+    computed = comb.predict(rows["test_x"].astype(np.float64))
     RTLModel(comb, folder, prj_name="own", flavor="verilog", latency_cutoff=-1, ternary_fuse=False).write()
-    return int((np.abs(computed - scores) > 1e-5).any(axis=1).sum())
+    scores = model.predict(rows["test_x"], batch_size=4096, verbose=0)
+    accuracy = float((computed.argmax(1) == rows["test_y"]).mean())
+    return {
+        "circuit_accuracy": accuracy,
+        "rtl_differences": int((np.abs(computed - scores) > 1e-5).any(axis=1).sum()),
+    }
 
 
 if __name__ == "__main__":

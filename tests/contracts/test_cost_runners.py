@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import pytest
 import torch
@@ -14,9 +14,10 @@ from chop.cost import in_formats
 from chop.display.figures import KeyFigure
 from chop.formats import Format
 from chop.formats.integer import Integer
+from chop.hardware.node_estimate import NodeEstimate
 from chop.ir import NodeMeta
 from chop.ir.graph.shared_layers import group_by_layer
-from chop.searching.evaluation import COST_RUNNERS, CostRunner
+from chop.searching.evaluation import COST_RUNNERS, CostRunner, hardware_runners
 from chop.searching.evaluation.cost_runners import Amounts
 from chop.searching.evaluation.costs import Costs
 from samples import Mixed, annotated
@@ -125,6 +126,22 @@ def test_a_runner_returns_the_metrics_that_it_declares(name: str) -> None:
     assert list(metrics) == [figure.name for figure in runner.metrics]
     assert all(figure.better is not None for figure in runner.metrics)
     assert runner.additive.keys() | set(runner.additive.values()) <= metrics.keys()
+
+
+def test_runners_of_circuits_share_one_estimate_per_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    metas = annotated(Chain().eval(), x=torch.rand(NUM_ROWS, 6)).annotated_metas()
+    runners = [COST_RUNNERS[name]() for name in ("lut", "dsp", "latency")]
+    alone = {key: value for each in runners for key, value in Costs(metas, [each], NUM_ROWS).total(()).items()}
+    estimated: list[str] = []
+    estimate = hardware_runners.estimate_node
+
+    def recorded(meta: NodeMeta, strategy: Literal["unrolled", "folded"]) -> NodeEstimate:
+        estimated.append(meta.node.name)
+        return estimate(meta, strategy)
+
+    monkeypatch.setattr(hardware_runners, "estimate_node", recorded)
+    assert Costs(metas, runners, NUM_ROWS).total(()) == alone
+    assert sorted(estimated) == sorted(meta.node.name for meta in metas)
 
 
 class BitsSentToReaders(CostRunner):

@@ -48,14 +48,16 @@ def vectors_for(program: Program, count: int) -> np.ndarray[tuple[int, int], np.
     return random.integers(port.low.ravel(), port.high.ravel() + 1, (count, port.numel))
 
 
-def simulation(design: Design, folder: Path, name: str = "icarus") -> Simulation:
-    files = [*write_rtl(design, folder), *write_testbench(design, folder)]
+def simulation(design: Design, folder: Path, name: str = "icarus", axi_stream: bool = False) -> Simulation:
+    files = [each for write in (write_rtl, write_testbench) for each in write(design, folder, axi_stream)]
     return Simulation(design, files, name, SIMULATORS[name], folder / "simulation")
 
 
-def simulate_all(design: Design, folder: Path, count: int, name: str = "icarus") -> list[SimulationResult]:
+def simulate_all(
+    design: Design, folder: Path, count: int, name: str = "icarus", axi_stream: bool = False
+) -> list[SimulationResult]:
     """Simulate with every kind of traffic, check the timing of steady traffic and return the comparisons."""
-    built = simulation(design, folder, name)
+    built = simulation(design, folder, name, axi_stream)
     vectors = vectors_for(design.program, count)
     results = [built.compare(vectors, traffic) for traffic in traffic_patterns(count, design)]
     assert [str(each) for each in results] == [f"{count} of {count} vectors equal in {name}"] * 3
@@ -181,6 +183,11 @@ def test_a_mutated_circuit_is_found_with_its_node(
     assert result.mismatch is not None
     assert result.mismatch.node == node
     assert result.num_equal < 200
+    where = result.mismatch.divergence
+    assert where is not None
+    assert where.found != where.expected
+    assert f"the first node that differs is '{node}'" in str(result.mismatch)
+    assert f"in element {where.element}: simulated {where.found}, expected {where.expected}" in str(result.mismatch)
 
 
 @needs_icarus
@@ -224,6 +231,19 @@ def test_a_result_that_never_comes_is_reported(tmp_path: Path) -> None:
     result = simulation(stuck, tmp_path).compare(vectors_for(design.program, 20))
     assert result.num_equal == 0
     assert result.mismatch is not None
+
+
+@needs_icarus
+def test_the_axi_stream_top_level_equals_the_program_and_a_wrong_tlast_is_found(tmp_path: Path) -> None:
+    design = make_design(jet_program("jsc-tiny"), DesignOptions())
+    assert design.output_stream.bits % 8  # filled to whole bytes
+    simulate_all(design, tmp_path, 100, axi_stream=True)
+    top = tmp_path / "rtl" / "network_axis.sv"
+    top.write_text(top.read_text().replace("m_axis_tlast = 1'b1", "m_axis_tlast = ~out_data[0]"))
+    files = [*sorted((tmp_path / "rtl").iterdir()), *sorted((tmp_path / "tb").iterdir())]
+    wrong = Simulation(design, files, "icarus", SIMULATORS["icarus"], tmp_path / "wrong")
+    with pytest.raises(ValueError, match="TLAST"):
+        wrong.compare(vectors_for(design.program, 100))
 
 
 @needs_verilator

@@ -69,6 +69,13 @@ def test_streamed_layers_equal_the_program(model: nn.Module, shape: tuple[int, .
 
 
 @needs_icarus
+def test_an_axi_stream_marks_the_last_pixel_of_an_image(tmp_path: Path) -> None:
+    design = make_design(program_for(nn.Conv2d(2, 3, 3, padding=1), 2, 4, 5), STREAMED)
+    assert design.output_stream.beats == 20
+    simulate_all(design, tmp_path, 12, axi_stream=True)
+
+
+@needs_icarus
 @pytest.mark.parametrize("strategy", [
     {"default": "stream_conv"},
     {"first_0": "stream_conv"},

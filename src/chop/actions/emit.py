@@ -25,7 +25,7 @@ def emit(config: EmitConfig) -> Path:
     design = make_design(prepared.program, design_options(config))
     folder = run.folder.hardware
     files = write_rtl(design, folder, config.axi_stream)
-    write_testbench(design, folder)
+    write_testbench(design, folder, config.axi_stream)
     print_design(design)
     if config.synthesis != "none":
         area = measure_area(files, config.name, folder / REPORTS, config.synthesis)

@@ -28,7 +28,7 @@ def simulate(config: SimulateConfig) -> Path | None:
         return None
     design = make_design(prepared.program, design_options(config))
     folder = run.folder.hardware
-    files = [*write_rtl(design, folder), *write_testbench(design, folder)]
+    files = [each for write in (write_rtl, write_testbench) for each in write(design, folder, config.axi_stream)]
     print_design(design)
     simulation = Simulation(design, files, name, simulator, folder / REPORTS / name)
     vectors = prepared.program.quantize(rows)

@@ -26,6 +26,7 @@ class HardwareOptions(RunConfig):
     solver: Literal["alkaid", "csd"] = option(
         "alkaid", help="how constant products are optimised; csd needs no package, and gives larger circuits"
     )
+    axi_stream: bool = option(False, help="also write a top module with AXI4-Stream ports, and simulate that one")
     strict: bool = option(False, help="fail if a layer has no number format, rather than completing it")
     samples: int = option(1000, least=1, help="number of test samples to compare and to measure accuracy on")
 
@@ -39,6 +40,5 @@ class EmitConfig(HardwareOptions):
         "ch emit latest --strategy folded --p-in 8 --p-out 4",
     )
 
-    axi_stream: bool = option(False, help="also write a top module with AXI4-Stream ports")
     synthesis: Literal["none", "xc7", "ecp5"] = option("none", help="FPGA family for which Yosys measures the area")
     route: bool = option(False, help="also place and route for ECP5 with nextpnr, and print the clock frequency")

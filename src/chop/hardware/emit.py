@@ -31,9 +31,9 @@ def write_rtl(design: Design, folder: Path, axi_stream: bool = False) -> list[Pa
     return paths
 
 
-def write_testbench(design: Design, folder: Path) -> list[Path]:
+def write_testbench(design: Design, folder: Path, axi_stream: bool = False) -> list[Path]:
     """Write the test bench and return its files."""
-    return _write(folder / TESTBENCH, testbench_files(design))
+    return _write(folder / TESTBENCH, testbench_files(design, axi_stream))
 
 
 def manifest(design: Design, files: dict[str, str]) -> dict[str, Any]:

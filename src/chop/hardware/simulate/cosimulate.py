@@ -19,6 +19,7 @@ from chop.hardware.simulate.testbench import (
     PROBES_FILE,
     RESULTS_FILE,
     VECTORS_FILE,
+    WRONG_LAST,
     from_hex,
     to_hex,
 )
@@ -48,6 +49,26 @@ STEADY = Traffic()
 
 
 @dataclass(frozen=True)
+class Divergence:
+    """The first integer of a simulation that differs from the integer program."""
+
+    node: str
+    instruction: str
+    element: int
+    expected: int
+    found: int | None
+    """None: some of its bits are unknown."""
+
+    def __str__(self) -> str:
+        found = "unknown bits" if self.found is None else self.found
+        step = "" if self.instruction == self.node else f" ({self.instruction})"
+        return (
+            f"the first node that differs is '{self.node}'{step}, in element {self.element}: "
+            f"simulated {found}, expected {self.expected}"
+        )
+
+
+@dataclass(frozen=True)
 class Mismatch:
     """The first wrong result, and where the simulation first differs from the integer program."""
 
@@ -55,13 +76,19 @@ class Mismatch:
     output: int
     expected: int
     found: int
-    node: str
-    """The first node whose integers differ for this vector."""
+    divergence: Divergence | None
+    """Where the integers of this vector first differ; None if they do not when it is simulated alone."""
+
+    @property
+    def node(self) -> str | None:
+        """The first node whose integers differ for this vector."""
+        return None if self.divergence is None else self.divergence.node
 
     def __str__(self) -> str:
+        where = "every node is right for this vector alone, so that the handshake is wrong"
         return (
             f"vector {self.vector}, output {self.output}: simulated {self.found}, expected {self.expected}; "
-            f"the first node that differs is '{self.node}'"
+            f"{self.divergence or where}"
         )
 
 
@@ -117,6 +144,9 @@ class Simulation:
         arguments = {"count": len(vectors), **vars(traffic)}
         self.simulator.run(self.build_folder, self.run_folder, arguments)
         lines = [line.split() for line in (self.run_folder / RESULTS_FILE).read_text().splitlines()]
+        wrong = [line[1] for line in lines if line[0] == WRONG_LAST]
+        if wrong:
+            raise ValueError(f"TLAST, or the bits that fill TDATA, are wrong in word {wrong[0]} of the results")
         # A reset repeats the words of a result that had begun.
         found = {int(line[0]): line[1:] for line in lines if len(line) == 4}
         beats = self.design.output_stream.beats
@@ -147,11 +177,11 @@ class Simulation:
         different = np.argwhere(found != expected[: len(found)])
         vector, output = (int(n) for n in different[0]) if len(different) else (len(found), 0)
         value = int(found[vector, output]) if len(different) else 0
-        node = self.first_difference(vectors[vector : vector + 1])
-        return Mismatch(vector, output, int(expected[vector, output]), value, node)
+        divergence = self.first_difference(vectors[vector : vector + 1])
+        return Mismatch(vector, output, int(expected[vector, output]), value, divergence)
 
-    def first_difference(self, vector: Rows) -> str:
-        """Return the first node whose integers in the simulation differ from those of the program."""
+    def first_difference(self, vector: Rows) -> Divergence | None:
+        """Return the first integer in the simulation that differs from the program."""
         self._write(vector)
         self.simulator.run(self.build_folder, self.run_folder, {"count": 1, "probe": True})
         words: dict[str, list[str]] = {}
@@ -163,13 +193,24 @@ class Simulation:
             if instruction.name in words:
                 stream = self.design.network.streams.get(instruction.name, Stream.whole(instruction.out))
                 expected = trace[instruction.name].ravel()[stream.order]
-                try:
-                    simulated = from_hex(words[instruction.name], stream.lanes)
-                except ValueError:
-                    return instruction.node
-                if not np.array_equal(simulated, expected):
-                    return instruction.node
-        return "the handshake: every node is right for this vector alone"
+                found = _first_difference(words[instruction.name], expected, stream)
+                if found is not None:
+                    return Divergence(instruction.node, instruction.name, *found)
+        return None
+
+
+def _first_difference(words: list[str], expected: Rows, stream: Stream) -> tuple[int, int, int | None] | None:
+    """Return the first element that differs in the words [beats, lanes] of a result, what is right, and what is not."""
+    if len(words) != len(expected):
+        return int(stream.order.flat[0]), int(expected.flat[0]), None
+    for word, right, order in zip(words, expected, stream.order, strict=True):
+        try:
+            found = from_hex([word], stream.lanes)[0]
+        except ValueError:
+            return int(order[0]), int(right[0]), None
+        for lane in np.flatnonzero(found != right)[:1].tolist():
+            return int(order[lane]), int(right[lane]), int(found[lane])
+    return None
 
 
 def _timing(entered: list[int], left: list[int]) -> tuple[int | None, int | None]:

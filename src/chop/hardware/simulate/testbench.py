@@ -12,13 +12,15 @@ from chop.hardware.rtl.segments import FoldedSegment, Pipeline
 from chop.hardware.rtl.top import stream_wires
 
 VECTORS_FILE, RESULTS_FILE, PROBES_FILE = "vectors.hex", "results.txt", "probes.txt"
+WRONG_LAST = "last"
+"""Starts a line of the results with the number of a word whose TLAST is wrong."""
 TOP = "testbench"
 MAX_VECTORS = 1 << 16
 
 
-def testbench_files(design: Design) -> dict[str, str]:
-    """Return the files of the test bench by name, without vectors."""
-    return {f"{TOP}.sv": HEADER + _text(design)}
+def testbench_files(design: Design, axi_stream: bool = False) -> dict[str, str]:
+    """Return the files of the test bench by name, without vectors; it may test the module with AXI4-Stream ports."""
+    return {f"{TOP}.sv": HEADER + _text(design, axi_stream)}
 
 
 def to_hex(rows: Rows, signal: Signal) -> str:
@@ -64,14 +66,41 @@ def probes(design: Design) -> tuple[dict[str, str], dict[str, str]]:
     return {name: wire if wire.startswith("d_") else f"{wire}_data" for name, wire in kept.items()}, passing
 
 
-def _text(design: Design) -> str:
-    name = design.options.name
+def _instance(design: Design) -> str:
+    """Return the circuit itself."""
+    return f"""wire out_last = (received + 1) % {design.output_stream.beats} == 0;
+    {design.options.name} dut (
+        .clk(clk), .rst(rst), .in_valid(in_valid), .in_ready(in_ready), .in_data(in_data),
+        .out_valid(out_valid), .out_ready(out_ready), .out_data(out_data)
+    );"""
+
+
+def _axi_instance(design: Design) -> str:
+    """Return the circuit behind its AXI4-Stream ports; the bits that fill a byte of TDATA are 1, then must be 0."""
+    in_bits, out_bits = design.input_stream.bits, design.output_stream.bits
+    in_pad, out_pad = -in_bits % 8, -out_bits % 8
+    sent = f"{{{{{in_pad}{{1'b1}}}}, in_data}}" if in_pad else "in_data"
+    zeros = f"m_axis_tdata[{out_bits + out_pad - 1}:{out_bits}] == '0" if out_pad else "1'b1"
+    return f"""wire [{out_bits + out_pad - 1}:0] m_axis_tdata;
+    wire m_axis_tlast;
+    assign out_data = m_axis_tdata[{out_bits - 1}:0];
+    wire out_last = m_axis_tlast & ({zeros});
+    {design.options.name}_axis dut (
+        .aclk(clk), .aresetn(~rst), .s_axis_tvalid(in_valid), .s_axis_tready(in_ready),
+        .s_axis_tdata({sent}), .s_axis_tlast((sent + 1) % {design.input_stream.beats} == 0),
+        .m_axis_tvalid(out_valid), .m_axis_tready(out_ready), .m_axis_tdata(m_axis_tdata),
+        .m_axis_tlast(m_axis_tlast)
+    );"""
+
+
+def _text(design: Design, axi_stream: bool) -> str:
+    instance, core = (_axi_instance(design), "dut.core") if axi_stream else (_instance(design), "dut")
     in_bits, out_bits = design.input_stream.bits, design.output_stream.bits
     in_words, out_words = design.input_stream.beats, design.output_stream.beats
     kept, passing = probes(design)
-    shown = "\n".join(f'        $fdisplay(file, "{key} %h", dut.{wire});' for key, wire in kept.items())
+    shown = "\n".join(f'        $fdisplay(file, "{key} %h", {core}.{wire});' for key, wire in kept.items())
     logged = "\n".join(
-        f'        if (dut.{wire}_valid && dut.{wire}_ready) $fdisplay(file, "{key} %h", dut.{wire}_data);'
+        f'        if ({core}.{wire}_valid && {core}.{wire}_ready) $fdisplay(file, "{key} %h", {core}.{wire}_data);'
         for key, wire in passing.items()
     )
     settle = design.latency + design.interval + 8
@@ -94,10 +123,7 @@ module {TOP};
     wire out_valid;
     logic out_ready = 1'b0;
     wire [{out_bits - 1}:0] out_data;
-    {name} dut (
-        .clk(clk), .rst(rst), .in_valid(in_valid), .in_ready(in_ready), .in_data(in_data),
-        .out_valid(out_valid), .out_ready(out_ready), .out_data(out_data)
-    );
+    {instance}
 
     // A 32-bit xorshift, so that every simulator draws the same numbers.
     logic [31:0] state;
@@ -139,6 +165,7 @@ module {TOP};
             end
             if (!rst && out_valid && out_ready) begin
                 $fdisplay(file, "%0d %h %0d %0d", received, out_data, entered[received / {out_words}], cycle);
+                if (out_last != ((received + 1) % {out_words} == 0)) $fdisplay(file, "{WRONG_LAST} %0d", received);
                 received = received + 1;
                 idle = 0;
             end

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -37,6 +37,11 @@ class CostRunner(ABC):
     """Whether every search computes it; False: only if its options are given or it is optimised."""
     additive: ClassVar[Mapping[str, str]] = {}
     """For each metric that is not a weighted sum over nodes, one that is, and that improves together with it."""
+
+    @property
+    def shared_amounts(self) -> Hashable:
+        """Equal for runners whose amounts are the same, so that they are computed once."""
+        return id(self)
 
     @abstractmethod
     def amounts(self, metas: Sequence[NodeMeta]) -> Amounts:

@@ -79,7 +79,11 @@ class Costs:
         return tuple(tuple(new - old for new, old in zip(*pair, strict=True)) for pair in pairs)
 
     def _amounts(self, metas: Sequence[NodeMeta]) -> tuple[Amounts, ...]:
-        return tuple(runner.amounts(metas) for runner in self._runners)
+        found: dict[Hashable, Amounts] = {}
+        for runner in self._runners:
+            if runner.shared_amounts not in found:
+                found[runner.shared_amounts] = runner.amounts(metas)
+        return tuple(found[runner.shared_amounts] for runner in self._runners)
 
 
 def _nodes_with_shared_weights(metas: Sequence[NodeMeta]) -> set[str]:

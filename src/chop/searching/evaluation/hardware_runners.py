@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -10,6 +10,9 @@ from chop.display.figures import KEY_FIGURES, KeyFigure
 from chop.hardware.node_estimate import NodeEstimate, estimate_node
 from chop.ir import NodeMeta
 from chop.searching.evaluation.cost_runners import Amounts, CostRunner, register_cost_runner
+
+ATTRIBUTES = ("lut", "dsp", "latency")
+"""What all runners take from one estimate."""
 
 
 @dataclass(frozen=True)
@@ -20,12 +23,16 @@ class HardwareRunner(CostRunner):
     attribute: ClassVar[str]
     strategy: Literal["unrolled", "folded"] = "unrolled"
 
+    @property
+    def shared_amounts(self) -> Hashable:
+        return HardwareRunner, self.strategy
+
     def amounts(self, metas: Sequence[NodeMeta]) -> Amounts:
         total = sum((estimate_node(meta, self.strategy) for meta in metas), NodeEstimate())
-        return (float(getattr(total, self.attribute)),)
+        return tuple(float(getattr(total, name)) for name in ATTRIBUTES)
 
     def summarize(self, totals: Amounts, num_rows: int) -> dict[str, float]:
-        return {self.attribute: totals[0]}
+        return {self.attribute: totals[ATTRIBUTES.index(self.attribute)]}
 
 
 @register_cost_runner("lut")

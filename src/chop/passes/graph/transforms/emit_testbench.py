@@ -17,10 +17,12 @@ class EmitTestbenchArgs(DesignArgs):
 
     save_dir: Path = field()
     """The folder to write `tb` into."""
+    axi_stream: bool = False
+    """Whether to test the top module with AXI4-Stream ports."""
 
 
 @register_pass("emit_testbench", kind="transform")
 def emit_testbench_transform_pass(graph: MaseGraph, args: EmitTestbenchArgs) -> PassResult:
     """Write the test bench of the circuit that `emit_verilog` writes with the same options."""
-    files = write_testbench(args.design(graph), args.save_dir)
+    files = write_testbench(args.design(graph), args.save_dir, args.axi_stream)
     return graph, {"files": [str(path) for path in files]}

@@ -33,6 +33,8 @@ class CosimulateArgs(DesignArgs):
     """The largest number of vectors."""
     simulator: Literal["emulator", "auto", "verilator", "icarus"] = "emulator"
     """What computes the integers: the program in numpy alone, or a simulator of the circuit."""
+    axi_stream: bool = False
+    """Whether to simulate the top module with AXI4-Stream ports."""
     save_dir: Path | None = None
     """A folder to keep the circuit and the simulation in; None: a temporary one."""
 
@@ -61,7 +63,7 @@ def cosimulate_analysis_pass(graph: MaseGraph, args: CosimulateArgs) -> PassResu
     design = make_design(prepared.program, args.design_options())
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) if args.save_dir is None else args.save_dir
-        files = [*write_rtl(design, folder), *write_testbench(design, folder)]
+        files = [each for write in (write_rtl, write_testbench) for each in write(design, folder, args.axi_stream)]
         simulation = Simulation(design, files, name, simulator, folder / "simulation")
         vectors = prepared.program.quantize(rows)
         results = [simulation.compare(vectors, traffic) for traffic in traffic_patterns(len(vectors), design)]
