@@ -44,10 +44,10 @@ SUMMARY = (
     "rows. Everyone starts from random weights and has the same passes over the training rows (2,100 + 4,200 steps "
     "of 512 rows): first without pressure on the widths; then the uniform widths train with rounding, with the "
     "fraction bits of the least error in each tensor, and the others with a penalty on EBOPs that grows. HGQ2 has "
-    "the front of several such runs with other schedules, ours is a single run. Accuracies are those of the circuits "
-    "(alkaid's interpreter, our integer program), LUT by the same Yosys (`synth_xilinx -family xc7`); ours has "
-    "registers and a ready/valid handshake, alkaid's RTL of HGQ2's networks is combinational. The LUTs of ours at the "
-    "accuracy of another point are interpolated between two circuits of one run, logarithmically."
+    "the front of several such runs with other schedules, ours is a single run. Accuracies are those of the "
+    "circuits (alkaid's interpreter, our integer program), LUT by the same Yosys (`synth_xilinx -family xc7`); "
+    "ours has registers and a ready/valid handshake, alkaid's RTL of HGQ2's networks is combinational. The LUTs of "
+    "ours at the accuracy of another point are interpolated between two circuits of one run, logarithmically."
 )
 HGQ2 = Path(os.environ.get("HGQ2_PYTHON", "/tmp/hgq2-venv/bin/python"))
 FOLDER = os.environ.get("SMALL_CIRCUITS_FOLDER")

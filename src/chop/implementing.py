@@ -35,6 +35,8 @@ def prepare_run(run: Run, config: HardwareOptions) -> HardwareModel:
     for node, formats in prepared.resolved.completed.items():
         shown = ", ".join(f"{name} {number_format}" for name, number_format in formats.items())
         logger.info("formats of '%s' are completed: %s", node, shown)
+    for node, scale in prepared.resolved.scales.items():
+        logger.info("the scale of the weights of '%s' is rounded to fixed point: %g", node, scale)
     if prepared.program.beyond_float32:
         nodes = ", ".join(prepared.program.beyond_float32)
         logger.warning("sums of %s exceed 2**24, which float32 does not hold: compared in float64", nodes)

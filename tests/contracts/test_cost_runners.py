@@ -14,7 +14,7 @@ from chop.cost import in_formats
 from chop.display.figures import KeyFigure
 from chop.formats import Format
 from chop.formats.integer import Integer
-from chop.hardware.node_estimate import NodeEstimate
+from chop.hardware.node_estimate import NodeEstimate, estimate_node
 from chop.ir import NodeMeta
 from chop.ir.graph.shared_layers import group_by_layer
 from chop.searching.evaluation import COST_RUNNERS, CostRunner, hardware_runners
@@ -133,11 +133,10 @@ def test_runners_of_circuits_share_one_estimate_per_node(monkeypatch: pytest.Mon
     runners = [COST_RUNNERS[name]() for name in ("lut", "dsp", "latency")]
     alone = {key: value for each in runners for key, value in Costs(metas, [each], NUM_ROWS).total(()).items()}
     estimated: list[str] = []
-    estimate = hardware_runners.estimate_node
 
     def recorded(meta: NodeMeta, strategy: Literal["unrolled", "folded"]) -> NodeEstimate:
         estimated.append(meta.node.name)
-        return estimate(meta, strategy)
+        return estimate_node(meta, strategy)
 
     monkeypatch.setattr(hardware_runners, "estimate_node", recorded)
     assert Costs(metas, runners, NUM_ROWS).total(()) == alone

@@ -130,6 +130,8 @@ def test_weights_with_a_power_of_two_per_channel_and_of_one_and_two_bits() -> No
         {"weight_granularity": "channel"},
         {"weight_name": "binary", "weight_scaling": False},
         {"weight_name": "ternary", "weight_scaling": False},
+        {"weight_name": "binary"},
+        {"weight_name": "ternary"},
     ):
         model = nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 4))
         config = {key: value for key, value in LAB_CONFIG.items() if not key.startswith("weight_")} | weight

@@ -136,6 +136,31 @@ def test_a_softmax_at_the_end_is_left_out(last: nn.Module) -> None:
     assert prepared.graph.model(x).equal(program_of(quantized(model[:1], x))[0].model(x))
 
 
+@pytest.mark.parametrize("name", ["binary", "ternary"])
+def test_the_scale_of_signs_becomes_fixed_point_and_keeps_the_batch_norm_apart(name: str) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(500, 8)
+    model = with_random_norms(nn.Sequential(nn.Linear(8, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Linear(12, 4)))
+    config = {
+        "name": "integer",
+        "data_in_width": 10,
+        "data_in_frac_width": 6,
+        "bias_width": 10,
+        "bias_frac_width": 6,
+    }
+    signs = {"config": {**config, "weight_name": name}}
+    graph = quantized(model, x, {"by": "type", "default": {"config": config}, "linear": signs})
+    prepared = prepare(graph)
+    assert prepared.renamed == {}  # folded weights would lose the factors of the batch norm
+    assert prepared.num_differences(x.numpy()) == 0
+    before, after = graph.model(x), torch.from_numpy(prepared.fake_quantized(x.numpy()))
+    assert (before - after).abs().max() < 0.1 * before.abs().max()
+    scales = prepared.resolved.scales
+    assert list(scales) == ["_0", "_3"]
+    largest = graph.model.get_submodule("3").quantized("weight").abs().max()  # type: ignore[operator]
+    assert scales["_3"] == pytest.approx(float(largest.detach()), rel=2**-9)
+
+
 def test_a_softmax_in_the_middle_is_refused() -> None:
     graph = quantized(nn.Sequential(nn.Linear(6, 4), nn.Softmax(dim=1), nn.Linear(4, 2)), torch.randn(8, 6))
     with pytest.raises(ValueError, match=r"node '_1' \(softmax\) divides by a sum of exponentials"):

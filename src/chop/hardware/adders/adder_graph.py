@@ -48,9 +48,7 @@ class AdderGraph:
 
     def run(self, inputs: IntArray) -> IntArray:
         """Return [rows, outputs] for integers [rows, inputs]."""
-        values = [inputs[:, i] for i in range(self.num_inputs)]
-        for each in self.additions:
-            values.append(each.apply(values[each.left], values[each.right]))
+        values = self._values(inputs)
         columns = [
             np.zeros(len(inputs), dtype=np.int64)
             if out.value is None
@@ -59,20 +57,25 @@ class AdderGraph:
         ]
         return np.stack(columns, axis=1) if columns else np.zeros((len(inputs), 0), dtype=np.int64)
 
+    def _values(self, inputs: IntArray) -> list[IntArray]:
+        """Return all values for integers [rows, inputs]."""
+        values = [inputs[:, i] for i in range(self.num_inputs)]
+        for each in self.additions:
+            values.append(each.apply(values[each.left], values[each.right]))
+        return values
+
     @cached_property
     def matrix(self) -> IntArray:
         """The matrix [outputs, inputs] that the network multiplies by."""
         return self.run(np.eye(self.num_inputs, dtype=np.int64)).T
 
     def ranges(self, inputs: list[Range]) -> list[Range]:
-        """Return the smallest and largest integer of each value."""
-        found = list(inputs)
-        for each in self.additions:
-            (a_low, a_high), (b_low, b_high) = found[each.left], found[each.right]
-            b_low, b_high = (-b_high, -b_low) if each.subtract else (b_low, b_high)
-            scale = 1 << each.left_shift, 1 << each.right_shift
-            found.append((a_low * scale[0] + b_low * scale[1], a_high * scale[0] + b_high * scale[1]))
-        return found
+        """Return the smallest and largest integer of each value, exactly: 4 x - x is 3 x."""
+        factors = np.array(self._values(np.eye(self.num_inputs, dtype=np.int64)))
+        low, high = np.array(inputs, dtype=np.int64).reshape(-1, 2).T
+        positive, negative = np.maximum(factors, 0), np.minimum(factors, 0)
+        lowest, highest = positive @ low + negative @ high, positive @ high + negative @ low
+        return list(zip(lowest.tolist(), highest.tolist(), strict=True))
 
     def to_json(self) -> dict[str, Any]:
         """Return the network as plain data."""

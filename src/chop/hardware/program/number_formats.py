@@ -83,4 +83,4 @@ def _power_of_two(scale: Tensor, number_format: Format, where: str) -> IntArray:
     return (1 - exponent.numpy()).astype(np.int64)
 
 
-_HOW_TO_SCALE = {"binary": "set scaling = false", "ternary": "set scaling = false"}
+_HOW_TO_SCALE = dict.fromkeys(("binary", "ternary"), "run resolve_formats_transform_pass first")

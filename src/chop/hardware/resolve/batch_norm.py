@@ -13,6 +13,8 @@ from chop.nn.quantized import QuantizedLayer, quantize_layer
 
 NORMS = ("batch_norm1d", "batch_norm2d")
 WEIGHTED = ("linear", "conv1d", "conv2d")
+SIGNS = ("binary", "ternary")
+"""Formats of weights that are one magnitude times a sign, or 0."""
 
 
 def fold_batch_norms(graph: MaseGraph) -> dict[str, str]:
@@ -111,9 +113,16 @@ def _can_take(other: NodeMeta, norm: NodeMeta) -> bool:
         return False
     calls = [node.target for node in norm.node.graph.nodes if node.op == "call_module"]
     layer = other.module
-    scaled = isinstance(layer, QuantizedLayer) and any(layer.scale_of(name) is not None for name in layer.formats)
-    rounds_result = isinstance(layer, QuantizedLayer) and "data_out_0" in layer.formats
-    return calls.count(other.node.target) == calls.count(norm.node.target) == 1 and not scaled and not rounds_result
+    once = calls.count(other.node.target) == calls.count(norm.node.target) == 1
+    return once and (not isinstance(layer, QuantizedLayer) or _can_fold_into(layer))
+
+
+def _can_fold_into(layer: QuantizedLayer) -> bool:
+    """Whether the weights of a quantised layer can be multiplied by factors and rounded again."""
+    formats = layer.formats
+    scaled = any(layer.scale_of(name) is not None for name in formats)
+    has_signs = "weight" in formats and formats["weight"].name in SIGNS  # which would lose the factors
+    return not scaled and not has_signs and "data_out_0" not in formats
 
 
 def _set_weights(other: NodeMeta, norm: NodeMeta, weight: Tensor, bias: Tensor) -> None:

@@ -11,17 +11,21 @@ import torch
 from torch import fx, nn
 
 from chop.formats import Format
+from chop.formats.binary import Binary
 from chop.formats.integer import Integer
 from chop.formats.mixed_integer import MixedInteger
+from chop.formats.ternary import Ternary
 from chop.hardware.program.lowering import format_hint
 from chop.hardware.program.windows import Windows
 from chop.hardware.resolve.batch_norm import NORMS, WEIGHTED, is_affine, make_affine
-from chop.hardware.resolve.layers import set_formats
+from chop.hardware.resolve.layers import replace_layer, set_formats, with_parameters
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.meta import TensorMeta
-from chop.nn.quantized import quantize_layer
+from chop.nn.quantized import QuantizedLayer, quantize_layer
 
 AVERAGES = ("avg_pool2d", "adaptive_avg_pool2d")
+SCALE_WIDTH = 8
+"""The bits of the scale of binary or ternary weights, if those of the data are not one number."""
 
 
 @dataclass
@@ -34,6 +38,8 @@ class Resolved:
     """Nodes without a format whose results are exact without one, such as ReLU."""
     reciprocals: list[str] = field(default_factory=list)
     """Average pools whose division became a multiplication by a quantised reciprocal."""
+    scales: dict[str, float] = field(default_factory=dict)
+    """The largest scale of binary and ternary weights after it was rounded to fixed point, by node."""
 
 
 def resolve_formats(graph: MaseGraph, strict: bool = False) -> Resolved:
@@ -63,6 +69,8 @@ def resolve_formats(graph: MaseGraph, strict: bool = False) -> Resolved:
             make_affine(meta)
         if meta.mase_op in AVERAGES and _use_reciprocal(meta):
             resolved.reciprocals.append(meta.node.name)
+        if meta.mase_op in WEIGHTED and _has_scaled_signs(meta):
+            resolved.scales[meta.node.name] = _round_scale(meta)
     return resolved
 
 
@@ -118,6 +126,24 @@ def _fitted(meta: NodeMeta, name: str, like: Integer) -> Integer:
     if value is None or value.numel() == 0:
         return like
     return like.fitted(value.abs().max().item())
+
+
+def _has_scaled_signs(meta: NodeMeta) -> bool:
+    weight = None if meta.quantized is None else meta.quantized.formats.get("weight")
+    return isinstance(weight, Binary | Ternary) and weight.scaling and weight.is_repeatable
+
+
+def _round_scale(meta: NodeMeta) -> float:
+    """Round the scale of binary or ternary weights to fixed point, as wide as the data, and return it."""
+    layer = meta.module
+    assert isinstance(layer, QuantizedLayer), "only layers have such weights"
+    weight, data = layer.quantized("weight"), layer.formats.get("data_in_0")
+    assert weight is not None, "a layer has its weight"
+    largest = weight.detach().abs().max()
+    fixed = Integer(data.width if isinstance(data, Integer) else SCALE_WIDTH).fitted(largest.item())
+    replace_layer(meta, with_parameters(layer, {"weight": weight.detach()}))
+    set_formats(meta, {**layer.formats, "weight": fixed})
+    return float(fixed.quantize(largest))
 
 
 def _use_reciprocal(meta: NodeMeta) -> bool:

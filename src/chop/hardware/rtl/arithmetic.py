@@ -9,7 +9,7 @@ import numpy as np
 
 from chop.hardware.adders import AdderGraph, Addition
 from chop.hardware.program.rounding import ExactRounding, shift_right
-from chop.hardware.rtl.area import adder_luts, constant_luts
+from chop.hardware.rtl.area import adder_luts, constant_luts, lowest_bit_luts, saturation_luts
 from chop.hardware.rtl.circuit import Circuit, Wire, constant, extended, low_bits, shifted_right
 
 
@@ -32,12 +32,15 @@ class Rounding:
 def add_graph(circuit: Circuit, graph: AdderGraph, inputs: Sequence[Wire | None]) -> list[Wire | None]:
     """Add the adders of a graph and return all its values; None is a value that is always 0."""
     values = list(inputs)
-    for each in graph.additions:
-        values.append(_addition(circuit, each, values[each.left], values[each.right]))
+    ranges = graph.ranges([(0, 0) if wire is None else (wire.low, wire.high) for wire in inputs])
+    for each, limits in zip(graph.additions, ranges[graph.num_inputs :], strict=True):
+        values.append(_addition(circuit, each, values[each.left], values[each.right], limits))
     return values
 
 
-def _addition(circuit: Circuit, addition: Addition, left: Wire | None, right: Wire | None) -> Wire | None:
+def _addition(
+    circuit: Circuit, addition: Addition, left: Wire | None, right: Wire | None, limits: tuple[int, int]
+) -> Wire | None:
     if left is None and right is None:
         return None
     if right is None:
@@ -47,9 +50,10 @@ def _addition(circuit: Circuit, addition: Addition, left: Wire | None, right: Wi
         moved = shifted_left(circuit, right, addition.right_shift)
         return negated_plus(circuit, moved, 0) if addition.subtract else moved
     (a, b), stage, depth = circuit.place([left, right])
-    low = addition.apply(a.low, b.high if addition.subtract else b.low)
-    high = addition.apply(a.high, b.low if addition.subtract else b.high)
+    low, high = limits
     width = _width(low, high)
+    _ignore_if_cut(circuit, a, width - addition.left_shift)
+    _ignore_if_cut(circuit, b, width - addition.right_shift)
     sign = "-" if addition.subtract else "+"
     if 0 < addition.right_shift < width:
         shift = addition.right_shift
@@ -149,8 +153,15 @@ def _rounded(circuit: Circuit, wire: Wire, rounding: Rounding) -> Wire:
     if width == 1:
         return circuit.assign(lowest, low, high, wire.stage, wire.depth, 1)
     upper = shifted_right(wire, shift + 1, width - 1)
-    luts = -(-max(0, shift - wire.num_fixed - 3) // 5)  # with few bits, it is part of the saturation
+    luts = lowest_bit_luts(shift - wire.num_fixed, _num_limiting(width, low, high, rounding))
     return circuit.assign(f"{{{upper}, {lowest}}}", low, high, wire.stage, wire.depth, luts)
+
+
+def _num_limiting(width: int, low: int, high: int, rounding: Rounding) -> int:
+    """Return how many bits say whether a rounded value is saturated; 0 if it never is, or only becomes 0."""
+    if high <= rounding.high and not low < rounding.low < 0:
+        return 0
+    return max(1, width - 1 - rounding.high.bit_length() + (rounding.low < 0))
 
 
 def saturated(circuit: Circuit, wire: Wire, low: int, high: int) -> Wire:
@@ -185,7 +196,7 @@ def saturated(circuit: Circuit, wire: Wire, low: int, high: int) -> Wire:
             expression = f"({wire.name} > {constant(high, wire.width)}) ? {constant(high, width)} : {expression}"
         if below:
             expression = f"({wire.name} < {constant(low, wire.width)}) ? {constant(low, width)} : ({expression})"
-    luts = width - (out.low >= 0) + (above and wire.width - width > 2)  # without a sign bit that is always 0
+    luts = saturation_luts(wire, out.width - (low >= 0), above, below and low == 0)
     return circuit.assign(expression, out.low, out.high, stage, depth, luts)
 
 

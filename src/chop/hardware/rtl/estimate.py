@@ -72,8 +72,8 @@ def estimate_folded(folded: FoldedUnit) -> AreaEstimate:
     weights, weight_bits = _rom(folded.weights.reshape(folded.num_steps, -1), folded.weight_width)
     biases, bias_bits = _rom(folded.biases, folded.bias_width)
     counters = sum(_counter_bits(n) for n in (folded.num_steps, groups_in, groups_out))
-    # A bit of an accumulator takes one table for the choice between bias and total, and one for the sum.
-    luts = rotation + weights + biases + bias_bits + p_out * (2 * acc + circuit.luts) + counters + CONTROL_LUTS
+    # One table per bit of an accumulator both chooses between bias and total and adds to it.
+    luts = rotation + weights + biases + bias_bits + p_out * (acc + circuit.luts) + counters + CONTROL_LUTS
     registers = x_bits + p_in * source.width + bias_bits + p_out * acc
     registers += groups_out * p_out * folded.unit.out.width + counters + 14
     if product >= MIN_DSP_PRODUCT:  # its registers, and the sums of the products, are part of the DSP blocks

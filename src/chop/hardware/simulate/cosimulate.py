@@ -200,7 +200,7 @@ class Simulation:
 
 
 def _first_difference(words: list[str], expected: Rows, stream: Stream) -> tuple[int, int, int | None] | None:
-    """Return the first element that differs in the words [beats, lanes] of a result, what is right, and what is not."""
+    """Return the first element that differs in words [beats, lanes], and its expected and found integers."""
     if len(words) != len(expected):
         return int(stream.order.flat[0]), int(expected.flat[0]), None
     for word, right, order in zip(words, expected, stream.order, strict=True):

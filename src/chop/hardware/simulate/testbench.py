@@ -18,8 +18,8 @@ TOP = "testbench"
 MAX_VECTORS = 1 << 16
 
 
-def testbench_files(design: Design, axi_stream: bool = False) -> dict[str, str]:
-    """Return the files of the test bench by name, without vectors; it may test the module with AXI4-Stream ports."""
+def testbench_files(design: Design, axi_stream: bool) -> dict[str, str]:
+    """Return the files of the test bench by name, without vectors, for the circuit or its AXI4-Stream top level."""
     return {f"{TOP}.sv": HEADER + _text(design, axi_stream)}
 
 

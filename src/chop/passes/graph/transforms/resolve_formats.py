@@ -32,8 +32,9 @@ def resolve_formats_transform_pass(graph: MaseGraph, args: ResolveFormatsArgs) -
     """Give every node the fixed-point formats that hardware needs, from its nearest neighbour.
 
     A batch norm becomes a factor and a summand per channel; the mean of a number of elements that is not a power of
-    two, a product with a quantised reciprocal. `info` has the formats that were `completed`, by node and operand;
-    the nodes that are `exact` without a format; the `reciprocals`; and the `accuracy` before and after.
+    two, a product with a quantised reciprocal; the scale of binary and ternary weights is rounded to fixed point.
+    `info` has the formats that were `completed`, by node and operand; the nodes that are `exact` without a format;
+    the `reciprocals`; the `scales`; and the `accuracy` before and after.
     """
     batches = None if args.labelled_batches is None else list(args.labelled_batches)
     before = accuracy_on(graph, batches)
@@ -46,5 +47,6 @@ def resolve_formats_transform_pass(graph: MaseGraph, args: ResolveFormatsArgs) -
         "completed": resolved.completed,
         "exact": resolved.exact,
         "reciprocals": resolved.reciprocals,
+        "scales": resolved.scales,
         "accuracy": {"before": before, "after": accuracy_on(graph, batches)},
     }
