@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from chop.ir import MaseGraph
+from chop.ir.graph.input_sizes import CapturedSizes, input_sizes
 from chop.ir.graph.named_outputs import NamedOutputs
 from chop.passes import PASSES
 from real_models import MODELS
@@ -71,6 +72,20 @@ def known_ops(graph: MaseGraph) -> tuple[int, int]:
     """Return how many calls are in the op table, and how many there are."""
     calls = [meta.op is not None for meta in graph.metas() if meta.node.op.startswith("call_")]
     return sum(calls), len(calls)
+
+
+def shown_capture(graph: MaseGraph) -> str:
+    """Return how a graph was captured, and which lengths of sequences it takes."""
+    lengths = {
+        _shown_length(sizes) for _, sizes in input_sizes(graph.fx_graph) if sizes is not None and sizes.least > 0
+    }
+    return ", ".join((graph.capture, *sorted(lengths)))
+
+
+def _shown_length(sizes: CapturedSizes) -> str:
+    if sizes.least == sizes.most:
+        return "fixed length"
+    return "any length" if sizes.most is None else f"length up to {sizes.most}"
 
 
 def pass_arguments(graph: MaseGraph, original: MaseGraph, batch: dict[str, Tensor], folder: Path) -> dict[str, Any]:
@@ -156,7 +171,7 @@ def row(name: str) -> tuple[str, ...]:
         unloaded = load_without_model(real, graph, Path(folder))
     return (
         name,
-        graph.capture,
+        shown_capture(graph),
         str(len(graph.fx_graph.nodes)),
         f"{known} of {calls}",
         *(f"{sqnr_db(real, quantized(graph, kind)):.0f} dB" for kind in CONFIGS),

@@ -28,6 +28,7 @@ from real_models_table import (
     load_without_model,
     passes_that_fail,
     quantized,
+    shown_capture,
     sqnr_db,
     tensors,
 )
@@ -58,6 +59,13 @@ def model(request: pytest.FixtureRequest) -> Captured:
     return request.param, *captured(request.param)
 
 
+@pytest.mark.slow
+def test_experts_are_captured_without_tracebacks_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """torch logs a traceback when grouped products of float32 run on tensors without data."""
+    captured("Mixtral")
+    assert not [record for record in caplog.records if record.name.startswith("torch._subclasses")]
+
+
 def test_outputs_keys_and_modules_are_those_of_the_model(model: Captured) -> None:
     _, real, graph = model
     for rows in (2, 3, 1):
@@ -74,13 +82,21 @@ def test_outputs_keys_and_modules_are_those_of_the_model(model: Captured) -> Non
     verify_common_metadata_analysis_pass(graph, None)
 
 
-@pytest.mark.parametrize("name", ["BERT", "Llama"])
-def test_another_number_of_tokens_is_an_error_that_says_which_was_captured(name: str) -> None:
-    real, graph = captured(name)
+def test_graphs_take_the_lengths_that_are_documented(model: Captured) -> None:
+    name, real, graph = model
+    if "length" not in documented()[name][1]:
+        return
     shorter = {key: value[:, :7] for key, value in real.batch.items()}
-    for each in (graph, quantized(graph, "INT8")):
-        with pytest.raises(ValueError, match=r"input 'input_ids' has the shape \[2, 7\].*with \[2, 10\]"):
-            each.model(**shorter)
+    if "fixed" in documented()[name][1]:
+        with pytest.raises(
+            ValueError, match=r"input '\w+' has the shape \[2, 7.*, and only its first size may differ"
+        ):
+            graph.model(**shorter)
+        return
+    with torch.no_grad():
+        found, expected = tensors(graph.model(**shorter)), tensors(real.model(**shorter))
+    for a, b in zip(found, expected, strict=True):
+        assert torch.allclose(a, b, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", CONFIGS)
@@ -147,7 +163,7 @@ def test_every_pass_works_as_documented(model: Captured, tmp_path: Path) -> None
 
 def test_the_page_describes_how_each_model_is_captured(model: Captured) -> None:
     name, _, graph = model
-    assert documented()[name][1] == graph.capture
+    assert documented()[name][1] == shown_capture(graph)
     known, calls = (int(number) for number in documented()[name][3].split(" of "))
     assert (known_ops(graph)[0] >= known, known_ops(graph)[1]) == (True, calls)
     assert documented().keys() == MODELS.keys()

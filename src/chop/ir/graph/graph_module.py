@@ -12,7 +12,7 @@ from torch import fx, nn
 from torch._ops import OpOverload
 from torch.fx.node import map_aggregate
 
-from chop.ir.graph.input_sizes import explain_sizes
+from chop.ir.graph.input_sizes import CAPTURED_SIZES, CapturedSizes, check_sizes, explain_sizes, input_sizes
 from chop.ir.graph.meta import NodeMeta
 from chop.ir.graph.training_mode import BY_MODE, MODE_OF, ByMode, nodes_that_follow_the_mode, set_arguments
 from chop.ops import function_named, op_of_function, qualified_name
@@ -37,6 +37,7 @@ class NodeRecord:
     by_mode: ByMode = field(default_factory=dict)
     mode_of: str = ""
     meta: NodeMeta | None = None
+    sizes: CapturedSizes | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         # pickle does not find some functions of torch, which are created inside others; the op table does.
@@ -82,16 +83,19 @@ class MaseGraphModule(fx.GraphModule):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self._follow_modes()  # the mode of a submodule may have been set
+        given = {name: value for (name, _), value in zip(self._inputs, args, strict=False)} | kwargs
+        check_sizes(self._inputs, given)
         try:
             return super().__call__(*args, **kwargs)
         except (RuntimeError, IndexError) as error:
-            problem = explain_sizes(self.graph, args, kwargs)
+            problem = explain_sizes(self._inputs, given)
             if problem:
                 raise ValueError(problem) from error
             raise
 
     def recompile(self) -> Any:
         self._mode_followers = nodes_that_follow_the_mode(self.graph)
+        self._inputs = input_sizes(self.graph)
         return super().recompile()
 
     def _follow_modes(self) -> None:
@@ -161,6 +165,7 @@ def records(graph: fx.Graph) -> list[NodeRecord]:
             node.meta.get(BY_MODE, {}),
             node.meta.get(MODE_OF, ""),
             node.meta.get("mase"),
+            node.meta.get(CAPTURED_SIZES),
         )
         for node in graph.nodes
     ]
@@ -186,6 +191,8 @@ def build_graph(nodes: list[NodeRecord]) -> fx.Graph:
             node.meta[BY_MODE], node.meta[MODE_OF] = record.by_mode, record.mode_of
         if record.meta is not None:
             node.meta["mase"] = record.meta.copied(node)
+        if record.sizes is not None:
+            node.meta[CAPTURED_SIZES] = record.sizes
         built[record.name] = node
     return graph
 

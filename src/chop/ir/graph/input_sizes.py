@@ -1,27 +1,72 @@
-"""The sizes of inputs that a captured graph is fixed to, and the error for other sizes."""
+"""The sizes of inputs that a captured graph takes, and the errors for other sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, fx
 
 CAPTURED_SIZES = "captured_sizes"
-"""The key in the `meta` of an input of an exported graph of the sizes that it had during the capture."""
+"""The key of `CapturedSizes` in the `meta` of an input of an exported graph."""
+
+_ADVICE = "capture the model again with example_inputs of the new sizes, or pad or cut the input"
 
 
-def explain_sizes(graph: fx.Graph, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+@dataclass(frozen=True)
+class CapturedSizes:
+    """The shape that an input had during the capture, and the lengths that the graph takes."""
+
+    shape: tuple[int, ...]
+    least: int = 0
+    """The smallest size of axis 1 of an input [rows, length] or [rows, length, size]."""
+    most: int | None = None
+    """The largest one, or None if there is no limit."""
+
+    def check(self, name: str, value: Any) -> None:
+        """Raise an error if the graph may compute something else than the model for an input of this length."""
+        if not isinstance(value, Tensor) or value.dim() != len(self.shape) or value.dim() < 2:
+            return
+        length = value.shape[1]
+        if length < self.least or (self.most is not None and length > self.most):
+            raise ValueError(
+                f"input '{name}' has the shape {list(value.shape)}, but the graph was captured with "
+                f"{list(self.shape)}, and {self._allowed()}; {_ADVICE}"
+            )
+
+    def _allowed(self) -> str:
+        if self.least == self.most:
+            return "only its first size may differ"
+        least = f"at least {self.least}" if self.least > 1 else ""
+        most = "" if self.most is None else f"at most {self.most}"
+        return f"its length must be {' and '.join(filter(None, (least, most)))}"
+
+
+InputSizes = list[tuple[str, CapturedSizes | None]]
+"""The name of each input of a graph, in order, and the sizes that it was captured with, if it was exported."""
+
+
+def input_sizes(graph: fx.Graph) -> InputSizes:
+    """Return the inputs of a graph with their sizes during the capture."""
+    inputs = (node for node in graph.nodes if node.op == "placeholder")
+    return [(str(node.target), node.meta.get(CAPTURED_SIZES)) for node in inputs]
+
+
+def check_sizes(inputs: InputSizes, given: Mapping[str, Any]) -> None:
+    """Raise an error if an input has a length that the graph does not take."""
+    for name, captured in inputs:
+        if captured is not None:
+            captured.check(name, given.get(name))
+
+
+def explain_sizes(inputs: InputSizes, given: Mapping[str, Any]) -> str:
     """Return which input of a failed call has another size than during the capture, or ''."""
-    inputs = [node for node in graph.nodes if node.op == "placeholder"]
-    given = dict(zip((str(node.target) for node in inputs), args, strict=False)) | dict(kwargs)
-    for node in inputs:
-        captured, value = node.meta.get(CAPTURED_SIZES), given.get(str(node.target))
-        if captured is None or not isinstance(value, Tensor) or value.shape[1:] == captured[1:]:
-            continue
-        return (
-            f"input '{node.target}' has the shape {list(value.shape)}, but the graph was captured with "
-            f"{list(captured)}, and only its first size may differ; pad or cut the input to them, or capture "
-            "the model again with example_inputs of the new sizes"
-        )
+    for name, captured in inputs:
+        value = given.get(name)
+        if captured is not None and isinstance(value, Tensor) and value.shape[1:] != captured.shape[1:]:
+            return (
+                f"input '{name}' has the shape {list(value.shape)}, but the graph was captured with "
+                f"{list(captured.shape)}, and does not run with other sizes; {_ADVICE}"
+            )
     return ""

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
+from chop.ir.graph.input_sizes import check_sizes, explain_sizes, input_sizes
 from chop.ir.graph.mase_graph import MaseGraph
 from chop.ir.graph.meta import NodeMeta
 from chop.nn.quantized import QuantizedCall, QuantizedLayer, plain_layer
@@ -23,6 +24,16 @@ class NodeInterpreter(fx.Interpreter):
     def __init__(self, model: fx.GraphModule) -> None:
         super().__init__(model)
         self.extra_traceback = False  # our errors name the node themselves
+
+    def run(
+        self, *args: Any, initial_env: dict[fx.Node, Any] | None = None, enable_io_processing: bool = True
+    ) -> Any:
+        try:
+            return super().run(*args, initial_env=initial_env, enable_io_processing=enable_io_processing)
+        except ValueError as error:
+            inputs = input_sizes(self.graph)
+            problem = explain_sizes(inputs, {name: value for (name, _), value in zip(inputs, args, strict=False)})
+            raise ValueError(f"{error}; {problem}" if problem else str(error)) from error
 
     def before(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Called before a node runs."""
@@ -84,6 +95,7 @@ def bind_inputs(graph: MaseGraph, inputs: Mapping[str, Any]) -> list[Any]:
         name = next(iter(others))
         raise ValueError(f"the model has no input '{name}'; {closest(name, names)}")
     values = [others if str(n.target).startswith("**") else _value(n, inputs) for n in inputs_of(graph)]
+    check_sizes(input_sizes(graph.fx_graph), inputs)
     copied: list[Any] = pytree.tree_map_only(Tensor, lambda tensor: tensor.detach().clone(), values)
     return copied
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import linecache
+import logging
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -22,6 +25,18 @@ class TraceError(CaptureError):
 
 class ExportError(CaptureError):
     """torch.export cannot capture the model."""
+
+
+@contextmanager
+def no_tracebacks_of_torch() -> Iterator[None]:
+    """Keep torch from logging errors of runs on tensors without data; they are raised as well."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    before = log.disabled
+    log.disabled = True
+    try:
+        yield
+    finally:
+        log.disabled = before
 
 
 def source_line(error: BaseException) -> str:

@@ -11,11 +11,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
-from torch.export import Dim, ExportedProgram
+from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
-from chop.ir.graph.capture.errors import ExportError, first_sentence, source_line
+from chop.ir.graph.capture.dynamic_sizes import captured_sizes, conditions_are_ranges, free_axes, has_lengths
+from chop.ir.graph.capture.errors import ExportError, first_sentence, no_tracebacks_of_torch, source_line
 from chop.ir.graph.capture.inline import inline, operator_name
 from chop.ir.graph.capture.mode_of_functions import bind_to_training, calls_that_may_follow_the_mode
 from chop.ir.graph.capture.raise_modules import STACK, raise_modules
@@ -45,13 +46,17 @@ def export(model: nn.Module, inputs: Mapping[str, Any], leaf_modules: tuple[type
 
 
 def _export(model: nn.Module, inputs: Mapping[str, Any]) -> ExportedProgram:
-    """Export with a batch of any size if possible, else for the sizes of the example."""
+    """Export for any number of rows and any length if possible, else any number of rows, else fixed sizes."""
+    for lengths in (True, False) if has_lengths(inputs) else (False,):
+        try:
+            program = _exported(model, _with_two_rows(inputs), free_axes(inputs, lengths=lengths))
+        except Exception:  # torch.export raises errors of many kinds
+            logger.debug("torch.export with free rows%s", " and lengths" * lengths, exc_info=True)
+            continue
+        if not lengths or conditions_are_ranges(program):
+            return program
     try:
-        return _exported(model, _with_two_rows(inputs), dynamic=True)
-    except Exception:  # torch.export raises errors of many kinds
-        logger.debug("torch.export with a dynamic batch", exc_info=True)
-    try:
-        program = _exported(model, inputs, dynamic=False)
+        program = _exported(model, inputs, None)
     except Exception as error:
         raise ExportError(
             f"torch.export cannot capture {type(model).__name__}{source_line(error)}: {first_sentence(error)}"
@@ -60,15 +65,11 @@ def _export(model: nn.Module, inputs: Mapping[str, Any]) -> ExportedProgram:
     return program
 
 
-def _exported(model: nn.Module, inputs: Mapping[str, Any], *, dynamic: bool) -> ExportedProgram:
-    shapes = pytree.tree_map(_dynamic_batch, dict(inputs)) if dynamic else None
-    with torch.no_grad(), warnings.catch_warnings(), redirect_stderr(StringIO()):  # it prints unfinished graphs
+def _exported(model: nn.Module, inputs: Mapping[str, Any], shapes: dict[str, Any] | None) -> ExportedProgram:
+    quiet = redirect_stderr(StringIO())  # it prints unfinished graphs
+    with torch.no_grad(), warnings.catch_warnings(), quiet, no_tracebacks_of_torch():
         warnings.simplefilter("ignore")
         return torch.export.export(model, (), dict(inputs), dynamic_shapes=shapes, strict=False)
-
-
-def _dynamic_batch(value: Any) -> Any:
-    return {0: Dim.AUTO} if isinstance(value, Tensor) and value.dim() else None
 
 
 def _with_two_rows(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -121,7 +122,7 @@ def _flat_graph(program: ExportedProgram, model: nn.Module, inputs: Mapping[str,
     spec_of_output = program.call_spec.out_spec
     assert spec_of_output is not None, "an exported program has the structure of its output"
     restore_output(graph, list(flat_output), spec_of_output)
-    restore_inputs(graph, flat_inputs, inputs)
+    restore_inputs(graph, flat_inputs, inputs, captured_sizes(program, inputs))
     for node in graph.nodes:
         node.meta[STACK] = _plain_stack(node.meta.get(STACK))
     return graph

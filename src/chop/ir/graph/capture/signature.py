@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
-from chop.ir.graph.input_sizes import CAPTURED_SIZES
+from chop.ir.graph.input_sizes import CAPTURED_SIZES, CapturedSizes
 from chop.registry import closest
 
 
@@ -41,7 +41,9 @@ def named_inputs(model: nn.Module, given: Any) -> dict[str, Any]:
     return dict(zip(parameters, values, strict=False))
 
 
-def restore_inputs(graph: fx.Graph, placeholders: list[fx.Node], inputs: Mapping[str, Any]) -> None:
+def restore_inputs(
+    graph: fx.Graph, placeholders: list[fx.Node], inputs: Mapping[str, Any], sizes: Mapping[str, CapturedSizes]
+) -> None:
     """Replace the flat inputs by one per argument; arguments without tensors are constants, and no inputs."""
     remaining = iter(placeholders)
     first = next(iter(graph.nodes))
@@ -51,8 +53,8 @@ def restore_inputs(graph: fx.Graph, placeholders: list[fx.Node], inputs: Mapping
         if tensors:
             with graph.inserting_before(first):
                 argument = graph.placeholder(name)
-            if isinstance(value, Tensor):
-                argument.meta[CAPTURED_SIZES] = tuple(value.shape)
+            if name in sizes:
+                argument.meta[CAPTURED_SIZES] = sizes[name]
             for path, leaf in leaves:
                 _replace(leaf, argument, path)
     for placeholder in placeholders:

@@ -10,6 +10,7 @@ from torch import fx
 
 from chop.formats import FORMATS
 from chop.ir.graph.graph_module import NodeRecord, NodeRef
+from chop.ir.graph.input_sizes import CapturedSizes
 from chop.ir.graph.meta import NOTES, NodeMeta, TensorMeta
 from chop.ir.graph.named_outputs import NamedOutputs
 from chop.ir.graph.storage.identifiers import identifier, segment
@@ -46,6 +47,8 @@ def encode_node(record: NodeRecord) -> dict[str, Any]:
     if record.by_mode:
         data["by_mode"] = [[key, *values] for key, values in record.by_mode.items()]
         data["mode_of"] = record.mode_of
+    if record.sizes is not None:
+        data["captured_sizes"] = [list(record.sizes.shape), record.sizes.least, record.sizes.most]
     if quantized is not None:
         data["quantized"] = {
             "format": quantized.format_name,
@@ -91,7 +94,14 @@ def _decode_node(data: Mapping[str, Any], bound: SizeBound) -> NodeRecord:
     if "quantized" in data:
         op, target = "call_function", decode_call(op, target, data["quantized"])
     by_mode = _decode_by_mode(data.get("by_mode", ()), args, kwargs)
-    return NodeRecord(op, name, target, args, kwargs, by_mode, str(data.get("mode_of", "")))
+    sizes = _decode_sizes(data["captured_sizes"]) if "captured_sizes" in data else None
+    return NodeRecord(op, name, target, args, kwargs, by_mode, str(data.get("mode_of", "")), sizes=sizes)
+
+
+def _decode_sizes(data: Any) -> CapturedSizes:
+    """Return the sizes of an input during the capture."""
+    shape, least, most = data
+    return CapturedSizes(tuple(map(int, shape)), int(least), None if most is None else int(most))
 
 
 def _check_device(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:

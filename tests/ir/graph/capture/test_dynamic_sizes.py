@@ -1,0 +1,148 @@
+"""Lengths of sequences in graphs that torch.export captured, and errors for lengths that a graph does not take."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from chop.ir import MaseGraph
+from chop.passes.graph import (
+    add_common_metadata_analysis_pass,
+    add_software_metadata_analysis_pass,
+    calibrate_transform_pass,
+    init_metadata_analysis_pass,
+    load_mase_graph_interface_pass,
+    profile_statistics_analysis_pass,
+    quantize_transform_pass,
+    save_mase_graph_interface_pass,
+)
+from samples import LAB_CONFIG as INTEGER
+
+CAPTURED_LENGTH, NUM_POSITIONS = 5, 8
+
+
+class Tokens(nn.Module):
+    """Embeddings of tokens and of at most 8 positions, and a linear layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.linear = nn.Embedding(16, 4), nn.Linear(4, 4)
+        self.positions = nn.Parameter(torch.randn(NUM_POSITIONS, 4))
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        rows, length = input_ids.shape
+        if length > NUM_POSITIONS:
+            raise ValueError("too long")
+        y: Tensor = self.linear(self.tokens(input_ids) + self.positions[:length])
+        return y.reshape(rows, length * 4)
+
+
+class LongOrShort(Tokens):
+    """Computes something else for lengths of 4 or less."""
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        y = super().forward(input_ids)
+        return y + 1 if input_ids.shape[1] > 4 else y
+
+
+class Pairs(nn.Module):
+    """Takes an even number of vectors only."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.unflatten(1, (-1, 2)).sum(2) if x.shape[1] % 2 == 0 else x
+
+
+def ids(length: int, rows: int = 2) -> dict[str, Tensor]:
+    return {"input_ids": torch.arange(rows * length).reshape(rows, length) % 16}
+
+
+def annotated(model: nn.Module) -> MaseGraph:
+    graph, _ = init_metadata_analysis_pass(MaseGraph(model, example_inputs=ids(CAPTURED_LENGTH)))
+    graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": ids(CAPTURED_LENGTH)})
+    return add_software_metadata_analysis_pass(graph, None)[0]
+
+
+@pytest.mark.parametrize("length", [1, 2, 4, CAPTURED_LENGTH, NUM_POSITIONS])
+def test_lengths_and_rows_other_than_those_of_the_example(length: int) -> None:
+    model = Tokens().eval()
+    graph = MaseGraph(model, example_inputs=ids(CAPTURED_LENGTH))
+    assert graph.capture == "export"
+    for rows in (1, 3):
+        assert graph.model(**ids(length, rows)).equal(model(**ids(length, rows)))
+
+
+def test_vectors_of_any_length() -> None:
+    model = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True).eval()
+    graph = MaseGraph(model, example_inputs={"src": torch.randn(2, 5, 4)}, capture="export")
+    src = torch.randn(3, 7, 4)
+    with torch.no_grad():
+        assert torch.allclose(graph.model(src), model(src), atol=1e-6)
+
+
+ACTIVATIONS = {"target_activation_nodes": ["linear"], "activation_statistics": {"summary": {}}, "num_samples": 2}
+PASSES_WITH_BATCHES: list[tuple[Any, Callable[[Any], dict[str, Any]]]] = [
+    (add_common_metadata_analysis_pass, lambda batch: {"dummy_in": batch}),
+    (calibrate_transform_pass, lambda batch: {"input_generator": [batch]}),
+    (profile_statistics_analysis_pass, lambda batch: {**ACTIVATIONS, "input_generator": [batch]}),
+]
+TOO_LONG = (
+    rf"input 'input_ids' has the shape \[2, 9\].*captured with \[2, 5\].*length must be at most {NUM_POSITIONS}"
+)
+
+
+def test_a_length_out_of_range_is_an_error_in_calls_and_passes() -> None:
+    graph, _ = quantize_transform_pass(annotated(Tokens().eval()), {"by": "type", "linear": {"config": INTEGER}})
+    with pytest.raises(ValueError, match=TOO_LONG):
+        graph.model(**ids(9))
+    with pytest.raises(ValueError, match=TOO_LONG):
+        graph.model(ids(9)["input_ids"])
+    for run, arguments in PASSES_WITH_BATCHES:
+        with pytest.raises(ValueError, match=TOO_LONG):
+            run(graph, arguments(ids(9)))
+        run(graph, arguments(ids(7)))
+
+
+def test_saved_and_pickled_graphs_keep_their_lengths(tmp_path: Path) -> None:
+    model = Tokens().eval()
+    graph = annotated(model)
+    save_mase_graph_interface_pass(graph, tmp_path)
+    loaded, _ = load_mase_graph_interface_pass(None, tmp_path)
+    for each in (loaded, pickle.loads(pickle.dumps(graph))):
+        assert each.model(**ids(7)).equal(model(**ids(7)))
+        with pytest.raises(ValueError, match=TOO_LONG):
+            each.model(**ids(9))
+
+
+def test_a_model_that_depends_on_the_length_is_not_run_with_lengths_that_it_treats_differently() -> None:
+    model = LongOrShort().eval()
+    graph = MaseGraph(model, example_inputs=ids(CAPTURED_LENGTH))
+    assert graph.model(**ids(7)).equal(model(**ids(7)))
+    with pytest.raises(ValueError, match=r"\[2, 3\].*length must be at least 5 and at most 8"):
+        graph.model(**ids(3))
+
+
+def test_conditions_that_are_not_ranges_fix_the_length() -> None:
+    graph = MaseGraph(Pairs(), example_inputs={"x": torch.randn(2, 6, 3)}, capture="export")
+    x = torch.randn(4, 6, 3)
+    assert graph.model(x).equal(Pairs()(x))
+    with pytest.raises(
+        ValueError, match=r"'x' has the shape \[2, 7, 3\].*with \[2, 6, 3\], and only its first size"
+    ):
+        graph.model(torch.randn(2, 7, 3))
+
+
+def test_other_sizes_are_explained_when_a_run_fails() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(12, 2))
+    graph = MaseGraph(model, example_inputs={"input": torch.randn(2, 3, 2, 2)}, capture="export")
+    larger = torch.randn(2, 3, 4, 4)
+    with pytest.raises(ValueError, match=r"\[2, 3, 4, 4\].*captured with \[2, 3, 2, 2\]"):
+        graph.model(larger)
+    graph, _ = init_metadata_analysis_pass(graph)
+    with pytest.raises(ValueError, match=r"node .* does not run.*captured with \[2, 3, 2, 2\]"):
+        add_common_metadata_analysis_pass(graph, {"dummy_in": {"input": larger}})
