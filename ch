@@ -22,6 +22,7 @@ run() { # run EXTRA COMMAND...: install what an extra lists if necessary, then r
 case ${1:-} in
     setup) # ch setup EXTRA...: install optional packages
         shift
+        case ${1:-} in -h | --help) exec "$root/scripts/setup.sh" --help ;; esac
         for extra in "${@:-core}"; do "$root/scripts/setup.sh" "$extra" true; done
         ;;
     python) # ch python [ARGUMENTS]: a Python that can import chop
@@ -30,6 +31,12 @@ case ${1:-} in
         ;;
     notebook) # ch notebook [ARGUMENTS]: JupyterLab in the current folder
         shift
+        case ${1:-} in
+            -h | --help)
+                echo "usage: $0 notebook [OPTIONS OF JUPYTERLAB]: start JupyterLab, which is installed if necessary"
+                exit
+                ;;
+        esac
         run notebook "$root/.venv/bin/python" -m jupyterlab "$@"
         ;;
     *) run core "$root/.venv/bin/python" -P -m chop "$@" ;;

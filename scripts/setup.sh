@@ -128,6 +128,10 @@ set_up() {
     say "set-up finished after $(($(date +%s) - started)) s"
 }
 
+if [ "$level" = --help ]; then
+    echo "usage: ch setup EXTRA...: install optional packages; extras:" $(extras)
+    exit
+fi
 if ! ready "$level"; then
     check_level
     trap release_lock EXIT

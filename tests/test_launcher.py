@@ -255,6 +255,14 @@ def test_launcher_runs_by_its_bare_name(checkout: Checkout) -> None:
     assert result.returncode == 0
 
 
+@pytest.mark.parametrize("words", [("setup", "--help"), ("notebook", "--help")])
+def test_help_installs_nothing(checkout: Checkout, words: tuple[str, ...]) -> None:
+    result = checkout.run(*words)
+    assert result.returncode == 0
+    assert result.stdout.startswith("usage: ")
+    assert checkout.calls() == ""
+
+
 def test_missing_python_is_reported(checkout: Checkout) -> None:
     (checkout.bin / "python3").unlink()
     result = checkout.run()

@@ -213,6 +213,18 @@ def test_integers_that_are_narrower_than_their_type_are_read(tmp_path: Path) -> 
     assert (layers[0]["weight"].width, layers[1]["data_in_0"].is_signed) == (4, False)  # type: ignore[attr-defined]
 
 
+def test_real_constants_are_clipped_between_real_bounds(tmp_path: Path) -> None:
+    constants = {
+        "w": np.array([[-2.0, -0.3], [0.4, 3.0]], np.float32),
+        "low": np.float32(-0.5),
+        "high": np.float32(0.5),
+    }
+    nodes = [helper.make_node("Clip", ["w", "low", "high"], ["c"]), helper.make_node("MatMul", ["x", "c"], ["y"])]
+    model = get_model(str(write(tmp_path / "net.onnx", nodes, constants, [2])))
+    with torch.no_grad():
+        assert model(torch.eye(2)).tolist() == torch.tensor([[-0.5, -0.3], [0.4, 0.5]]).tolist()
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

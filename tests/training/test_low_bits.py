@@ -19,10 +19,10 @@ from chop.nn.quantized import QuantizedLayer, quantize_layer
 from chop.nn.quantized.phase_in import rounding_share
 from chop.passes.graph.transforms.prune.gradual import GradualPruning
 from chop.passes.graph.transforms.prune.prune import PruneArgs
-from chop.runs import open_run
+from chop.runs import Experiment, open_run
 from chop.runs.weights import load_model
 from chop.training.checkpoint import read_checkpoint
-from chop.training.distillation import Distillation
+from chop.training.distillation import Distillation, find_teacher
 from chop.training.loop import TrainingLoop
 from chop.training.optimizer import make_optimizer, set_learning_rate
 
@@ -73,6 +73,16 @@ def test_a_quantised_graph_learns_from_its_float_version(config: TrainConfig) ->
     assert plain["model.seq_blocks.2.weight"].equal(only_labels["model.seq_blocks.2.weight"])
 
 
+def test_the_teacher_is_the_loaded_graph_even_if_the_model_has_published_weights(config: TrainConfig) -> None:
+    experiment = Experiment.load(config)
+    published = replace(experiment, model_info=replace(experiment.model_info, has_weights=True))
+    found = find_teacher(replace(config, distill=True), published)
+    assert found is not None
+    loaded, teacher = experiment.model.state_dict(), found.teacher.state_dict()
+    assert all(value.equal(loaded[key]) for key, value in teacher.items())
+    assert not any(isinstance(layer, QuantizedLayer) for layer in found.teacher.modules())
+
+
 def test_the_teacher_may_be_another_run(train_config: TrainConfig) -> None:
     teacher = train(train_config)
     folder = train(replace(train_config, distill=True, teacher=teacher, max_epochs=1))
@@ -87,26 +97,30 @@ def test_the_teacher_may_be_another_run(train_config: TrainConfig) -> None:
         ({"distill": True, "load_name": None}, "'distill' needs a model to learn from: load a quantised graph"),
         ({"rounding_epochs": 1, "load_name": None}, "nothing in model 'jsc-tiny' is quantised; load one with"),
         ({"freeze_batch_norm": 0, "model": "toy", "load_name": None}, "model 'toy' has no batch norm"),
-        ({"prune_sparsity": 1e-9}, "already has a sparsity of 0, which is not below"),
     ],
 )
 def test_options_that_have_nothing_to_work_on(config: TrainConfig, options: dict[str, Any], message: str) -> None:
-    if "already" in message:
-        pruned = train(replace(config, prune_sparsity=0.5, prune_epochs=1, max_epochs=1))
-        options, message = {"load_name": pruned, "prune_sparsity": 0.4}, "already has a sparsity of 0.5"
     before = set(config.project_dir.iterdir()) if config.project_dir.exists() else set()
     with pytest.raises(ValueError, match=message):
         train(replace(config, **options))
     assert (set(config.project_dir.iterdir()) if config.project_dir.exists() else set()) == before
 
 
+def test_a_sparser_model_is_not_pruned_to_less(config: TrainConfig) -> None:
+    pruned = train(replace(config, prune_sparsity=0.5, prune_epochs=1, max_epochs=1))
+    before = set(config.project_dir.iterdir())
+    with pytest.raises(ValueError, match=r"already has a sparsity of 0\.5"):
+        train(replace(config, load_name=pruned, prune_sparsity=0.4))
+    assert set(config.project_dir.iterdir()) == before
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"teacher": Path("run")}, "'teacher' is the model to distill from: it needs 'distill'"),
+        ({"teacher": Path("run")}, "'teacher' has no effect without 'distill'"),
         ({"rounding_epochs": 2}, "'rounding_epochs' must be below 'max_epochs', which is 2, got 2"),
         ({"freeze_batch_norm": 5}, "'freeze_batch_norm' must be below 'max_epochs', which is 2, got 5"),
-        ({"prune_epochs": 1}, "'prune_epochs' needs 'prune_sparsity'"),
+        ({"prune_epochs": 1}, "'prune_epochs' has no effect without 'prune_sparsity'"),
         ({"prune_sparsity": 1.0}, "'prune_sparsity' must be below 1, got 1.0"),
         ({"prune_sparsity": 0.5, "prune_epochs": 3}, "'prune_epochs' must be at most 'max_epochs', which is 2"),
         ({"distill_weight": 1.5}, "'distill_weight' must be at most 1, got 1.5"),

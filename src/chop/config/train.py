@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from chop.config.base import ActionConfig, option
 from chop.config.optimizers import OptimizerName, ScheduleName
+
+_NEEDED = {
+    "distill": ("teacher", "distill_temperature", "distill_weight"),
+    "prune_sparsity": ("prune_epochs", "prune_scope", "prune_granularity"),
+}
+"""Options that have no effect without another one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,16 +115,17 @@ class TrainConfig(ActionConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.teacher is not None and not self.distill:
-            raise ValueError("'teacher' is the model to distill from: it needs 'distill'")
+        defaults = {field.name: field.default for field in fields(self)}
+        for needed, names in _NEEDED.items():
+            for name in names:
+                if not getattr(self, needed) and getattr(self, name) != defaults[name]:
+                    raise ValueError(f"'{name}' has no effect without '{needed}'")
         for name in ("freeze_batch_norm", "rounding_epochs"):
             epochs = getattr(self, name)
             if epochs and epochs >= self.max_epochs:
                 raise ValueError(f"'{name}' must be below 'max_epochs', which is {self.max_epochs}, got {epochs}")
         if self.prune_sparsity >= 1:
             raise ValueError(f"'prune_sparsity' must be below 1, got {self.prune_sparsity}")
-        if self.prune_epochs is not None and not self.prune_sparsity:
-            raise ValueError("'prune_epochs' needs 'prune_sparsity', the sparsity that is reached")
         if self.prune_epochs is not None and self.prune_epochs > self.max_epochs:
             raise ValueError(
                 f"'prune_epochs' must be at most 'max_epochs', which is {self.max_epochs}, got {self.prune_epochs}"

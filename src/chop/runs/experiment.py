@@ -189,8 +189,8 @@ class Experiment:
                 f"{embedding.num_embeddings - 1}: it is the tokenizer of another model"
             )
         length = splits.train.features.shape[-1]
-        positions = getattr(getattr(self.model, "config", None), "max_position_embeddings", None)
-        if isinstance(positions, int) and length > positions:
+        positions = _num_positions(self.model)
+        if positions is not None and length > positions:
             option = "window" if self.config.task == "lm" else "max_length"
             raise ValueError(
                 f"model '{self.config.model}' takes {positions} tokens at most, but the rows of "
@@ -263,3 +263,11 @@ def _warn_about_graph(path: Path) -> None:
     folder = RunFolder(path.parent.parent.parent)
     if path.parent == folder.checkpoints and folder.graph.is_dir():
         logger.warning("%s holds weights without number formats; %s has both", path, folder.graph)
+
+
+def _num_positions(model: nn.Module) -> int | None:
+    """Return how many tokens a language model takes; positions of RoBERTa begin after that of the padding."""
+    positions = getattr(getattr(model, "config", None), "max_position_embeddings", None)
+    embeddings = getattr(getattr(model, "base_model", None), "embeddings", None)
+    padding = getattr(getattr(embeddings, "position_embeddings", None), "padding_idx", None)
+    return positions if not isinstance(positions, int) or padding is None else positions - padding - 1

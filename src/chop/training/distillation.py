@@ -11,7 +11,9 @@ from torch import Tensor, nn
 
 from chop.config import TrainConfig
 from chop.display.launcher import option_name
+from chop.ir import MaseGraph
 from chop.runs import Experiment
+from chop.runs.float_model import without_formats
 from chop.tasks.base import first_tensor
 
 
@@ -47,13 +49,13 @@ def find_teacher(config: TrainConfig, experiment: Experiment) -> Distillation | 
     if config.teacher is not None:
         teacher = Experiment.load(_with_teacher(config), experiment.data).model
     else:
-        original = experiment.original if experiment.is_graph else None
-        if original is None:
+        plain = without_formats(MaseGraph(experiment.model)) if experiment.is_graph else None
+        if plain is None:
             raise ValueError(
                 f"'distill' needs a model to learn from: load a quantised graph, whose float version it is, with "
                 f"{option_name('load')}, or name a trained run with {option_name('teacher')}"
             )
-        teacher = original.model
+        teacher = plain
     return Distillation(teacher.requires_grad_(False).eval(), config.distill_temperature, config.distill_weight)
 
 

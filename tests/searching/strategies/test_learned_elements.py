@@ -24,6 +24,8 @@ from chop.ir import MaseGraph
 from chop.nn.quantized import QuantizedLayer
 from chop.ops import OPS
 from chop.passes.graph import load_mase_graph_interface_pass, save_mase_graph_interface_pass
+from chop.searching.space import read_space
+from chop.searching.strategies.learned_front import _starting_widths
 from chop.searching.strategies.learned_layers import (
     Granularity,
     LearnedInput,
@@ -177,6 +179,34 @@ def test_a_run_can_go_back_and_leaves_the_model_unchanged() -> None:
     run.graph_at(40)
     assert run.graph_at(20).model(x).equal(first)
     assert all(value.equal(before[key]) for key, value in model.state_dict().items())
+
+
+def test_a_trial_does_not_depend_on_the_trials_before_it() -> None:
+    options = replace(SHORT, weight_learning_rate=0.3)  # the ranges of activations grow
+    run, x = training(network(), options)
+    for step in (10, 30):
+        run.graph_at(step)
+    alone, _ = training(network(), options)
+    assert run.graph_at(60).model(x).equal(alone.graph_at(60).model(x))
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"name": "integer", "data_in_width": [3, 5]}, StartingWidths(5, 5)),
+        (
+            {"name": "integer", "data_in_width": "same as weight_width", "weight_width": [2, 4]},
+            StartingWidths(4, 4),
+        ),
+        ({"name": "integer"}, StartingWidths(8, 8)),
+    ],
+)
+def test_learning_starts_with_the_largest_widths_of_the_space(
+    config: dict[str, Any], expected: StartingWidths
+) -> None:
+    graph = annotated(network(), input=torch.zeros(2, 6))
+    space = read_space(SpaceTable(seed={"default": {"config": config}}), graph.annotated_metas())
+    assert set(_starting_widths(space.units).values()) == {expected}
 
 
 def test_trials_are_evenly_spaced_steps() -> None:

@@ -140,12 +140,13 @@ def _float_quant(reader: OnnxReader, step: ReadNode) -> Any:
 
 @reads("Clip")
 def _clip(reader: OnnxReader, step: ReadNode) -> Any:
-    if isinstance(step.inputs[0], Constant | Codes):
+    x = step.inputs[0]
+    if isinstance(x, Codes) or (isinstance(x, Constant) and not x.value.is_floating_point()):
         return _limited_codes(reader, step)
     given = [*step.inputs[1:], None, None]
     low = -torch.inf if given[0] is None else float(constant(given[0], "a bound"))
     high = torch.inf if given[1] is None else float(constant(given[1], "a bound"))
-    flow = reader.flow(step.inputs[0])
+    flow = reader.flow(x)
     if step.following and set(step.following) == {"QuantizeLinear"}:
         return Limited(flow, low, high)
     return reader.layer(step.name, nn.Hardtanh(low, high), flow, {})

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 
 from chop.config import SearchConfig
 from chop.dataset import Rows
+from chop.formats.integer import Integer
 from chop.ir import MaseGraph
 from chop.ir.graph.meta import annotated_batch_size
 from chop.runs import Experiment
@@ -81,7 +83,7 @@ class LearnedFrontProblem(Problem):
         device = pick_device(self._config.accelerator)
         batches = evaluation_batches(self._rows, self._config.batch_size)
         meter, arguments = self._experiment.meter(device), self._experiment.arguments
-        return evaluate(graph.model.to(device), batches, meter, device, arguments=arguments)
+        return evaluate(copy.deepcopy(graph.model).to(device), batches, meter, device, arguments=arguments)
 
 
 def _starting_widths(units: Sequence[Unit]) -> dict[str, StartingWidths]:
@@ -104,11 +106,16 @@ def _starting_widths(units: Sequence[Unit]) -> dict[str, StartingWidths]:
 
 
 def _widest(unit: Unit) -> StartingWidths:
-    def largest(key: str) -> int:
-        known = unit.choices.config.get(key, 8)
-        return max(each for each in (known if isinstance(known, list) else [known]) if isinstance(each, int))
+    choices = unit.choices
 
-    return StartingWidths(largest("weight_width"), largest("data_in_width"))
+    def largest(role: str) -> int:
+        key = f"{role}_width" if f"{role}_width" in choices.config else "data_in_width"  # inherited, as in a config
+        if key not in choices.config:
+            return Integer().width
+        key = choices.followed_key(key) or key
+        return int(max(choices.values(key, key.removesuffix("_width"), FORMAT)))
+
+    return StartingWidths(largest("weight"), largest("data_in"))
 
 
 def _check_shared(units: Sequence[Unit]) -> None:

@@ -157,6 +157,7 @@ class WidthTraining:
 
     def _quantized(self) -> MaseGraph:
         """Return a copy of the graph with the weights and formats of this step."""
+        kept = [(data, data.low.clone(), data.high.clone()) for data in self._inputs]
         self._measure_ranges(len(self._rows.labels))
         graph = copy.deepcopy(self._graph)
         metas = {meta.node.name: meta for meta in graph.annotated_metas()}
@@ -166,6 +167,9 @@ class WidthTraining:
             assert meta.module is not None, "only layers have widths"
             replace_layer(meta, with_parameters(meta.module, values))
             set_formats(meta, layer.formats())
+        for data, low, high in kept:  # else the training would depend on which of its steps are trials
+            data.low.copy_(low)
+            data.high.copy_(high)
         return graph
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import repeat
 
 import torch
 from torch import Tensor, nn
@@ -49,12 +50,13 @@ class InputMoments:
         weight = to_matrices(layer, layer.weight.detach())  # type: ignore[operator]
         if originals is not None and all(x.equal(y) for x, y in zip(inputs, originals, strict=True)):
             originals = None
-        for x, original, mask in zip(inputs, originals or inputs, masks, strict=True):
-            for rows, expected in zip(input_rows(layer, x, mask), input_rows(layer, original, mask), strict=True):
+        for i, (x, mask) in enumerate(zip(inputs, masks, strict=True)):
+            others = repeat(None) if originals is None else input_rows(layer, originals[i], mask)
+            for rows, expected in zip(input_rows(layer, x, mask), others, strict=False):  # `repeat` has no end
                 num_rows += rows.shape[1]
                 sums.add("products", rows.transpose(1, 2) @ rows)
                 sums.add("means", rows.sum(1))
-                if originals is not None:
+                if expected is not None:
                     difference = rows - expected
                     sums.add("drift", rows.transpose(1, 2) @ difference)
                     sums.add("drift_means", difference.sum(1))
