@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import webbrowser
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
@@ -12,7 +13,6 @@ from typing import Any, Literal, TypeVar, get_args
 import torch
 from torch import Tensor, nn
 
-from chop.actions import search as search_action
 from chop.actions import sweep as sweep_action
 from chop.actions import train as train_action
 from chop.actions import transform as transform_action
@@ -21,17 +21,18 @@ from chop.cli.settings import read_config_file
 from chop.config import ActionConfig, ExportConfig, SearchConfig, SweepConfig, TrainConfig, TransformConfig
 from chop.dataset import MaseDataModule, Rows
 from chop.dataset.tokens import token_arguments
-from chop.exporting import Exported, ExportOptions, export_graph
+from chop.exporting import TARGETS, Exported, ExportOptions, export_graph
 from chop.ir import MaseGraph
 from chop.ir.graph.interpreter import annotated_inputs, evaluation_mode
 from chop.options import aliases, check_options, read_options
 from chop.passes.graph import report_html_analysis_pass
 from chop.plugins import load_plugin
 from chop.registry import closest
-from chop.reporting.run_report import write_report
+from chop.reporting.run_report import page_to_write, write_report
 from chop.reporting.sweep_report import write_sweep_report
 from chop.runs import Run, RunFolder, open_run
 from chop.runs.listing import with_run_to_load
+from chop.runs.output_file import output_file
 from chop.statistics.batches import limited_batches
 from chop.tasks import Evaluation, get_task
 from chop.tasks.classification import ClassificationMeter
@@ -106,6 +107,10 @@ def search(
     """
     given = options if search is None else {**options, "search": search}
     config = _read_config(SearchConfig, "search", model, dataset, given)
+    with warnings.catch_warnings():
+        # Optuna takes half a second to import. It imports tqdm, which warns in notebooks without ipywidgets.
+        warnings.filterwarnings("ignore", message="IProgress not found")
+        from chop.actions import search as search_action
     return open_run(search_action.search(config))
 
 
@@ -161,10 +166,11 @@ def export(
             raise ValueError("chop.export: a graph needs 'output', the file to write")
         batches = [annotated_inputs(subject)] if data is None else _named_batches(subject, data, samples)
         limited = limited_batches(batches, samples)
-        return export_graph(subject, Path(output), format, limited, ExportOptions(opset))
+        path = output_file(Path(output), f"model{TARGETS[format].suffix}")
+        return export_graph(subject, path, format, limited, ExportOptions(opset))
     run = subject if isinstance(subject, Run) else open_run(subject)
-    path = None if output is None else Path(output)
-    return export_run(run, ExportConfig(format=format, output=path, samples=samples, opset=opset))
+    file = None if output is None else Path(output)
+    return export_run(run, ExportConfig(format=format, output=file, samples=samples, opset=opset))
 
 
 def report(
@@ -185,7 +191,7 @@ def report(
     if samples < 1:
         raise ValueError(f"chop.report: 'samples' must be at least 1, got {samples}")
     if isinstance(subject, MaseGraph):
-        path = RunFolder(Path()).report if output is None else Path(output)
+        path = page_to_write(None if output is None else Path(output), RunFolder(Path()))
         batches = None if data is None else _named_batches(subject, data, samples)
         given = {"path": path, "original": original, "input_generator": batches, "num_samples": samples}
         report_html_analysis_pass(subject, given)
@@ -194,7 +200,7 @@ def report(
         raise ValueError(f"chop.report needs a Run, the name or path of a run, or a MaseGraph, got {kind}")
     else:
         run = subject if isinstance(subject, Run) else open_run(subject)
-        path = run.folder.report if output is None else Path(output)
+        path = page_to_write(None if output is None else Path(output), run.folder)
         if run.action == "sweep":
             write_sweep_report(run.folder, path)
         else:

@@ -119,7 +119,7 @@ def test_a_second_export_replaces_the_first(quantized: Path) -> None:
             ["--format", "safetensors", "--output", "model.onnx"],
             "files of the target 'safetensors' end in '.safetensors'",
         ),
-        (["--format", "safetensors", "--output", "/proc/nothing/model.safetensors"], "/proc/nothing"),
+        (["--output", "/proc/nothing/model.onnx"], "the folder '/proc/nothing' does not exist; create it, or"),
     ],
 )
 def test_bad_input_is_one_sentence_and_leaves_no_file(
@@ -130,6 +130,14 @@ def test_bad_input_is_one_sentence_and_leaves_no_file(
     error = capsys.readouterr().err.strip().splitlines()[-1]
     assert message in error
     assert sorted(quantized.rglob("*")) == before
+
+
+def test_a_folder_gets_the_file_and_a_name_its_suffix(quantized: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    for output in (folder, folder / "jets"):
+        assert export(quantized, "--format", "safetensors", "--output", str(output)) == 0
+    assert {path.name for path in folder.iterdir()} == {"model.safetensors", "jets.safetensors"}
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

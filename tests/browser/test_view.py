@@ -90,6 +90,14 @@ def test_the_overview_sorts_and_filters(page: Page, address: str, project: Path,
     assert page.locator("#filter-count").inner_text() == "1 of 4"
 
 
+def test_the_overview_fits_a_page_of_1400_pixels(page: Page, address: str, screenshots: Path) -> None:
+    page.set_viewport_size({"width": 1400, "height": 900})
+    page.goto(address)
+    assert page.locator("#table th.option").count() >= 2  # options that differ between runs
+    assert page.locator(".scroll").evaluate("each => each.scrollWidth - each.clientWidth") == 0
+    page.screenshot(path=screenshots / "view-1400.png", full_page=True)
+
+
 def test_two_runs_are_selected_and_compared(page: Page, address: str, project: Path, screenshots: Path) -> None:
     page.goto(address)
     button = page.get_by_role("button", name="Compare")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +16,11 @@ from chop.config import INFO_KINDS
 from chop.display.html import MAX_ROWS, html_image, html_table
 from chop.formats.integer import Integer
 from chop.info import find_kind
-from chop.passes.graph import profile_statistics_analysis_pass, quantize_transform_pass
+from chop.passes.graph import (
+    profile_statistics_analysis_pass,
+    quantize_transform_pass,
+    report_node_shape_analysis_pass,
+)
 from samples import annotated, tiny_graph
 
 
@@ -23,6 +30,23 @@ def test_tables_are_escaped_and_cut() -> None:
     assert text.count("<td>x &amp; y</td>") == MAX_ROWS
     assert "<caption>a &lt; b</caption>" in text
     assert text.endswith("<p>3 more rows</p>")
+
+
+def test_printed_tables_are_html_in_notebooks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown: list[Any] = []
+    stream = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})
+    graph = tiny_graph()
+    report_node_shape_analysis_pass(graph)
+    text = capsys.readouterr().out
+    assert "| seq_blocks_2 " in text
+    monkeypatch.setattr(sys, "stdout", stream())
+    monkeypatch.setattr("IPython.display.display", shown.append)
+    report_node_shape_analysis_pass(graph)
+    assert "<td>seq_blocks_2</td>" in shown[0].data
+    assert "weight: [5, 16]\n" in shown[0].data  # a cell with several lines keeps them
+    assert "white-space: pre" in shown[0].data
 
 
 def test_an_image_contains_its_file(tmp_path: Path) -> None:

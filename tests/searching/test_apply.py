@@ -24,8 +24,8 @@ def read(run: Path, name: str = "summary.json") -> Any:
 def test_an_applied_trial_has_the_accuracy_of_the_trial(toy_search: SearchConfig) -> None:
     log = read(search(toy_search), "search/log.json")
     trial = [each for each in log["trials"] if each["front"]][-1]
-    folder = search(replace(toy_search, apply=trial["number"]))
-    assert folder.name == "transform"
+    folder = search(replace(toy_search, apply=trial["number"], name="applied"))
+    assert (folder.name, folder.parents[1].name) == ("transform", "applied")
     assert (folder / "transformed_ckpt").is_dir()
     after = read(folder.parents[1])["test"]["after"]
     assert after["accuracy"] == pytest.approx(trial["metrics"]["accuracy"], abs=1e-9)
@@ -72,7 +72,10 @@ def test_a_corrupt_log_is_reported(toy_search: SearchConfig) -> None:
 
 
 def test_the_best_trial_is_fine_tuned_and_keeps_its_formats(toy_search: SearchConfig) -> None:
-    folder = search(replace(toy_search, finetune=2))
+    number = read(search(replace(toy_search, name="widths")))["best"]["trial"]
+    folder = search(replace(toy_search, apply=number, finetune=2, name="tuned"))
+    assert folder.name == "tuned"
+    assert not any(path.name.startswith("widths_") for path in folder.parent.iterdir())
     summary = read(folder)
     assert (summary["action"], summary["epochs"]) == ("train", 2)
     model = load_model(str(folder), "auto", Experiment.load(toy_search).model)

@@ -114,6 +114,7 @@ def test_untrained_weights_are_reported(config: SweepConfig, caplog: pytest.LogC
 def test_a_run_shows_its_table_and_plot_in_notebooks(config: SweepConfig, trained: RunFolder) -> None:
     text = chop.open_run(sweep(config).path)._repr_html_()
     assert "<td>integer</td><td>4</td>" in text
+    assert "<tr><th></th><th>accuracy</th><th>loss</th></tr>" in text  # what the best setting and the original have
     assert text.count("data:image/png;base64,") == 1
     text = chop.open_run(trained.path)._repr_html_()
     assert "<td>validation</td>" in text

@@ -75,7 +75,10 @@ def test_a_grid_of_several_processes_is_refused(train_config: TrainConfig) -> No
 
 def test_processes_train_the_same_and_tables_have_all_forms(train_config: TrainConfig) -> None:
     configs = [replace(train_config, batch_size=size, max_epochs=1) for size in (64, 128)]
-    one, two = (run_grid([replace(each, workers=n) for each in configs], ("batch_size",)) for n in (1, 2))
+    one, two = (
+        run_grid([replace(each, workers=n, name="sizes") for each in configs], ("batch_size",)) for n in (1, 2)
+    )
+    assert [one.name, two.name] == ["grid_sizes", "grid_sizes_2"]
 
     def results(folder: RunFolder) -> list[list[str]]:
         return [line[:-1] for line in csv.reader(folder.grid_table.read_text().splitlines())]  # without seconds

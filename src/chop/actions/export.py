@@ -6,6 +6,7 @@ from pathlib import Path
 
 from chop.config import ExportConfig
 from chop.exporting import Exported, ExportOptions, export_graph
+from chop.runs.output_file import output_file
 from chop.runs.run import Run, open_run
 
 
@@ -19,8 +20,10 @@ def export(config: ExportConfig) -> Path:
 
 def export_run(run: Run, config: ExportConfig) -> Exported:
     """Write the model of a run, and add the file to the summary of the run."""
+    path = run.folder.exported(config.format)
+    if config.output is not None:
+        path = output_file(config.output, path.name)
     graph = run.experiment.annotated_graph(num_rows=2)
-    path = run.folder.exported(config.format) if config.output is None else config.output
     batches = run.test_batches(config.samples)
     exported = export_graph(graph, path, config.format, batches, ExportOptions(config.opset))
     run.folder.add_export(exported.as_dict())

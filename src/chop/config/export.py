@@ -21,7 +21,7 @@ class ExportConfig(RunConfig):
     format: Literal["onnx", "qonnx", "safetensors"] = option(
         "onnx", help="kind of file: ONNX, ONNX with the quantisers of QONNX, or packed integers with their scales"
     )
-    output: Path | None = option(None, help="file to write; default: in the folder 'export' of the run")
+    output: Path | None = option(None, help="file or folder to write to; default: the folder 'export' of the run")
     opset: int | None = option(
         None, least=1, help="opset of an ONNX file; default: the smallest that has all types"
     )

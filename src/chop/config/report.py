@@ -18,7 +18,7 @@ class ReportConfig(RunConfig):
         "ch report jsc-toy_classification_jsc_2026-01-31 --open",
     )
 
-    output: Path | None = option(None, help="file to write; default: report.html in the run folder")
+    output: Path | None = option(None, help="file or folder to write to; default: report.html in the run folder")
     samples: int = option(256, least=1, help="number of test samples to measure on")
     no_sensitivity: bool = option(False, help="skip the sensitivity analysis, the slowest part")
     open: bool = option(False, help="open the page in a browser")

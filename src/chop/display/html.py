@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ MAX_ROWS = 200
 def html_table(headers: Sequence[object], rows: Sequence[Sequence[object]], caption: str = "") -> str:
     """Return a table, cut after 200 rows; all texts are escaped."""
     head = "".join(f"<th>{_text(each)}</th>" for each in headers)
-    body = "".join(f"<tr>{''.join(f'<td>{_text(each)}</td>' for each in row)}</tr>" for row in rows[:MAX_ROWS])
+    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows[:MAX_ROWS])
     more = f"<p>{len(rows) - MAX_ROWS} more rows</p>" if len(rows) > MAX_ROWS else ""
     title = f"<caption>{_text(caption)}</caption>" if caption else ""
     return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
@@ -33,6 +34,29 @@ def png_image(data: bytes, alt: str) -> str:
 def html_heading(text: str) -> str:
     """Return a line in bold."""
     return f"<p><b>{_text(text)}</b></p>"
+
+
+def shown_in_notebook(headers: Sequence[object], rows: Sequence[Sequence[object]]) -> bool:
+    """Show a table below the cell of a notebook that runs, and return True; return False anywhere else.
+
+    Printed tables are hard to read in a notebook, which wraps lines that are longer than the cell.
+    """
+    if type(sys.stdout).__module__ != "ipykernel.iostream":
+        return False
+    from IPython.display import HTML, display
+
+    display(HTML(html_table(headers, rows)))  # type: ignore[no-untyped-call]
+    return True
+
+
+def _cell(value: object) -> str:
+    text = _text(value)
+    style = (
+        ' style="white-space: pre; font-family: monospace; text-align: left; vertical-align: top"'
+        if "\n" in text
+        else ""
+    )
+    return f"<td{style}>{text}</td>"
 
 
 def _text(value: object) -> str:

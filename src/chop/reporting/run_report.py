@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import logging
-import os
 import webbrowser
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,8 @@ from chop.display.launcher import option_name
 from chop.display.numbers import table_decibels, table_number
 from chop.display.progress import StatusLine
 from chop.files import CorruptFileError, read_json
-from chop.ir import MaseGraph
+from chop.formats.float import Float
+from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.meta import annotated_batch_size
 from chop.page.search_log import read_search_log
 from chop.passes.graph import (
@@ -33,6 +33,7 @@ from chop.reporting.grid_report import GridTable, write_grid_report
 from chop.reporting.sweep_report import command_of_best_setting, write_sweep_report
 from chop.runs import RunFolder
 from chop.runs.listing import find_grid
+from chop.runs.output_file import output_file
 from chop.runs.run import Run, TestBatches, open_run
 from chop.searching.results.command import command_of_best
 from chop.training.terminal import print_grid
@@ -57,16 +58,14 @@ def report(config: ReportConfig) -> Path:
     """Write the page of a run, grid or sweep, print its summary, and return the path of the page."""
     grid = find_grid(config.run, config.project_dir)
     if grid is not None:
-        path = config.output or grid.report
-        _check_writable(path)
+        path = page_to_write(config.output, grid)
         print_grid_report(write_grid_report(grid, path))
     elif (run := open_run(config.run, config.project_dir)).action == "sweep":
-        path = config.output or run.folder.report
-        _check_writable(path)
+        path = page_to_write(config.output, run.folder)
         write_sweep_report(run.folder, path)
         print_sweep_report(run.folder)
     else:
-        path = config.output or run.folder.report
+        path = page_to_write(config.output, run.folder)
         document = write_report(run, path, num_samples=config.samples, with_sensitivity=not config.no_sensitivity)
         print_summary(document)
     if config.open and not webbrowser.open(path.absolute().as_uri()):
@@ -82,8 +81,7 @@ def write_report(
     Activations, errors and sensitivity are measured on the first `num_samples` rows of the test split. Sensitivity
     takes longest.
     """
-    path = path or run.folder.report
-    _check_writable(path)
+    path = page_to_write(path, run.folder)
     search = _read_search_log(run) if run.folder.search_log.is_file() else None
     batches = run.test_batches(num_samples)
     with limit_threads_for(run.experiment, batches.batch_size):
@@ -111,18 +109,15 @@ def _best_trial(run: Run) -> dict[str, Any] | None:
     return {"number": number, "rule": str(run.summary.get("rule", "")), "command": command}
 
 
-def _check_writable(path: Path) -> None:
-    """Raise an error before the measurements if the page cannot be written to `path`."""
-    if path.is_dir():
-        file = RunFolder(path).report
-        raise ValueError(f"'{path}' is a folder; {option_name('output')} must be a file, such as {file}")
+def page_to_write(output: Path | None, folder: RunFolder) -> Path:
+    """Return the path of the page of a run: in its folder, or as `output` says.
+
+    Raises an error before the measurements if the page cannot be written there.
+    """
+    path = folder.report if output is None else output_file(output, folder.report.name)
     if path.suffix.lower() not in PAGE_SUFFIXES:  # a misplaced argument must not overwrite another kind of file
         raise ValueError(f"{option_name('output')} must end in .html, got '{path}'")
-    folder = path.absolute().parent
-    if not folder.exists():
-        raise ValueError(f"the folder '{folder}' does not exist; create it, or choose another file")
-    if not (folder.is_dir() and os.access(folder, os.W_OK)):
-        raise ValueError(f"cannot write in '{folder}'; choose another file with {option_name('output')}")
+    return path
 
 
 def _run_passes(
@@ -196,12 +191,20 @@ def _measure_sensitivity(run: Run, batches: TestBatches, cost: Info) -> Info | N
 
 
 def _formats_to_measure(run: Run, graph: MaseGraph) -> tuple[dict[str, Any], str]:
-    """Return arguments of `quantize` and their description: those of the run, else 8-bit integers."""
-    if isinstance(run.config, TransformConfig) and "quantize" in run.config.passes:
-        return dict(run.config.passes["quantize"]), "the formats of the run"
-    if not any(meta.quantizable for meta in graph.annotated_metas()):
+    """Return the formats as arguments of `sensitivity`, and their description: of the run, else 8-bit integers."""
+    metas = graph.annotated_metas()
+    names = {meta.node.name for meta in metas}
+    if graph is run.original and any(meta.node.name in names and _rounds(meta) for meta in run.graph.metas()):
+        return {"quantized": run.graph}, "the formats of the run"
+    if not any(meta.quantizable for meta in metas):
         return {}, ""
     return {"config": {"name": "integer", **EIGHT_BITS}}, "8-bit integers, scaled to the largest magnitude"
+
+
+def _rounds(meta: NodeMeta) -> bool:
+    """Return whether a node has a number format other than float, which pruned layers have."""
+    formats = meta.quantized.formats.values() if meta.quantized is not None else ()
+    return any(not isinstance(number_format, Float) for number_format in formats)
 
 
 def _affordable_rows(graph: MaseGraph, cost: Info, wanted: int) -> int:

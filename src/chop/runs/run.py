@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import logging
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -72,10 +71,9 @@ class Run:
         """Return what the run was, its results and its plots, for notebooks."""
         parts = [html_heading(f"{self.action} {self.config.model} on {self.config.dataset}: {self.folder}")]
         scores = _scores(self.summary)
-        metrics = list(dict.fromkeys(metric for each in scores.values() for metric in each))
-        rows = [
-            (name, *(f"{each.get(metric, math.nan):.4f}" for metric in metrics)) for name, each in scores.items()
-        ]
+        first: Mapping[str, float] = next(iter(scores.values()), {})
+        metrics = [metric for metric in first if all(metric in each for each in scores.values())]
+        rows = [(name, *(f"{each[metric]:.4f}" for metric in metrics)) for name, each in scores.items()]
         parts += [html_table(("", *(figure(metric).title for metric in metrics)), rows)] if rows else []
         for path in (self.folder.front_table, self.folder.sweep_table):
             if path.is_file():

@@ -69,12 +69,14 @@ def apply_best(
 
 
 def _find_search(config: SearchConfig) -> Run:
-    """Return the run of a search: the one beside the configuration file, that of --study, or the newest."""
+    """Return the run of a search: beside the configuration file, that of --study or --name, or the newest."""
 
     def matches(folder: RunFolder) -> bool:
         return config.study is None or read_log(folder).get("study") == config.study
 
     folder = find_run_to_resume(config, lambda folder: folder.search_log, matches)
+    if folder is None and config.name is not None:  # the name of the new run
+        folder = find_run_to_resume(replace(config, name=None), lambda folder: folder.search_log, matches)
     if folder is None:
         study = "" if config.study is None else f" of study '{config.study}'"
         logs = RunFolder(config.project_dir / f"{run_prefix(config)}*").search_log
@@ -101,6 +103,9 @@ def _write_graph(
     """Write the graph of a configuration into a new run folder, and fine-tune it in another one if asked."""
     start = time.perf_counter()
     config = transform_config(spec.config, problem.units(configuration), configuration)
+    name = None if asked.name == spec.config.name else asked.name  # that of the search would hide it
+    if not asked.finetune:
+        config = replace(config, name=name)
     trained = problem.trained_graphs(configuration)
     if trained is None:
         folder = transform(config)
@@ -115,5 +120,5 @@ def _write_graph(
         problem.training_options(configuration)
     )
     rate = asked.learning_rate if asked.learning_rate is not None else spec.config.learning_rate
-    options |= {"max_epochs": asked.finetune} | ({} if rate is None else {"learning_rate": rate})
+    options |= {"name": name, "max_epochs": asked.finetune} | ({} if rate is None else {"learning_rate": rate})
     return train(TrainConfig(**options))

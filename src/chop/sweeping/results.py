@@ -9,6 +9,7 @@ from tabulate import tabulate
 
 from chop.config import SweepConfig, TransformConfig, common_options
 from chop.display.figures import figure
+from chop.display.html import shown_in_notebook
 from chop.display.numbers import memory, percentage_points, table_number
 from chop.display.tables import write_table
 from chop.files import write_text
@@ -84,7 +85,8 @@ def write_results(
     headers, cells = list(rows[0].cells()), [list(row.cells().values()) for row in rows]
     align = ("left", *("right",) * (len(headers) - 1))
     print(f"\n{results.title}, test split")
-    print(tabulate(cells, headers, disable_numparse=True, colalign=align))
+    if not shown_in_notebook(headers, cells):
+        print(tabulate(cells, headers, disable_numparse=True, colalign=align))
     if any(row.costs[name] > row.bits + 0.005 for row in results.rows for name in COSTS):
         print(f"\n{SCALES_NOTE}")
     exact = [row.cells(exact=True) for row in rows]

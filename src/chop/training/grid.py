@@ -63,8 +63,8 @@ def run_grid(configs: Sequence[TrainConfig], varied: Sequence[str]) -> RunFolder
         folders.append(next(runs))
     summaries = [folder.read_summary() for folder in folders]
     rows = _rows(configs, summaries, folders, varied)
-    name = f"grid_{run_prefix(configs[0])}{date.today().isoformat()}"
-    folder = RunFolder.create(configs[0].project_dir, name)
+    name = configs[0].name or f"{run_prefix(configs[0])}{date.today().isoformat()}"
+    folder = RunFolder.create(configs[0].project_dir, f"grid_{name}")
     _write_results(rows, varied, f"{configs[0].model}, data: {summaries[0]['data']['title']}", folder)
     return folder
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from chop.dataset import DatasetInfo
 from chop.display.figures import figure
+from chop.display.html import shown_in_notebook
 from chop.tasks import Evaluation
 from chop.training.evaluation import class_names
 from chop.training.loop import EpochMetrics
@@ -56,4 +57,5 @@ def print_confusion(confusion: Tensor | None, info: DatasetInfo) -> None:
 def print_grid(title: str, headers: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
     """Print the table of a grid of training runs."""
     print(f"\n{title}")
-    print(tabulate(cells, headers=headers, disable_numparse=True, stralign="right"))
+    if not shown_in_notebook(headers, cells):
+        print(tabulate(cells, headers=headers, disable_numparse=True, stralign="right"))

@@ -9,6 +9,7 @@ from tabulate import tabulate
 from torch import nn
 
 from chop.dataset import DatasetInfo
+from chop.display.html import shown_in_notebook
 from chop.passes import PASSES
 from chop.tasks import Evaluation
 from chop.training.terminal import print_scores
@@ -34,6 +35,8 @@ def print_infos(infos: Mapping[str, Mapping[str, Any]]) -> None:
         compared = numbers_in(info) if PASSES[name].compare else {}
         for table in tables_of({key: value for key, value in info.items() if key not in compared}):
             print(f"\n{name}")
+            if shown_in_notebook(table.headers, table.rows):
+                continue
             align = ("left", *("right",) * (len(table.headers) - 1))
             print(tabulate(table.rows, table.headers, disable_numparse=True, colalign=align))
 

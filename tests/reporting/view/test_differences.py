@@ -37,6 +37,13 @@ def test_titles_are_the_shortest_ends_that_are_unique(add_run: AddRun, project: 
     assert titles["passes.quantize.conv2d.config.data_in_width"] == "data_in_width"
 
 
+def test_a_title_says_whose_name_it_is(add_run: AddRun, project: Path) -> None:
+    for name in ("integer", "mxfp"):
+        add_run(name, transform_summary(0.5, 8.0, 1), f"[passes.quantize.linear.config]\nname = '{name}'\n")
+    columns, _ = differing_options(tuple(list_records(project)))
+    assert [column.title for column in columns] == ["linear.config.name"]
+
+
 def test_few_columns_are_shown_and_the_others_counted(add_run: AddRun, project: Path) -> None:
     for name, value in (("a", 1), ("b", 2)):
         add_run(name, train_summary(0.5), "".join(f"option_{i} = {value}\n" for i in range(MAX_OPTION_COLUMNS + 2)))

@@ -71,12 +71,13 @@ def test_a_key_figure_has_its_exact_value_and_the_one_before(project: Path) -> N
     page = overview_page(project, list_records(project))
     was = '<span class="note">was 102 k</span>'
     assert f'<td class="figure" data-value="6400.0" title="6,400">6.4 k{was}</td>' in page
-    assert '<td class="figure" data-value="1234" title="1,234">1.23 k</td>' in page
+    assert '<td class="text" data-value="toy" title="toy, 1.23 k parameters">toy</td>' in page
 
 
 def test_nan_and_infinity_are_not_sorted(project: Path) -> None:
     (project / "a").mkdir()
-    (project / "a/summary.json").write_text('{"test": {"accuracy": NaN}, "parameters": Infinity}')
+    cost = '{"after": {"weight_bits": 1, "average_weight_bits": Infinity}}'
+    (project / "a/summary.json").write_text(f'{{"test": {{"accuracy": NaN}}, "cost": {cost}}}')
     page = overview_page(project, list_records(project))
     assert '<td class="figure" title="not a number">not a number</td>' in page
     assert '<td class="figure" title="∞">∞</td>' in page

@@ -150,7 +150,7 @@ def test_a_search_needs_only_a_max_drop(toy_search: SearchConfig, capsys: pytest
     text = (run / "search" / "best.toml").read_text()
     passes = tomllib.loads(text)["passes"]["quantize"]
     assert set(passes) == {"by", "seq_blocks_0", "seq_blocks_2", "seq_blocks_4"}
-    rule = "lowest bitops of all trials that lose at most 1.5 percentage points of accuracy"
+    rule = "lowest bit operations of all trials that lose at most 1.5 percentage points of accuracy"
     assert text.startswith(f"# Trial {best['trial']}: {rule}.\n")
     assert "untrained weights" not in capsys.readouterr().err
 

@@ -138,10 +138,8 @@ def test_the_table_shows_the_front_with_the_nearest_baselines(
     assert "Pareto-optimal uniform baselines: integer, 4 bits (accuracy 0.6000)" in text
     assert "the importance of choices is not shown for 4 trials; it needs at least 20" in text
     assert "best: trial 1, accuracy 0.8060" in text
-    assert (
-        "lowest bitops of all trials that lose at most 0.5 percentage points of accuracy; ready for ch transform"
-        in text
-    )
+    rule = "lowest bit operations of all trials that lose at most 0.5 percentage points of accuracy"
+    assert f"{rule}; ready for ch transform" in text
 
 
 def test_a_search_without_complete_trials_is_reported(capsys: pytest.CaptureFixture[str]) -> None:

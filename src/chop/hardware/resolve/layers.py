@@ -46,7 +46,7 @@ def with_parameters(layer: nn.Module, values: Mapping[str, Tensor]) -> nn.Module
             new._parameters[name] = nn.Parameter(value.detach().to(like.dtype), requires_grad=like.requires_grad)
     if not isinstance(layer, QuantizedLayer):
         return new
-    quantized = quantize_layer(new, layer.formats, type(layer).__name__.removeprefix(layer.base_class.__name__))
+    quantized = quantize_layer(new, layer.formats, layer.format_label)
     quantized.writes_back = layer.writes_back
     quantized.take_scales(layer)
     return quantized

@@ -190,6 +190,11 @@ class QuantizedLayer(nn.Module):
             self.register_buffer(_mask_name(name), mask)
         self.forget()
 
+    @property
+    def format_label(self) -> str:
+        """The end of the class name: the class of the format that names the layer."""
+        return type(self).__name__.removeprefix(self.base_class.__name__)
+
     def take_scales(self, other: QuantizedLayer) -> None:
         """Take over another layer's learned and calibrated scales."""
         for key in map(_scale_name, self.formats):
@@ -241,8 +246,7 @@ class QuantizedLayer(nn.Module):
         return cast("Tensor | None", attrgetter(name)(self))
 
     def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
-        label = type(self).__name__.removeprefix(self.base_class.__name__)
-        return _empty_layer, (self.base_class, label), _without_cache(self.__getstate__())  # type: ignore[no-untyped-call]
+        return _empty_layer, (self.base_class, self.format_label), _without_cache(self.__getstate__())  # type: ignore[no-untyped-call]
 
 
 class FunctionalLayer(QuantizedLayer):

@@ -68,6 +68,16 @@ def make_replacement(meta: NodeMeta, formats: Mapping[str, Format], label: str) 
     return QuantizedCall(target, meta.op.name, formats, label, overwrites_shared_memory(node))
 
 
+def with_formats_of(meta: NodeMeta, quantized: QuantizedLayer | QuantizedCall) -> QuantizedLayer | QuantizedCall:
+    """Return a node's layer or function in the formats, and with the scales, of a quantised one."""
+    if meta.module is None or isinstance(quantized, QuantizedCall):
+        return quantized  # a call has no weights
+    new = quantize_layer(meta.module, quantized.formats, quantized.format_label)
+    new.take_scales(quantized)
+    new.writes_back = quantized.writes_back
+    return new
+
+
 def _first_scale(meta: NodeMeta, name: str, number_format: Format) -> float:
     """Return the scale at which training starts, from the range of an operand whose values were not kept."""
     largest = meta.largest(name)

@@ -11,7 +11,7 @@ from typing import Any
 from chop.reporting.view.nested_tables import flatten
 from chop.reporting.view.run_record import MAX_RECORDS_KEPT, RunRecord
 
-MAX_OPTION_COLUMNS = 5
+MAX_OPTION_COLUMNS = 4
 NOT_COMPARED = (
     *(
         "model",
@@ -28,6 +28,8 @@ NOT_COMPARED = (
     *("report", "open", "num_workers", "workers", "log_every_n_steps", "report_to"),
 )
 """Options that the overview shows in other columns, or that do not change results."""
+UNCLEAR_WORDS = ("name", "config", "setup")
+"""Words of keys that need the word before them: the `name` of what?"""
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class OptionColumn:
     key: str
     """As in `run.toml`: `passes.quantize.linear.config.weight_width`."""
     title: str
-    """The end of the key that is different from those of the other columns."""
+    """The end of the key that says what the option is, and is different from those of the other columns."""
 
     def text(self, record: RunRecord) -> str | None:
         """Return the value of a run; None if it has no such option."""
@@ -66,11 +68,14 @@ def differing_options(records: tuple[RunRecord, ...]) -> tuple[tuple[OptionColum
 
 
 def _short(key: str, keys: Sequence[str]) -> str:
-    """Return the last words of a dotted key, as many as no other key ends with."""
+    """Return the last words of a dotted key, as many as are clear and no other key ends with."""
     words = key.split(".")
     for length in range(1, len(words)):
         end = ".".join(words[-length:])
-        if sum(each == end or each.endswith(f".{end}") for each in keys) == 1:
+        if (
+            words[-length] not in UNCLEAR_WORDS
+            and sum(each == end or each.endswith(f".{end}") for each in keys) == 1
+        ):
             return end
     return key
 

@@ -22,7 +22,7 @@ from chop.reporting.view.html import (
     scrolling,
     synthetic_badge,
 )
-from chop.reporting.view.run_figures import COLUMNS, RunFigure
+from chop.reporting.view.run_figures import COLUMNS, PARAMETERS, RunFigure
 from chop.reporting.view.run_record import MAX_RECORDS_KEPT, RunRecord
 
 TEXT_COLUMNS, START_COLUMN = ("run", "action", "model", "data"), "started"
@@ -73,7 +73,7 @@ def _table(records: Sequence[RunRecord]) -> Html:
         element("th", {"scope": "col"}, element("span", {"class": "unseen"}, "compare")),
         *(_head(word, "text") for word in TEXT_COLUMNS),
         *(_figure_head(figure) for figure in figures),
-        *(_head(column.title, "option", column.key) for column in options),
+        *(_head(column.title.replace("_", " "), "option", column.key) for column in options),
         _head(START_COLUMN, "text"),
     ]
     body = element("tbody", None, [_row(record, options, figures) for record in records])
@@ -107,7 +107,7 @@ def _row(record: RunRecord, options: tuple[OptionColumn, ...], figures: tuple[Ru
     name = element("th", {"scope": "row", "data-value": record.name}, _name(record))
     cells = [
         _text_cell(record.action),
-        _text_cell(record.model and Path(record.model).name, record.model),
+        _text_cell(record.model and Path(record.model).name, _about_model(record)),
         _text_cell(
             record.data and Path(record.data).name,
             record.data_title or record.data,
@@ -124,6 +124,11 @@ def _row(record: RunRecord, options: tuple[OptionColumn, ...], figures: tuple[Ru
         ),
     ]
     return element("tr", None, element("td", None, element("input", box)), name, cells)
+
+
+def _about_model(record: RunRecord) -> str | None:
+    value = PARAMETERS.read(record, "after")
+    return record.model if value is None else f"{record.model}, {PARAMETERS.figure.text(value)} parameters"
 
 
 def _name(record: RunRecord) -> Html:

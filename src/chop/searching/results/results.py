@@ -17,6 +17,7 @@ from chop.searching.evaluation.objectives import (
     Objectives,
     better_direction,
     is_cost,
+    known_metrics,
     pareto_front,
     weakly_dominates,
 )
@@ -146,8 +147,8 @@ class Results:
             return BestTrial(self.most_accurate, f"highest accuracy: {reason}")
         best = max(good, key=lambda each: (self.cost.gain(each.metrics), each.metrics["accuracy"]), default=None)
         extreme = "lowest" if self.cost.prefers_lower else "highest"
-        points = percentage_points(allowed)
-        return BestTrial(best, f"{extreme} {self.cost.name} of all trials that lose at most {points} of accuracy")
+        points, title = percentage_points(allowed), known_metrics()[self.cost.name].title
+        return BestTrial(best, f"{extreme} {title} of all trials that lose at most {points} of accuracy")
 
     @property
     def _best_sum(self) -> TrialRecord | None:

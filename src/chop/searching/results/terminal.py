@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from tabulate import tabulate
 
 from chop.display.figures import KeyFigure
+from chop.display.html import shown_in_notebook
 from chop.display.progress import SECONDS_PER_REDRAW, StatusLine, bar, clock
 from chop.runs import RunFolder
 from chop.searching.evaluation import COST_RUNNERS, CostRunner
@@ -140,7 +141,8 @@ def _show_front(results: Results, folder: RunFolder) -> None:
     headers = ("trial", *(each.column_title for each in columns), "nearest uniform", quality, cost_title)
     align = ("right",) * (1 + len(columns)) + ("left", "right", "right")
     print(f"\nPareto front: {len(results.front)} of {len(results.complete)} trials")
-    print(tabulate(rows, headers, disable_numparse=True, colalign=align))
+    if not shown_in_notebook(headers, rows):
+        print(tabulate(rows, headers, disable_numparse=True, colalign=align))
     if results.baselines_outside_the_space:
         print("-: Pareto-optimal uniform baselines that are not in the search space")
     if len(results.front) > MAX_ROWS_SHOWN:

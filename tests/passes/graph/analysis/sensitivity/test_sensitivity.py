@@ -145,6 +145,21 @@ def test_all_numbers_agree_with_a_quantised_copy(name: str) -> None:
     assert ratios == sorted(ratios)
 
 
+def test_the_formats_of_a_quantised_graph_are_measured_on_the_original_weights() -> None:
+    graph, x = made("branches")
+    _, expected = sensitivity_analysis_pass(graph, {"config": LAB_CONFIG, "input_generator": [{"x": x}]})
+    changed = quantised(graph, list(expected["alone"]))
+    with torch.no_grad():
+        for parameter in changed.model.parameters():  # as a method for low bit widths or a fine-tuning does
+            parameter.add_(1)
+    _, found = sensitivity_analysis_pass(graph, {"quantized": changed, "input_generator": [{"x": x}]})
+    assert found == expected
+    with pytest.raises(ValueError, match="'quantized' has all formats and cannot be combined with 'config'"):
+        sensitivity_analysis_pass(
+            graph, {"quantized": changed, "config": LAB_CONFIG, "input_generator": [{"x": x}]}
+        )
+
+
 @pytest.mark.parametrize(
     ("name", "path"), [("tiny", "seq_blocks.2"), ("branches", "body.0"), ("branches", "right")]
 )

@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 from chop.ir import MaseGraph
 from chop.ir.graph.dict_view import plain
 from chop.passes.base import PassResult, register_pass
-from chop.passes.graph.analysis.report.table import NODE_HEADERS, bordered_table, node_cells
+from chop.passes.graph.analysis.report.table import NODE_HEADERS, bordered_table, node_cells, print_bordered_table
 
 _PARTS = ("common", "hardware", "software")
 MAX_VALUES_SHOWN = 64
@@ -38,11 +38,11 @@ def report_node_meta_param_analysis_pass(graph: MaseGraph, args: ReportNodeMetaP
     for meta in graph.annotated_metas():
         parameters = _without_large_tensors(plain(meta.parameters))
         rows.append([*node_cells(meta), *(pformat(parameters[part], sort_dicts=False) for part in parts)])
-    table = bordered_table(rows, (*NODE_HEADERS, *(f"{part.capitalize()} Param" for part in parts)))
-    print(table)
+    headers = (*NODE_HEADERS, *(f"{part.capitalize()} Param" for part in parts))
+    print_bordered_table(rows, headers)
     if args.save_path is not None:
         args.save_path.parent.mkdir(parents=True, exist_ok=True)
-        args.save_path.write_text(table + "\n", encoding="utf-8")
+        args.save_path.write_text(bordered_table(rows, headers) + "\n", encoding="utf-8")
     return graph, {}
 
 

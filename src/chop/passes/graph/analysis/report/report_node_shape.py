@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from chop.ir import MaseGraph, TensorMeta
 from chop.passes.base import PassResult, register_pass
-from chop.passes.graph.analysis.report.table import NODE_HEADERS, bordered_table, node_cells
+from chop.passes.graph.analysis.report.table import NODE_HEADERS, node_cells, print_bordered_table
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class ReportNodeShapeArgs:
 def report_node_shape_analysis_pass(graph: MaseGraph, args: ReportNodeShapeArgs) -> PassResult:
     """Print a table of the nodes' input and output shapes, one line per tensor: `weight: [5, 16]`."""
     rows = [[*node_cells(meta), _shapes(meta.args), _shapes(meta.results)] for meta in graph.annotated_metas()]
-    print(bordered_table(rows, (*NODE_HEADERS, "Input shapes", "Output shapes")))
+    print_bordered_table(rows, (*NODE_HEADERS, "Input shapes", "Output shapes"))
     return graph, {}
 
 

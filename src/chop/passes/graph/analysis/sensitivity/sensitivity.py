@@ -20,7 +20,7 @@ from chop.passes.graph.analysis.sensitivity.measure import (
     Sensitivity,
     measure_sensitivity,
 )
-from chop.passes.quantization.replacement import make_replacements
+from chop.passes.quantization.replacement import make_replacements, with_formats_of
 from chop.passes.quantization.selection import QuantizeArgs, chosen_configs
 from chop.statistics.batches import LabelledBatch, limited_batches, limited_labelled_batches
 
@@ -33,8 +33,10 @@ _MAX_NODES_LOGGED = 10
 class SensitivityArgs:
     """Formats to try, and data to try them on."""
 
-    formats: QuantizeArgs
+    formats: QuantizeArgs | None = None
     """Written as `config`, one for all nodes, or as the arguments of `quantize`: `by`, `default` and so on."""
+    quantized: MaseGraph | None = None
+    """A quantised version of the graph, whose formats and scales are tried, instead of `config` or `by`."""
     input_generator: Iterable[Mapping[str, Any]] | None = None
     """Batches by argument name, such as `{"x": tensor}`; without labels, so loss and accuracy are not measured."""
     labelled_batches: Iterable[tuple[Mapping[str, Any], Tensor]] | None = None
@@ -62,7 +64,13 @@ class SensitivityArgs:
         # An unknown key is a misspelt option unless its value is a table, which can be an entry of `quantize`.
         options = {key: value for key, value in given.items() if key in own or not _is_choice(key, value)}
         rest = {key: value for key, value in given.items() if key not in options}
-        return read_options(cls, {**options, "formats": _read_formats(rest, where)}, where)
+        if "quantized" not in options:
+            options["formats"] = _read_formats(rest, where)
+        elif rest:
+            raise ValueError(
+                f"{where}: 'quantized' has all formats and cannot be combined with '{next(iter(rest))}'"
+            )
+        return read_options(cls, options, where)
 
     def batches(self) -> Iterator[LabelledBatch]:
         if self.labelled_batches is not None:
@@ -109,7 +117,7 @@ def sensitivity_analysis_pass(graph: MaseGraph, args: SensitivityArgs) -> PassRe
     labels, the lowest `output_sqnr_db`. Without labels, loss and accuracy are None. Nodes that call the same layer
     are measured together. The graph is not changed.
     """
-    replacements = labelled_replacements(graph, {_LABEL: args.formats})
+    replacements = _replacements(graph, args)
     if not replacements:
         raise ValueError("sensitivity_analysis_pass: no node of this graph has a format")
     nodes = args.nodes or None
@@ -117,6 +125,17 @@ def sensitivity_analysis_pass(graph: MaseGraph, args: SensitivityArgs) -> PassRe
     info = _as_info(found)
     _log_ranking(info)
     return graph, info
+
+
+def _replacements(graph: MaseGraph, args: SensitivityArgs) -> LabelledReplacements:
+    if args.quantized is None:
+        assert args.formats is not None, "they are read from the arguments, or an error is raised"
+        return labelled_replacements(graph, {_LABEL: args.formats})
+    quantized = {meta.node.name: meta.quantized for meta in args.quantized.metas()}
+    by_name = {meta.node.name: (meta, quantized.get(meta.node.name)) for meta in graph.annotated_metas()}
+    return {
+        name: {_LABEL: with_formats_of(meta, layer)} for name, (meta, layer) in by_name.items() if layer is not None
+    }
 
 
 def labelled_replacements(graph: MaseGraph, choices: Mapping[str, QuantizeArgs]) -> LabelledReplacements:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tabulate import tabulate
 from torch import fx
 
+from chop.display.html import shown_in_notebook
 from chop.display.tables import HEADER_PADDING
 from chop.files import write_text
 from chop.ir import MaseGraph
@@ -80,6 +81,8 @@ class SummaryTable(NamedTuple):
     def print(self) -> None:
         """Print the title and the table; on a narrow terminal with fewer columns, and formats in several lines."""
         print(f"{self.title}:")
+        if shown_in_notebook(self.columns, self.rows):
+            return
         if sys.stdout.isatty() and _WIDEST in self.columns:
             self._print_within(shutil.get_terminal_size().columns)
         else:
