@@ -82,6 +82,20 @@ def test_an_exported_file_is_a_model_of_its_own(target: str, quantized: Path) ->
     assert formats == {"linear": "integer", "relu": "fp8"}
 
 
+def test_a_file_is_imported_as_a_run_with_its_formats(quantized: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert export(quantized) == 0
+    summary = json.loads((quantized / "summary.json").read_text())
+    words = ["transform", summary["exports"][0]["file"], summary["dataset"], "--project-dir", str(quantized.parent)]
+    capsys.readouterr()
+    assert cli.main([*words, "--name", "imported"]) == 0
+    assert "data_in integer(8, 4), weight integer(8, 4)" in capsys.readouterr().out
+    imported = open_run(quantized.parent / "imported")
+    assert {meta.mase_op for meta in imported.graph.metas() if meta.quantized} == {"linear"}
+    read = json.loads((quantized.parent / "imported" / "summary.json").read_text())
+    assert read["test"]["after"]["loss"] == pytest.approx(summary["test"]["after"]["loss"], rel=1e-6)
+    assert read["cost"]["before"] != read["cost"]["after"]
+
+
 def test_the_report_lists_exported_files(quantized: Path) -> None:
     assert export(quantized, "--format", "safetensors") == 0
     document = write_report(open_run(quantized), num_samples=20, with_sensitivity=False)

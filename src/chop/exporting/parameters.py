@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from operator import attrgetter
 
+import torch
 from torch import Tensor, fx
 
 from chop.formats import Format
@@ -41,9 +42,13 @@ def quantized_parameters(graph: MaseGraph) -> dict[int, QuantizedParameter]:
 def _all_equal(found: list[QuantizedParameter | None]) -> bool:
     first = found[0]
     return all(
-        use is not None and first is not None and use.format == first.format and use.scale is first.scale
+        use is not None and first is not None and use.format == first.format and _same_scale(use.scale, first.scale)
         for use in found
     )
+
+
+def _same_scale(one: Tensor | None, other: Tensor | None) -> bool:
+    return one is other or (one is not None and other is not None and torch.equal(one, other))
 
 
 def _uses_in_layer(meta: NodeMeta) -> list[tuple[Tensor, QuantizedParameter | None]]:
@@ -78,7 +83,9 @@ def _uses_in_call(user: fx.Node, attribute: fx.Node, tensor: Tensor) -> list[Qua
     if not isinstance(call, QuantizedCall):
         return [None]
     return [
-        QuantizedParameter(user.name, name, tensor, call.formats[name], None) if name in call.formats else None
+        QuantizedParameter(user.name, name, tensor, call.formats[name], call.scale_of(name))
+        if name in call.formats
+        else None
         for name, _, value in call.op.bound(user.args, user.kwargs)
         if value is attribute
     ] or [None]

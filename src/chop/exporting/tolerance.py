@@ -6,7 +6,6 @@ import math
 
 from chop.formats.integer import Integer
 from chop.ir import NodeMeta
-from chop.nn.quantized import QuantizedLayer
 from chop.ops.base import numel
 
 FLOAT_TOLERANCE = 2.0**-16
@@ -30,9 +29,9 @@ def step_of_result(meta: NodeMeta, largest: float) -> float:
     number_format = None if quantized is None else quantized.formats.get("data_out_0")
     if number_format is None or not number_format.rounds:
         return 0.0
-    scale = quantized.scale_of("data_out_0") if isinstance(quantized, QuantizedLayer) else None
+    scale = meta.scale_of("data_out_0")
     if scale is not None and isinstance(number_format, Integer):
-        return float(scale)
+        return float(scale.max())
     if isinstance(number_format, Integer) and number_format.is_fixed_point:
         return math.ldexp(1.0, -int(number_format.precision[1]))
     mantissa = getattr(getattr(number_format, "grid", None), "mantissa", number_format.width - 2)

@@ -13,10 +13,12 @@ import torch
 from chop.config import TransformConfig
 from chop.display.launcher import launcher, option_name
 from chop.files import write_bytes
+from chop.passes.graph import quantize_transform_pass
+from chop.passes.graph.utils import deepcopy_mase_graph
 from chop.passes.module import quantize_module_transform_pass
 from chop.runs import Experiment, RunFolder
 from chop.transforming.outcome import Outcome, graph_outcome, write_outcome
-from chop.transforming.pipeline import check_names, run_passes, with_recovery
+from chop.transforming.pipeline import PassResults, check_names, run_passes, with_recovery
 
 logger = logging.getLogger(__name__)
 
@@ -34,13 +36,24 @@ def transform(config: TransformConfig) -> RunFolder:
         config = replace(config, passes=with_recovery(config.passes))
     experiment = Experiment.load(config)
     if not config.passes:
+        outcome = _with_its_own_formats(experiment)
+    else:
+        outcome = _transform_modules(config, experiment) if by_module else _transform_graph(config, experiment)
+    experiment.warn_if_untrained()
+    return write_outcome(config, experiment, outcome, start)
+
+
+def _with_its_own_formats(experiment: Experiment) -> Outcome:
+    """Return a model that has number formats, such as that of an ONNX file; 'before' is the model in float."""
+    graph = experiment.annotated_graph()
+    if all(meta.quantized is None for meta in graph.metas()):
         raise ValueError(
             "there are no passes to run: add them to a TOML file, for example as [passes.quantize]; "
             f"'{launcher()} sweep' quantises all layers alike"
         )
-    outcome = _transform_modules(config, experiment) if by_module else _transform_graph(config, experiment)
-    experiment.warn_if_untrained()
-    return write_outcome(config, experiment, outcome, start)
+    in_float = {"by": "type", "default": {"config": {"name": "float"}}}
+    before, _ = quantize_transform_pass(deepcopy_mase_graph(graph), in_float)
+    return graph_outcome(before, PassResults(graph))
 
 
 def _transform_graph(config: TransformConfig, experiment: Experiment) -> Outcome:

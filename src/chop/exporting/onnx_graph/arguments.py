@@ -38,9 +38,10 @@ def _schemas(name: str) -> list[Any]:
 
 def _collected(schema: Any, args: Sequence[Any]) -> Sequence[Any]:
     """Return the arguments with separate integers as a list: `view(2, 3)` is `view([2, 3])`."""
-    for i, argument in enumerate(schema.arguments):
-        if i < len(args) - 1 and "List[int]" in str(argument.type) and not isinstance(args[i], list | tuple):
-            return [*args[:i], list(args[i:])]
+    last = max((i for i, each in enumerate(schema.arguments) if not each.kwarg_only), default=0)
+    is_list = "List[int]" in str(schema.arguments[last].type)
+    if is_list and last < len(args) - 1 and not isinstance(args[last], list | tuple):
+        return [*args[:last], list(args[last:])]
     return args
 
 

@@ -140,7 +140,7 @@ class OnnxCall:
             return None
         if not value.dtype.is_floating_point:
             return None
-        scale = quantized.scale_of(name) if isinstance(quantized, QuantizedLayer) else None
+        scale = None if quantized is None else quantized.scale_of(name)
         scale = None if scale is None else scale.detach()
         self._check_dtype(value.dtype)
         try:

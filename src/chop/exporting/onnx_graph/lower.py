@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -77,7 +78,9 @@ class _Lowering:
 
     def _input(self, node: fx.Node, value: Any) -> Any:
         if not isinstance(value, Tensor):
-            if value is None or isinstance(value, bool | int | float | str):
+            if all(
+                leaf is None or isinstance(leaf, bool | int | float | str) for leaf in pytree.tree_leaves(value)
+            ):
                 return value
             raise CannotExportError(node.name, self.quantizer.target, "an input is not a tensor")
         others = self.recording.others
@@ -128,7 +131,10 @@ class _Lowering:
         return _ref(name, result, other) if isinstance(name, str) else name
 
     def _named(self, node: str, ref: Ref) -> Ref:
-        """Return a result under the name of its fx node."""
+        """Return a result under the name of its fx node; one that another node computes is copied."""
+        own = itertools.takewhile(lambda each: each.owner == node, reversed(self.builder.nodes))
+        if not any(ref.name in each.outputs for each in own):
+            ref = replace(ref, name=self.builder.node("Identity", ref.name))
         named = self.builder.unique(node)
         self._rename(ref.name, named)
         renamed = replace(ref, name=named)

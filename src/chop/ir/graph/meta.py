@@ -194,7 +194,7 @@ class NodeMeta:
     def scale_of(self, name: str) -> Tensor | None:
         """Return the learned or calibrated scale of an operand, as it is used; None if it has none."""
         quantized = self.quantized
-        scale = quantized.scale_of(name) if isinstance(quantized, QuantizedLayer) else None
+        scale = None if quantized is None else quantized.scale_of(name)
         return None if quantized is None or scale is None else quantized.formats[name].step_of(scale.detach())
 
     @property

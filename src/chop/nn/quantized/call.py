@@ -29,6 +29,8 @@ class QuantizedCall:
     format_name: str
     writes_back: bool = False
     """Whether the result of an in-place function is also written into the memory of its first argument."""
+    scales: Mapping[str, float] = field(default_factory=dict)
+    """Calibrated scales by operand; the others are computed in each call."""
 
     op: Op = field(init=False, repr=False)
     function: Callable[..., Any] = field(init=False, repr=False)
@@ -49,28 +51,40 @@ class QuantizedCall:
         args, kwargs = self.op.map_operands(self._quantize, args, kwargs)
         result = self.function(*args, **kwargs)
         if "data_out_0" in self.formats:
-            result = round_first(partial(_rounded, self.formats["data_out_0"]), result)
+            result = round_first(partial(self._rounded, "data_out_0"), result)
         return written_back(result, first) if self.writes_back else result
 
     def _quantize(self, name: str, operand: Operand, value: Any) -> Any:
         if name not in self.formats or not isinstance(value, Tensor) or not value.is_floating_point():
             return value
-        return _rounded(self.formats[name], value)
+        return self._rounded(name, value)
+
+    def scale_of(self, name: str) -> Tensor | None:
+        """Return the calibrated scale of an operand; None if it is computed in each call."""
+        return torch.tensor(self.scales[name]) if name in self.scales else None
+
+    def _rounded(self, name: str, value: Tensor) -> Tensor:
+        scale, number_format = self.scale_of(name), self.formats[name]
+        if scale is None:
+            return phased_in(value, number_format(value))
+        return phased_in(value, number_format(value, scale.to(value.device)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # pickle does not find some functions of torch, which are created inside others; the op table does.
         name = self.target if isinstance(self.target, str) else qualified_name(self.target)
         is_method = isinstance(self.target, str)
-        return _restore, (name, is_method, self.op_name, dict(self.formats), self.format_name, self.writes_back)
+        return _restore, (
+            name,
+            is_method,
+            self.op_name,
+            dict(self.formats),
+            self.format_name,
+            self.writes_back,
+            dict(self.scales),
+        )
 
 
-def _rounded(number_format: Format, value: Tensor) -> Tensor:
-    return phased_in(value, number_format(value))
-
-
-def _restore(
-    name: str, is_method: bool, op: str, formats: dict[str, Format], format_name: str, writes_back: bool
-) -> QuantizedCall:
+def _restore(name: str, is_method: bool, *fields: Any) -> QuantizedCall:
     target = name if is_method else function_named(name)
     assert target is not None, f"{name} is not in the op table"
-    return QuantizedCall(target, op, formats, format_name, writes_back)
+    return QuantizedCall(target, *fields)

@@ -41,7 +41,7 @@ _UNARY = {
     "isinf": "IsInf",
     "logical_not": "Not",
 }
-_BINARY = {"add": "Add", "sub": "Sub", "mul": "Mul", "maximum": "Max", "minimum": "Min", "pow": "Pow"}
+_BINARY = {"add": "Add", "sub": "Sub", "mul": "Mul", "maximum": "Max", "minimum": "Min"}
 _COMPARISONS = {
     "eq": "Equal",
     "lt": "Less",
@@ -72,7 +72,7 @@ def both(call: OnnxCall, dtype: torch.dtype) -> tuple[Name, Name]:
     return call.tensor("data_in_0", dtype), call.tensor("data_in_1", dtype)
 
 
-@lowers("add", "sub", "mul", "maximum", "minimum", "pow")
+@lowers("add", "sub", "mul", "maximum", "minimum")
 def _binary(call: OnnxCall) -> Lowered:
     if isinstance(call.result, int | float):
         return Plain(_size_arithmetic(call))
@@ -82,6 +82,18 @@ def _binary(call: OnnxCall) -> Lowered:
     if alpha != 1:
         right = builder.node("Mul", right, builder.constant(alpha, dtype))
     return builder.node(_BINARY[call.op.name], left, right)
+
+
+@lowers("pow")
+def _pow(call: OnnxCall) -> Name:
+    """Return a power; a square is a product, as in PyTorch."""
+    base, exponent = call.args[0] if call.args else call.get("self", call.get("input")), call.get("exponent")
+    exponent = call.args[1] if len(call.args) > 1 else exponent
+    dtype = call.result.dtype
+    x = call.value(base, dtype)
+    if isinstance(exponent, int | float) and exponent == 2:
+        return call.builder.node("Mul", x, x)
+    return call.builder.node("Pow", x, call.value(exponent, dtype))
 
 
 def _size_arithmetic(call: OnnxCall) -> Size:

@@ -233,6 +233,21 @@ def _flip(call: OnnxCall) -> Name:
     return x
 
 
+@lowers("roll")
+def _roll(call: OnnxCall) -> Name:
+    """Return a tensor in which the last elements of a dimension come first."""
+    x, given = call.tensor("data_in_0"), (call.get("shifts"), call.get("dims", []))
+    shifts, dims = ([each] if isinstance(each, int) else list(each) for each in given)
+    if len(dims) != len(shifts):
+        raise call.refusal("it rolls all dimensions as one")
+    for shift, dim in zip(shifts, map(call.dim, dims), strict=True):
+        start = -(shift % call.static(call.shape()[dim], "the size that is rolled"))
+        if start:
+            parts = _sliced(call, x, dim, start, None, 1), _sliced(call, x, dim, 0, start, 1)
+            x = call.builder.node("Concat", *parts, axis=dim)
+    return x
+
+
 @lowers("tril", "triu")
 def _triangle(call: OnnxCall) -> Name:
     diagonal = call.builder.constant(int(call.get("diagonal", 0)), torch.int64)

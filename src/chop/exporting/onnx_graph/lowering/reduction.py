@@ -84,13 +84,19 @@ def _cumsum(call: OnnxCall) -> Name:
 
 @lowers("diff")
 def _diff(call: OnnxCall) -> Name:
-    builder, x = call.builder, call.tensor("data_in_0")
+    """Return differences of neighbours, `n` times; truth values differ by an exclusive or."""
+    builder, x = call.builder, call.tensor("data_in_0", call.result.dtype)
     dim = call.dim(int(call.get("dim", -1)))
-    if call.get("n", 1) != 1 or call.get("prepend") is not None or call.get("append") is not None:
-        raise call.refusal("differences are exported once, without further values")
+    ends = [call.get(name) for name in ("prepend", "append")]
+    before, after = ([] if end is None else [call.value(end, call.result.dtype)] for end in ends)
+    if before or after:
+        x = builder.node("Concat", *before, x, *after, axis=dim)
     axis, end = builder.integers(dim), builder.integers(2**62)
-    later = builder.node("Slice", x, builder.integers(1), end, axis)
-    return builder.node("Sub", later, builder.node("Slice", x, builder.integers(0), builder.integers(-1), axis))
+    op_type = "Xor" if call.result.dtype is torch.bool else "Sub"
+    for _ in range(int(call.get("n", 1))):
+        later = builder.node("Slice", x, builder.integers(1), end, axis)
+        x = builder.node(op_type, later, builder.node("Slice", x, builder.integers(0), builder.integers(-1), axis))
+    return x
 
 
 @lowers("var", "std")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -54,6 +55,7 @@ def encode_node(record: NodeRecord) -> dict[str, Any]:
             "format": quantized.format_name,
             "formats": encode_formats(quantized.formats),
             "writes_back": quantized.writes_back,
+            "scales": dict(quantized.scales),
         }
     return data
 
@@ -119,7 +121,10 @@ def decode_call(op: str, target: Any, record: Mapping[str, Any]) -> QuantizedCal
         raise ValueError(f"'{target}' cannot be quantised")
     FORMATS[record["format"]]  # raises an error if the format is unknown
     formats = decode_formats(record["formats"])
-    return QuantizedCall(target, found.name, formats, record["format"], bool(record.get("writes_back")))
+    scales = {str(name): float(scale) for name, scale in record.get("scales", {}).items()}
+    if not all(name in formats and 0 < scale < math.inf for name, scale in scales.items()):
+        raise ValueError(f"'{target}' has the scales {scales}; positive numbers for its operands are allowed")
+    return QuantizedCall(target, found.name, formats, record["format"], bool(record.get("writes_back")), scales)
 
 
 def _decode_target(op: str, target: Any) -> Any:

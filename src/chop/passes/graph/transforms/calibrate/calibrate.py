@@ -142,29 +142,32 @@ def _calibrate(
 ) -> dict[str, dict[str, Any]]:
     """Set new formats and scales of a node, and return them."""
     formats = dict(quantized.formats)
+    scales: dict[str, float] = {}
     chosen: dict[str, dict[str, Any]] = {}
     for name, magnitudes in observed.items():
         if name in formats:
             reach = limit(magnitudes, formats[name], args.method, args.percentile)
             fitted, scale = formats[name].fitted(reach), formats[name].scale_for(reach)
-            if scale is not None and isinstance(quantized, QuantizedLayer):
-                quantized.fix_scale(name, scale)
+            if scale is not None:
+                scales[name] = scale
                 chosen[name] = {"limit": reach, "scale": scale}
             elif fitted is not formats[name]:
                 chosen[name] = {"limit": reach, "precision": fitted.precision}
             else:
-                continue  # a function cannot hold a scale, and other formats have no parameter to choose
+                continue  # the format has no parameter to choose
             formats[name] = fitted
             logger.info("calibrate '%s': %s %s", meta.node.name, name, chosen[name])
-    _set_formats(meta, formats)
+    _set_formats(meta, formats, scales)
     return chosen
 
 
-def _set_formats(meta: NodeMeta, formats: Mapping[str, Format]) -> None:
-    """Set the formats of a quantised node, of the same kinds as before."""
+def _set_formats(meta: NodeMeta, formats: Mapping[str, Format], scales: Mapping[str, float]) -> None:
+    """Set the formats of a quantised node, of the same kinds as before, and its new scales."""
     quantized = meta.quantized
     if isinstance(quantized, QuantizedLayer):
         quantized.formats = dict(formats)
+        for name, scale in scales.items():
+            quantized.fix_scale(name, scale)
     elif isinstance(quantized, QuantizedCall):
-        meta.node.target = replace(quantized, formats=formats)
+        meta.node.target = replace(quantized, formats=formats, scales={**quantized.scales, **scales})
     meta.note_formats()
