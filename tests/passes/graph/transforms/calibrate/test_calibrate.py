@@ -134,7 +134,7 @@ def test_operands_that_cannot_be_calibrated_are_not_listed() -> None:
     assert chosen["add"] == {}
 
 
-def test_scales_of_functions_are_fixed_saved_and_copied() -> None:
+def test_scales_of_functions_are_fixed_and_copied() -> None:
     graph, chosen = calibrated({"data_in_scale": "float"}, batches(2.0))
     add = next(node for node in graph.fx_graph.nodes if node.name == "add")
     assert chosen["add"]["data_in_1"]["scale"] == pytest.approx(2 / 127)
@@ -142,7 +142,7 @@ def test_scales_of_functions_are_fixed_saved_and_copied() -> None:
     x = torch.tensor([[0.1, 0.2, 5.0, -5.0]])
     copied = pickle.loads(pickle.dumps(add.target))
     for call in (add.target, copied):
-        assert call(torch.zeros(1, 4), x).abs().max().item() == pytest.approx(2.0)  # saturates
+        assert call(torch.zeros(1, 4), x).max().item() == pytest.approx(2.0)  # saturates
 
 
 def test_no_batches_are_an_error() -> None:
