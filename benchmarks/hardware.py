@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from benchmarks.areas import area_of
 from benchmarks.results import Result
 from chop.dataset import MaseDataModule
 from chop.hardware.adders.alkaid_solver import is_installed
@@ -23,7 +24,7 @@ from chop.hardware.rtl.design import Design, DesignOptions, make_design
 from chop.hardware.rtl.units import make_units
 from chop.hardware.simulate.cosimulate import Simulation
 from chop.hardware.simulate.simulators import SIMULATORS
-from chop.hardware.synthesis.yosys import Area, is_available, measure_area
+from chop.hardware.synthesis.yosys import Area, is_available
 from chop.ir import MaseGraph
 from chop.models import get_model
 from chop.passes.graph import (
@@ -98,7 +99,7 @@ def _train(model: nn.Module) -> None:
 
 
 def _measure(design: Design, folder: Path) -> Area:
-    return measure_area(write_rtl(design, folder), design.options.name, folder / "reports")
+    return area_of(write_rtl(design, folder), design.options.name, folder / "reports")
 
 
 def _areas(folder: Path, quick: bool) -> list[Result]:
@@ -160,7 +161,7 @@ def _alkaid_area(program: Program, folder: Path) -> Area:
         target = path.with_suffix(".sv")
         target.write_text(path.read_text())
         copied.append(target)
-    return measure_area(copied, "own", folder / "reports")
+    return area_of(copied, "own", folder / "reports")
 
 
 def _dense(head: LinearMap) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -195,7 +196,7 @@ def _plain_area(program: Program, folder: Path) -> Area:
     text += "\n".join(lines) + f"\nalways @(posedge clk) y <= {{{out}}};\nendmodule\n"
     folder.mkdir(parents=True)
     (folder / "plain.sv").write_text(text)
-    return measure_area([folder / "plain.sv"], "plain", folder / "reports", use_dsp=False)
+    return area_of([folder / "plain.sv"], "plain", folder / "reports", use_dsp=False)
 
 
 def _estimates(folder: Path) -> list[Result]:
@@ -214,7 +215,7 @@ def _estimates(folder: Path) -> list[Result]:
             for planned in design.units:
                 if planned.unit.is_wiring or not isinstance(planned.unit.head, LinearMap):
                     continue
-                area = measure_area(files, planned.module, case / "reports")
+                area = area_of(files, planned.module, case / "reports")
                 error = planned.estimate.lut / max(1, area.lut) - 1
                 errors[f"{planned.strategy}{', trained' if trained else ''}"].append(error)
                 luts = f"{planned.estimate.lut:.0f} estimated, {area.lut} measured, {error:+.0%}"

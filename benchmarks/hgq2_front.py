@@ -20,6 +20,9 @@ from hgq.layers import QDense
 from hgq.utils import trace_minmax
 from hgq.utils.sugar import BetaScheduler, PieceWiseSchedule
 
+LATENCY_CUTOFF = 4
+"""Adders in a row between two registers: Yosys takes minutes for deep circuits without registers."""
+
 
 class Points(keras.callbacks.Callback):  # type: ignore[misc]
     """Keeps the weights after some epochs."""
@@ -111,7 +114,9 @@ def _write_rtl(model: Any, folder: Path, rows: Any) -> dict[str, Any]:
     """Write alkaid's Verilog of a model; return its accuracy, and for how many rows it differs from Keras."""
     comb = trace(*trace_model(model))
     computed = comb.predict(rows["test_x"].astype(np.float64))
-    RTLModel(comb, folder, prj_name="own", flavor="verilog", latency_cutoff=-1, ternary_fuse=False).write()
+    RTLModel(
+        comb, folder, prj_name="own", flavor="verilog", latency_cutoff=LATENCY_CUTOFF, ternary_fuse=False
+    ).write()
     scores = model.predict(rows["test_x"], batch_size=4096, verbose=0)
     accuracy = float((computed.argmax(1) == rows["test_y"]).mean())
     return {

@@ -46,7 +46,7 @@ SUMMARY = (
     "fraction bits of the least error in each tensor, and the others with a penalty on EBOPs that grows. HGQ2 has "
     "the front of several such runs with other schedules, ours is a single run. Accuracies are those of the "
     "circuits (alkaid's interpreter, our integer program), LUT by the same Yosys (`synth_xilinx -family xc7`); "
-    "ours has registers and a ready/valid handshake, alkaid's RTL of HGQ2's networks is combinational. The LUTs of "
+    "ours has registers and a ready/valid handshake, alkaid's RTL of HGQ2's networks registers only. The LUTs of "
     "ours at the accuracy of another point are interpolated between two circuits of one run, logarithmically."
 )
 HGQ2 = Path(os.environ.get("HGQ2_PYTHON", "/tmp/hgq2-venv/bin/python"))
@@ -54,10 +54,10 @@ FOLDER = os.environ.get("SMALL_CIRCUITS_FOLDER")
 """Where the training of HGQ2 and the areas are kept, so that they need not be repeated."""
 SIZES: Mapping[str, Sequence[int]] = {"16-64-32-32-5": (64, 32, 32), "jsc-s (16-64-32-32-32-5)": (64, 32, 32, 32)}
 BATCH_SIZE, WARM_UP, STEPS, POINTS = 512, 2100, 4200, 20
-MAX_EBOPS = 16_000
+MAX_EBOPS = 6_000
 """Larger points are not synthesised: solver and Yosys take minutes."""
-WIDTHS = (3, 4, 5)
-SYNTHESISED = 6
+WIDTHS = (3, 4)
+SYNTHESISED = 3
 """Points of each front that are synthesised."""
 HGQ2_RUNS = (
     {"learning_rate": 3e-3, "beta_from": 1e-6, "beta_to": 4e-4},

@@ -191,6 +191,30 @@ def test_a_table_holds_the_values_of_the_formats() -> None:
     assert table.table.tolist() == [-16, -16, -16, -16, -15, -14, -12, -7, 0, 7, 12, 14, 15, 16, 16, 16]
 
 
+class Exponential(nn.Module):
+    """Exponentials of rounded values, which a layer reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.limit, self.last = nn.Hardtanh(-2.0, 1.0), nn.Linear(3, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(torch.exp(self.limit(x)))  # type: ignore[no-any-return]
+
+
+def test_exponentials_become_a_table_in_the_format_of_their_reader() -> None:
+    x = torch.randn(100, 3) * 2
+    config = {**LAB_CONFIG, "data_in_width": 6, "data_in_frac_width": 3}
+    limit = {"config": {**config, "data_out_width": 5, "data_out_frac_width": 2}}
+    graph, program = program_of(
+        quantized(Exponential(), x, {"by": "name", "limit": limit, "last": {"config": config}})
+    )
+    table = next(each for each in program if isinstance(each, LookUp) and each.function == "exp")
+    # exp(-2), exp(-1.75), ..., exp(1) in eighths: exp(0.25) = 1.2840 is 10.27 eighths
+    assert table.table.tolist() == [1, 1, 2, 2, 3, 4, 5, 6, 8, 10, 13, 17, 22]
+    assert num_differences(graph, program, x) == 0
+
+
 @pytest.mark.parametrize(
     ("model", "config", "message"),
     [

@@ -261,8 +261,8 @@ def _pass_on(builder: ProgramBuilder, meta: NodeMeta) -> None:
 
 
 def _function(builder: ProgramBuilder, meta: NodeMeta) -> None:
-    """Lower a function of single elements to a table."""
-    if data_signal(meta, "data_in_0", ()) is None:
+    """Lower a function of single elements to a table; `exp`, which never has a format, reads the one before it."""
+    if data_signal(meta, "data_in_0", ()) is None and _has_role(meta, "data_in"):
         raise ValueError(f"node '{meta.node.name}' ({meta.mase_op}) is in float; {format_hint(meta)}")
     read = builder.operand(meta)
     source = builder.signal(read)
@@ -294,6 +294,7 @@ _LOWERINGS: dict[str, Callable[[ProgramBuilder, NodeMeta], None]] = {
     **dict.fromkeys(("cat", *MOVES), _move),
     **dict.fromkeys(PASSED_ON, _pass_on),
     **dict.fromkeys(
-        ("sigmoid", "tanh", "gelu", "silu", "selu", "softplus", "softsign", "hardtanh", "leaky_relu"), _function
+        ("sigmoid", "tanh", "gelu", "silu", "selu", "softplus", "softsign", "hardtanh", "leaky_relu", "exp"),
+        _function,
     ),
 }
