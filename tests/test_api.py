@@ -52,6 +52,21 @@ def test_importing_chop_does_not_import_torch() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_only_searches_need_optuna() -> None:
+    code = """
+import sys
+sys.modules["optuna"] = None
+import chop
+assert chop.open_run and chop.train and chop.report
+try:
+    chop.search("toy", "toy_tiny")
+except ValueError as error:
+    print(error)
+"""
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown.startswith("chop.search needs optuna, which is not installed: ")
+
+
 def test_train_returns_the_run(trained: chop.Run, options: dict[str, Any]) -> None:
     assert trained.action == "train"
     assert trained.folder.path.parent == options["project_dir"]

@@ -21,6 +21,7 @@ from chop.cli.settings import read_config_file
 from chop.config import ActionConfig, ExportConfig, SearchConfig, SweepConfig, TrainConfig, TransformConfig
 from chop.dataset import MaseDataModule, Rows
 from chop.dataset.tokens import token_arguments
+from chop.display.extras import need
 from chop.exporting import TARGETS, Exported, ExportOptions, export_graph
 from chop.ir import MaseGraph
 from chop.ir.graph.interpreter import annotated_inputs, evaluation_mode
@@ -110,6 +111,7 @@ def search(
     with warnings.catch_warnings():
         # Optuna takes half a second to import. It imports tqdm, which warns in notebooks without ipywidgets.
         warnings.filterwarnings("ignore", message="IProgress not found")
+        need("optuna", "chop.search")
         from chop.actions import search as search_action
     return open_run(search_action.search(config))
 
