@@ -1,4 +1,4 @@
-"""Run benchmarks, print a table per benchmark, and write it to benchmarks/results."""
+"""Run benchmarks, print a table per benchmark, write it to benchmarks/results, and fill the pages that quote it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 from importlib import import_module
 from pathlib import Path
 
+from benchmarks import pages
 from benchmarks.results import FOLDER, table, write_page
 
 NAMES = (
@@ -49,6 +50,8 @@ def main(arguments: list[str] | None = None) -> None:
         elif results:  # if empty, the benchmark has printed the reason
             print(table(results))
             print(f"written to {write_page(name, results, benchmark.SUMMARY, options.folder)}")
+            if options.folder == FOLDER:
+                pages.update()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Speed of two workers compared with one, with trials of 50 ms that leave the processor idle."""
+"""Speed and start-up of two workers compared with one, with trials of 10 ms that leave the processor idle."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
+from typing import NamedTuple
 
 import optuna
 from optuna.storages.journal import JournalFileBackend
 
-TRIAL_SECONDS = 0.05
-NUM_TRIALS = 200
+TRIAL_SECONDS = 0.01
+NUM_TRIALS = 400
 WARM_UP = NUM_TRIALS // 10
 """Trials that are not measured, because the workers do not start at the same time."""
 
@@ -56,8 +58,17 @@ n_trials = {NUM_TRIALS}
 """
 
 
-def workers_speedup(num_workers: int = 2) -> tuple[float, float]:
-    """Return the trials per second of one worker and of `num_workers`, with a journal file and without start-up."""
+class Workers(NamedTuple):
+    """A search by some workers, with a journal file."""
+
+    rate: float
+    """Trials per second, without start-up."""
+    overhead: float
+    """Seconds of the command beside its trials."""
+
+
+def measure_workers() -> tuple[Workers, Workers]:
+    """Return a search by one worker and one by two."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
         (path / "slow_format.py").write_text(PLUGIN)
@@ -65,19 +76,22 @@ def workers_speedup(num_workers: int = 2) -> tuple[float, float]:
             name="seq_blocks_4", format="slow_integer"
         )
         (path / "search.toml").write_text(SETUP + layers)
-        return _rate(path, 1), _rate(path, num_workers)
+        return _measure(path, 1), _measure(path, 2)
 
 
-def _rate(folder: Path, num_workers: int) -> float:
+def _measure(folder: Path, num_workers: int) -> Workers:
     out = folder / f"out{num_workers}"
     command = [sys.executable, "-m", "chop", "search", "--config", "search.toml", "--project-dir", str(out)]
     environment = {**os.environ, "CHOP_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    start = time.perf_counter()
     subprocess.run(
         [*command, "--workers", str(num_workers)], cwd=folder, env=environment, check=True, capture_output=True
     )
+    seconds = time.perf_counter() - start
     (journal,) = out.glob("*/search/study.journal")
     storage = optuna.storages.JournalStorage(JournalFileBackend(str(journal)))
     (name,) = optuna.get_all_study_names(storage)
     study = optuna.load_study(study_name=name, storage=storage)
     ends = sorted(trial.datetime_complete for trial in study.trials if trial.datetime_complete is not None)
-    return (len(ends) - 1 - WARM_UP) / (ends[-1] - ends[WARM_UP]).total_seconds()
+    rate = (len(ends) - 1 - WARM_UP) / (ends[-1] - ends[WARM_UP]).total_seconds()
+    return Workers(rate, seconds - NUM_TRIALS / rate)

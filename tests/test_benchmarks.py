@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 import time
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from benchmarks import pages
 from benchmarks.__main__ import main
 from benchmarks.graph import flow
 from benchmarks.models import ResNet18
@@ -49,6 +51,46 @@ def test_result_is_ok_below_its_limit(tmp_path: Path) -> None:
     page = write_page("things", results, "Times of a and b.", tmp_path / "new").read_text()
     assert "| b " in page
     assert torch.__version__ in page
+
+
+@pytest.mark.parametrize("page", pages.PAGES, ids=lambda page: page.name)
+def test_figures_of_a_page_are_those_of_the_results(page: Path) -> None:
+    text = page.read_text()
+    assert pages.fill(text) == text, 'run `python -c "from benchmarks import pages; pages.update()"`'
+
+
+def test_tables_are_made_from_results(tmp_path: Path) -> None:
+    what = "1024 -> 1024, batch 256"
+    results = [
+        Result("quantise 256 x 1024: log", 2.3, 5.0, "x copy_"),
+        Result("quantise 256 x 1024: ternary", 6.9, 5.0, "x copy_"),
+        Result("quantise 256 x 1024: log, eager", 14.0, math.inf, "x copy_"),
+        *(
+            Result(f"LinearInteger {what}, {mode}", 1.02, 1.15, "x nn.Linear")
+            for mode in ("evaluation", "training step")
+        ),
+        *(
+            Result(f"peer: torchao, 8 bits, {what}, {mode}", 1.5, math.inf, "x nn.Linear")
+            for mode in ("evaluation", "training step")
+        ),
+    ]
+    write_page("formats", results, "Times.", tmp_path)
+
+    def cells(name: str) -> list[list[str]]:
+        lines = pages.fill(f"<!-- results: {name} -->\nold\n<!-- end -->", tmp_path).splitlines()
+        return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")][2:]
+
+    assert cells("rounding") == [["log", "2.30", "< 5", "14.00"], ["ternary", "6.90", "< 5, missed", ""]]
+    assert cells("large-layer") == [
+        ["LinearInteger", "1.02 x nn.Linear", "1.02 x nn.Linear"],
+        ["torchao, 8 bits", "1.50 x nn.Linear", "1.50 x nn.Linear"],
+    ]
+    assert cells("layers")[0] == [
+        "LinearInteger 1024 -> 1024, batch 256, evaluation",
+        "1.02 x nn.Linear",
+        "< 1.15 x nn.Linear",
+    ]
+    assert "run `python -m benchmarks cnn`" in pages.fill("<!-- results: cnn -->\n<!-- end -->", tmp_path)
 
 
 def test_unknown_benchmark_error_lists_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,6 +52,35 @@ def test_channels_have_their_own_moments() -> None:
     statistic.update(x)
     expected = x.double().numpy().var(axis=(0, 2, 3), ddof=1)
     assert np.allclose(statistic.compute()["variance"].numpy(), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        torch.full((2, 5001), 0.1),
+        torch.randn(2, 5000) * 1e-3 + 1000,
+        torch.cat([torch.full((1, 1), 1e6), torch.randn(1, 9999)], dim=1),
+        torch.tensor([3e38, -3e38]).repeat(1, 3000),
+        -torch.rand(3, 7),
+    ],
+    ids=["constant", "far from zero", "outlier", "sum overflows in float32", "negative"],
+)
+def test_moments_of_difficult_rows_are_those_of_numpy(x: Tensor) -> None:
+    found: dict[str, Any] = {}
+    values = x.double().numpy()
+    for name in ("range_min_max", "variance_online"):
+        statistic = make_statistic(name, {"keep": [0]}, "test")
+        statistic.update(x)
+        found |= statistic.compute()
+    assert found["min"].tolist() == values.min(axis=1).tolist()
+    assert found["max"].tolist() == values.max(axis=1).tolist()
+    assert np.allclose(found["mean"].numpy(), values.mean(axis=1), rtol=1e-12, atol=1e-15 * np.abs(values).max())
+    assert np.allclose(found["variance"].numpy(), values.var(axis=1, ddof=1), rtol=1e-11, atol=1e-30)
+
+
+def test_smallest_of_rectified_values_is_positive_zero() -> None:
+    found = row_moments(torch.tensor([[0.0, -0.0, 5.0]]))
+    assert found is None or math.copysign(1, found[0].item()) == 1
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])

@@ -27,8 +27,8 @@ class Moments:
     def of(cls, grouped: GroupedValues) -> Moments:
         """Return the moments of one tensor."""
         if grouped.row_moments is not None:
-            _, _, total, squares = grouped.row_moments.unbind(1)
-            return cls(grouped.count.double(), total.clone(), squares.clone())  # not views of all four
+            _, _, total, squares = grouped.row_moments
+            return cls(grouped.count.double(), total, squares)
         if grouped.nans is None:
             return cls._in_slices(grouped.values)
         count = grouped.count.double()

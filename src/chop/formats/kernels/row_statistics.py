@@ -12,8 +12,8 @@ from chop.formats.kernels.run import find_loop, in_threads, pack
 NUM_CODES = 2**15
 
 
-def row_moments(values: Tensor) -> Tensor | None:
-    """Return smallest, largest, sum and squared deviations of each row, in shape [rows, 4], in double precision.
+def row_moments(values: Tensor) -> list[Tensor] | None:
+    """Return smallest, largest, sum and squared deviations of each row, in double precision.
 
     None if no loop can be used, or if a sum is not finite: with NaN or infinities in the values.
     """
@@ -28,7 +28,8 @@ def row_moments(values: Tensor) -> Tensor | None:
         loop(source + 4 * length * begin, target + 32 * begin, end - begin, length, 1, 1, packed)
 
     in_threads(run, rows, values.numel())
-    return found if math.isfinite(found[:, 2].sum().item()) else None
+    columns = [column.clone() for column in found.unbind(1)]  # not views of one tensor, because they are saved
+    return columns if math.isfinite(columns[2].sum().item()) else None
 
 
 def code_counts(values: Tensor) -> Tensor | None:

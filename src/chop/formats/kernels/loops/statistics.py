@@ -18,43 +18,38 @@ def store_double(y, position, value):
 
 
 @njit
-def ends(x):
-    """Return the smallest and the largest number; NaN is ignored."""
-    low, high = np.float32(np.inf), np.float32(-np.inf)
-    for i in range(len(x)):
-        low = x[i] if x[i] < low else low
-        high = x[i] if x[i] > high else high
-    return low, high
+def ordered(pattern):
+    """Return integers in the order of the numbers with these bits, and vice versa; integers are compared faster."""
+    return np.int32(pattern ^ ((pattern >> 31) & MAGNITUDE))
 
 
 @njit(fastmath={"reassoc"})
-def total(x):
-    """Return the sum in double precision; four sums at once, because each addition waits for the one before."""
-    quarter = len(x) // 4
-    a, b, c, d = np.float64(0.0), np.float64(0.0), np.float64(0.0), np.float64(0.0)
-    for i in range(quarter):
-        a += np.float64(x[i])
-        b += np.float64(x[quarter + i])
-        c += np.float64(x[2 * quarter + i])
-        d += np.float64(x[3 * quarter + i])
-    for i in range(4 * quarter, len(x)):
-        a += np.float64(x[i])
-    return a + b + c + d
+def ends_and_mean(x, share):
+    """Return the ends as ordered integers, and the mean to the precision of float32; `share` is 1 / len(x)."""
+    low, high, mean = np.int32(0x7FFFFFFF), np.int32(-0x80000000), np.float32(0.0)
+    for i in range(len(x)):
+        key = ordered(bits(x[i]))
+        low, high = min(low, key), max(high, key)
+        mean += x[i] * share  # the sum itself could overflow
+    return low, high, mean
 
 
 @njit(fastmath={"reassoc"})
 def deviations(x, mean):
-    """Return the sum of squared differences from the mean in double precision."""
-    quarter = len(x) // 4
-    a, b, c, d = np.float64(0.0), np.float64(0.0), np.float64(0.0), np.float64(0.0)
-    for i in range(quarter):
-        a += (np.float64(x[i]) - mean) ** 2
-        b += (np.float64(x[quarter + i]) - mean) ** 2
-        c += (np.float64(x[2 * quarter + i]) - mean) ** 2
-        d += (np.float64(x[3 * quarter + i]) - mean) ** 2
-    for i in range(4 * quarter, len(x)):
-        a += (np.float64(x[i]) - mean) ** 2
-    return a + b + c + d
+    """Return the sums of the differences from a mean and of their squares in double precision.
+
+    Two sums of each at once, because each addition waits for the one before.
+    """
+    half = len(x) // 2
+    a, b, aa, bb = np.float64(0.0), np.float64(0.0), np.float64(0.0), np.float64(0.0)
+    for i in range(half):
+        first, second = np.float64(x[i]) - mean, np.float64(x[half + i]) - mean
+        a, b = a + first, b + second
+        aa, bb = aa + first * first, bb + second * second
+    for i in range(2 * half, len(x)):
+        last = np.float64(x[i]) - mean
+        a, aa = a + last, aa + last * last
+    return a + b, aa + bb
 
 
 def moments(_):
@@ -63,21 +58,23 @@ def moments(_):
     def loop(source, target, outer, n, inner, size, parameters):
         x, y = carray(source, (outer, n)), carray(target, outer * 8)
         for row in range(outer):
-            low, high = np.float32(np.inf), np.float32(-np.inf)
+            low, high = np.int32(0x7FFFFFFF), np.int32(-0x80000000)
             count, sum_, squares = np.int64(0), np.float64(0.0), np.float64(0.0)
             for start in range(0, n, SLICE):
                 part = x[row, start : min(start + SLICE, n)]
-                part_low, part_high = ends(part)
+                part_low, part_high, near = ends_and_mean(part, np.float32(1.0 / len(part)))
                 low, high = min(low, part_low), max(high, part_high)
-                part_sum = total(part)
-                squares += deviations(part, part_sum / len(part))
+                near = number(ordered(part_low)) if part_low == part_high else near  # variance 0
+                rest, part_squares = deviations(part, np.float64(near))
+                part_sum = np.float64(near) * len(part) + rest
+                squares += max(part_squares - rest * (rest / len(part)), 0.0)
                 if count > 0:  # Chan, Golub and LeVeque 1979
                     between = part_sum / len(part) - sum_ / count
                     squares += between * between * (np.float64(count) * len(part) / (count + len(part)))
                 count += len(part)
                 sum_ += part_sum
-            store_double(y, 8 * row, low)
-            store_double(y, 8 * row + 2, high)
+            store_double(y, 8 * row, number(ordered(low)) + np.float32(0.0))  # 0 instead of -0
+            store_double(y, 8 * row + 2, number(ordered(high)) + np.float32(0.0))
             store_double(y, 8 * row + 4, sum_)
             store_double(y, 8 * row + 6, squares)
 
