@@ -116,7 +116,7 @@ class _Jet:
         return with_passes(self.graph, ("linear",), config, [{"x": self.splits.train.features[:4096]}], passes)
 
     def lost(self, graph: MaseGraph) -> float:
-        return 100 * (self.accuracy - accuracy(graph.model, self.splits))
+        return 100 * (self.accuracy - accuracy(graph.model, self.splits.test))
 
 
 def _jets(quick: bool) -> Iterator[tuple[_Jet, int]]:
@@ -130,7 +130,7 @@ def _jets(quick: bool) -> Iterator[tuple[_Jet, int]]:
         train(model, data.splits, epochs=1 if quick else 12, learning_rate=3e-3)
         graph = annotated(model, {"x": data.splits.train.features[:8]})
         for width in (6,) if quick else (6, 5, 4):
-            yield _Jet(name, data.splits, graph, accuracy(model, data.splits)), width
+            yield _Jet(name, data.splits, graph, accuracy(model, data.splits.test)), width
 
 
 def brevitas(quick: bool) -> Iterator[Result]:

@@ -16,7 +16,7 @@ from chop.ir import MaseGraph
 from chop.ir.graph.storage import load_graph, save_graph
 from chop.nn.quantized import QuantizedLayer
 from chop.passes.graph import gptq_transform_pass, quantize_transform_pass
-from chop.passes.graph.transforms.low_bits.gptq import refine_columns, round_columns
+from chop.passes.graph.transforms.low_bits.gptq import best_factors, refine_columns, round_columns
 from chop.passes.graph.transforms.low_bits.input_moments import InputMoments
 from chop.passes.graph.transforms.low_bits.layer_problem import LayerProblem, with_damping
 from samples import annotated
@@ -155,7 +155,9 @@ def test_refined_columns_cannot_be_improved_by_any_other_value() -> None:
         return (((result - weight) @ hessian) * (result - weight)).sum(1)
 
     start = quarters(weight, 0)
-    found = refine_columns(start, weight, hessian, quarters, sweeps=50)
+    found = start
+    for _ in range(50):
+        found = refine_columns(found, weight, hessian, quarters)
     assert (error(found) <= error(start)).all()
     assert error(found).sum() < 0.8 * error(start).sum()
     for at in range(12):
@@ -163,6 +165,22 @@ def test_refined_columns_cannot_be_improved_by_any_other_value() -> None:
             other = found.clone()
             other[:, at] += step
             assert (error(other) >= error(found)).all()
+
+
+@pytest.mark.parametrize("size", [12, 4])
+def test_factors_of_groups_have_the_least_squared_error(size: int) -> None:
+    """With one group per row in one step; with three groups, by repetition: compared with least squares."""
+    x = correlated(200, 12).double()
+    weight = torch.randn(3, 12, generator=torch.Generator().manual_seed(1)).double()
+    result = quarters(weight, 0)
+    groups = torch.arange(12).div(size, rounding_mode="floor") + 12 // size * torch.arange(3).unsqueeze(1)
+    found = torch.ones_like(weight)
+    for _ in range(1 if size == 12 else 200):
+        found = found * best_factors(result * found, weight, x.t() @ x, groups)
+    for row in range(3):
+        columns = torch.stack([x[:, i : i + size] @ result[row, i : i + size] for i in range(0, 12, size)], 1)
+        expected = torch.linalg.lstsq(columns, x @ weight[row].unsqueeze(1)).solution
+        torch.testing.assert_close(found[row, ::size], expected[:, 0], rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def quantized(model: nn.Module, x: Tensor, config: dict[str, Any]) -> MaseGraph:
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
-        (INTEGER, ["clip", "gptq"]),
+        (INTEGER, ["smooth", "clip", "adaround"]),
         ({**INTEGER, "weight_width": 8}, ["clip", "correct_bias"]),
         ({**INTEGER, "data_in_name": "float", **CHANNEL}, ["fold_batch_norm", "rotate", "gptq"]),
         ({**INTEGER, **ROW, **CHANNEL}, ["fold_batch_norm", "rotate", "gptq"]),
@@ -69,6 +69,8 @@ def test_passes_can_be_skipped_and_mistakes_are_reported() -> None:
     given = {"input_generator": [{"input": x}]}
     _, info = recover_accuracy_transform_pass(quantized(model, x, config), {**given, "skip": ["rotate"]})
     assert info["passes"] == ["fold_batch_norm", "gptq"]
+    _, info = recover_accuracy_transform_pass(quantized(model, x, INTEGER), {**given, "skip": ["adaround"]})
+    assert info["passes"] == ["clip", "gptq"]
     with pytest.raises(ValueError, match="'skip': 'gpt' is not one of the passes; did you mean 'gptq'"):
         recover_accuracy_transform_pass(quantized(model, x, config), {**given, "skip": ["gpt"]})
     with pytest.raises(ValueError, match="recover_accuracy: no layer is quantised; run quantize before it"):

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from chop.formats import FORMATS
 from chop.ir import MaseGraph
 from chop.ir.graph.storage import load_graph, save_graph
 from chop.passes.graph import (
@@ -105,6 +106,21 @@ def test_masks_survive_quantising_training_copying_and_files(quantize_first: boo
     assert info["detached"] == ["_0", "_2"]
     assert not any(key.endswith("mask") for key in graph.model.state_dict())
     assert (weight(graph) == 0).equal(zeros)
+
+
+@pytest.mark.parametrize("name", [name for name, each in FORMATS.items() if each.rounds and each().is_repeatable])
+def test_quantising_and_pruning_in_either_order_give_the_same(name: str) -> None:
+    """Also in training mode, and with the mask made permanent before the formats are set."""
+    model, x = two_layers()
+    quantize = (quantize_transform_pass, {"by": "type", "linear": {"config": {"name": name}}})
+    prune, detach = (prune_transform_pass, {"granularity": "2:4"}), (prune_detach_transform_pass, {})
+    results = []
+    for steps in ((quantize, prune), (prune, quantize), (prune, detach, quantize), (quantize, prune, detach)):
+        graph = graph_of(model, x)
+        for step, options in steps:
+            graph, _ = step(graph, options)
+        results += [graph.model.train(mode)(x).detach() for mode in (False, True)]
+    assert all(result.equal(results[0]) for result in results)
 
 
 def test_pruned_weights_stay_pruned_at_a_higher_sparsity_and_with_gptq() -> None:

@@ -30,7 +30,7 @@ class GPTQArgs(CalibrationArgs):
     order: bool = True
     """Whether the inputs with the largest mean square are rounded first."""
     sweeps: int = 1
-    """How often all weights are rounded again afterwards, given those of the other inputs; 0: plain GPTQ."""
+    """How often scales are chosen and all weights rounded again, given those of other inputs; 0: plain GPTQ."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -55,19 +55,75 @@ def gptq_transform_pass(graph: MaseGraph, args: GPTQArgs) -> PassResult:
 def round_layer(problem: LayerProblem, args: GPTQArgs) -> Tensor:
     """Return the rounded weight of a layer."""
     damping = problem.damping(args.damping)
-    target = problem.target(damping)
+    target, hessians = problem.target(damping), with_damping(problem.hessian, damping)
     fixed = problem.fixed_scales(args.search_scales, target)
-    results = []
-    for group, hessian in enumerate(with_damping(problem.hessian, damping)):
+    columns = _columns(problem, fixed)
+    found = torch.stack([round_columns(*each, args.order) for each in zip(target, hessians, columns, strict=True)])
+    for _ in range(args.sweeps):
+        if args.search_scales:
+            fixed, found = _with_better_scales(problem, fixed, found, target, hessians)
+            columns = _columns(problem, fixed)
+        groups = zip(found, target, hessians, columns, strict=True)
+        found = torch.stack([refine_columns(*each) for each in groups])
+    return found
+
+
+def _columns(problem: LayerProblem, fixed: FixedScales) -> list[HeldColumns]:
+    """Return how the columns of each matrix are rounded."""
+    found = []
+    for group in range(len(problem.original)):
         scales = None if fixed.scales is None else fixed.scales[group]
 
         def rounded(columns: Tensor, at: Tensor | int, scales: Tensor | None = scales) -> Tensor:
             return fixed.rounded(columns, None if scales is None else scales[:, at])
 
-        column = HeldColumns(rounded, _held_values(problem, fixed, group))
-        found = round_columns(target[group], hessian, column, args.order)
-        results.append(refine_columns(found, target[group], hessian, column, args.sweeps))
-    return torch.stack(results)
+        found.append(HeldColumns(rounded, _held_values(problem, fixed, group)))
+    return found
+
+
+def _with_better_scales(
+    problem: LayerProblem, fixed: FixedScales, found: Tensor, target: Tensor, hessians: Tensor
+) -> tuple[FixedScales, Tensor]:
+    """Return scales with less error for the integers as they are, and the rounded weight with these scales."""
+    if fixed.groups is None:
+        return fixed, found
+    matrices = zip(found, target, hessians, fixed.groups, strict=True)
+    factor = torch.stack([best_factors(*each) for each in matrices])
+    error = _squared_error(found, target, hessians)
+    changed = problem.multiplied(fixed, factor)
+    better = _squared_error(changed.rounded(found * factor, changed.scales), target, hessians) < error
+    factor = torch.where(better.unsqueeze(-1), factor, 1.0)
+    changed = problem.multiplied(fixed, factor)
+    return changed, torch.where(better.unsqueeze(-1), changed.rounded(found * factor, changed.scales), found)
+
+
+def best_factors(result: Tensor, weight: Tensor, hessian: Tensor, groups: Tensor) -> Tensor:
+    """Return by what the rounded values of each group are multiplied for the least error, per element.
+
+    One group of all rows after the other. All factors are 1 if rows share groups, or divide their columns in
+    different ways.
+    """
+    factor = torch.ones_like(result)
+    places = groups - groups[:, :1]
+    if len(groups) > 1 and ((places != places[0]).any() or (groups[1:, 0] == groups[:-1, 0]).any()):
+        return factor
+    gradient = (weight - result.to(hessian.dtype)) @ hessian
+    for place in places[0].unique():
+        columns = (places[0] == place).nonzero().flatten()
+        part = result[:, columns].to(hessian.dtype)
+        products = part @ hessian[columns]
+        curvature = (products[:, columns] * part).sum(1)
+        gain = (gradient[:, columns] * part).sum(1) / torch.where(curvature > 0, curvature, 1.0)
+        gain = gain.clamp(-0.5, 1.0)
+        gradient -= gain.unsqueeze(1) * products
+        factor[:, columns] = (1 + gain).to(factor.dtype).unsqueeze(1)
+    return factor
+
+
+def _squared_error(matrices: Tensor, target: Tensor, hessians: Tensor) -> Tensor:
+    """Return the error of each output that the rounding has the least of, [groups, outputs]."""
+    difference = matrices.double() - target
+    return ((difference @ hessians) * difference).sum(-1)
 
 
 def _held_values(problem: LayerProblem, fixed: FixedScales, group: int) -> Tensor:
@@ -119,12 +175,12 @@ def round_columns(
 
 
 def refine_columns(
-    result: Tensor, weight: Tensor, hessian: Tensor, rounded: Callable[[Tensor, int], Tensor], sweeps: int
+    result: Tensor, weight: Tensor, hessian: Tensor, rounded: Callable[[Tensor, int], Tensor]
 ) -> Tensor:
     """Round each column again, to the best values for the other columns as they are (coordinate descent)."""
     result = result.clone()
     gradient = (result.to(hessian.dtype) - weight) @ hessian
-    for start in list(range(0, weight.shape[1], _BLOCK)) * sweeps:
+    for start in range(0, weight.shape[1], _BLOCK):
         stop = min(start + _BLOCK, weight.shape[1])
         changes = torch.empty(len(weight), stop - start, dtype=hessian.dtype)
         block = gradient[:, start:stop].clone()

@@ -48,6 +48,11 @@ class LayerProblem:
         bias = self.layer.bias
         return bias.detach().reshape(self.original.shape[:2]) if isinstance(bias, Tensor) else None
 
+    def tensors(self) -> list[Tensor]:
+        """Return the tensors that a result depends on."""
+        drift = self.moments.drift
+        return [self.original, self.moments.products, *(() if drift is None else (drift.products,))]
+
     @cached_property
     def _products(self) -> tuple[Tensor, Tensor | None]:
         """The products of inputs, and with their drift; without means if the bias can make up for them."""
@@ -121,6 +126,12 @@ class LayerProblem:
         shaped = None if importance is None else from_matrices(layer, importance)
         found = FixedScales.of(self.number_format, layer.scale_of("weight"), weight, shaped)
         return found.mapped(lambda tensor: to_matrices(layer, tensor))
+
+    def multiplied(self, fixed: FixedScales, factor: Tensor) -> FixedScales:
+        """Return scales, as matrices, multiplied by a factor per element that is the same in each group."""
+        layer = self.layer
+        changed = fixed.mapped(lambda tensor: from_matrices(layer, tensor)).multiplied(from_matrices(layer, factor))
+        return changed.mapped(lambda tensor: to_matrices(layer, tensor))
 
     def no_worse(self, matrices: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return weight and bias: for outputs where the matrices are better than rounding to nearest, these."""

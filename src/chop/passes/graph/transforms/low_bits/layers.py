@@ -149,11 +149,15 @@ def set_parameters(meta: NodeMeta, values: Mapping[str, Tensor]) -> None:
 def _adjust(problem: LayerProblem, args: CalibrationArgs, name: str, method: Method) -> dict[str, Any]:
     meta, original = problem.meta, (problem.original, problem.bias)
     before = problem.decibels(*original)
-    store = LayerCheckpoint(args.checkpoint, f"{name}-{meta.node.name}", problem, args.settings())
-    result = store.load()
-    if result is None:
+    settings = (args.settings(), problem.number_format, problem.layer.formats)
+    store = LayerCheckpoint(args.checkpoint, f"{name}-{meta.node.name}", settings, problem.tensors())
+    stored = store.load()
+    if stored is None:
         result = problem.no_worse(method(problem)) if problem.has_fixed_scales else original
-        store.save(*result)
+        weight, bias = result
+        store.save({"weight": weight} | ({} if bias is None else {"bias": bias}))
+    else:
+        result = stored["weight"], stored.get("bias")
     after = problem.decibels(*result)
     set_matrices(problem, *result)
     logger.info("%s '%s': %.1f dB, before %.1f dB", name, meta.node.name, after, before)

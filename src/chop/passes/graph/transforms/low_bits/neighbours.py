@@ -11,7 +11,7 @@ from chop.nn.quantized import QuantizedLayer
 
 SCALABLE = ("linear", "conv1d", "conv2d")
 """Layers whose outputs and inputs can be multiplied by a factor per channel in their weights."""
-_NORMS = ("layer_norm", "rms_norm", "batch_norm1d", "batch_norm2d")
+NORMS = ("layer_norm", "rms_norm", "batch_norm1d", "batch_norm2d")
 _KEEPS_FACTORS = ("relu", "leaky_relu", "max_pool2d", "max_pool1d", "avg_pool2d", "adaptive_avg_pool2d")
 """Ops for which f(c x) is c f(x) if c is positive, for each channel."""
 _KEEPS_ALL = ("dropout", "identity")
@@ -42,7 +42,7 @@ def layer_before(node: fx.Node, *, scaling: bool) -> NodeMeta | None:
     `scaling`, the layer may also be a normalisation with a weight.
     """
     passed = _KEEPS_ALL + _KEEPS_FACTORS if scaling else _KEEPS_ALL
-    kinds = SCALABLE + _NORMS if scaling else SCALABLE
+    kinds = SCALABLE + NORMS if scaling else SCALABLE
     while node.all_input_nodes:
         node = node.all_input_nodes[0]
         meta: NodeMeta = node.meta["mase"]
@@ -59,7 +59,7 @@ def activation_after(node: fx.Node) -> Callable[[Tensor], Tensor]:
     while len(node.users) == 1:
         node = next(iter(node.users))
         meta: NodeMeta = node.meta["mase"]
-        if meta.mase_op not in _NORMS + _ACTIVATIONS or meta.module is None:
+        if meta.mase_op not in NORMS + _ACTIVATIONS or meta.module is None:
             break
         modules.append(meta.module)
 

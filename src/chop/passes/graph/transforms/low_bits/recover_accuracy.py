@@ -13,11 +13,13 @@ from chop.formats import Format
 from chop.ir import MaseGraph
 from chop.passes.base import Pass, PassResult, arguments_of, register_pass
 from chop.passes.graph.transforms.fold_batch_norm import fold_batch_norm_transform_pass
+from chop.passes.graph.transforms.low_bits.adaround import adaround_transform_pass
 from chop.passes.graph.transforms.low_bits.clip import clip_transform_pass
 from chop.passes.graph.transforms.low_bits.correct_bias import correct_bias_transform_pass
 from chop.passes.graph.transforms.low_bits.gptq import gptq_transform_pass
 from chop.passes.graph.transforms.low_bits.layers import CalibrationArgs, weighted_layers
 from chop.passes.graph.transforms.low_bits.rotate import rotate_transform_pass
+from chop.passes.graph.transforms.low_bits.smooth import smooth_transform_pass
 from chop.registry import closest
 from chop.statistics.batches import limited_batches
 
@@ -26,6 +28,8 @@ logger = logging.getLogger(__name__)
 _PROBE = torch.ones(4, 256)
 _LARGE_GROUP = 128
 """Elements per scale from which a few large values harm many others."""
+_SMALL_NETWORK = 100_000
+"""Weights up to which a network learns its rounding as a whole: that takes seconds."""
 
 
 @dataclass(frozen=True)
@@ -34,15 +38,20 @@ class LayerFormats:
 
     weights: frozenset[Format]
     inputs: frozenset[Format]
+    num_weights: int
+    may_learn: bool
+    """Whether `adaround` is not left out."""
 
     @classmethod
-    def of(cls, graph: MaseGraph) -> LayerFormats:
+    def of(cls, graph: MaseGraph, may_learn: bool = True) -> LayerFormats:
+        values = [meta.value("weight") for meta in weighted_layers(graph)]
         formats = [meta.quantized.formats for meta in weighted_layers(graph) if meta.quantized is not None]
         weights, inputs = (
             frozenset(each[name] for each in formats if name in each and each[name].rounds)
             for name in ("weight", "data_in_0")
         )
-        return cls(weights, inputs)
+        num_weights = sum(value.numel() for value in values if value is not None)
+        return cls(weights, inputs, num_weights, may_learn)
 
     @property
     def weight_width(self) -> int:
@@ -63,6 +72,12 @@ class LayerFormats:
     def one_input_scale(self) -> bool:
         """Whether all inputs of some layer share a scale, or fraction bits."""
         return any(_is_per_tensor(each) for each in self.inputs)
+
+    @property
+    def learn_together(self) -> bool:
+        """Whether the rounding of the whole network is learned."""
+        few = self.weight_width <= 5 and self.num_weights <= _SMALL_NETWORK
+        return self.may_learn and self.one_weight_scale and few
 
     @property
     def large_groups(self) -> bool:
@@ -97,6 +112,11 @@ STEPS = (
         lambda formats: formats.large_groups and min(formats.weight_width, formats.input_width / 2) <= 4,
     ),
     RecoveryStep(
+        smooth_transform_pass,
+        "`adaround` runs",
+        lambda formats: formats.learn_together,
+    ),
+    RecoveryStep(
         clip_transform_pass,
         "weights have fraction bits or one scale",
         lambda formats: formats.one_weight_scale,
@@ -107,7 +127,17 @@ STEPS = (
         lambda formats: formats.one_input_scale and not formats.one_weight_scale,
         {"weights": False},
     ),
-    RecoveryStep(gptq_transform_pass, "weights of up to 6 bits", lambda formats: formats.weight_width <= 6),
+    RecoveryStep(
+        adaround_transform_pass,
+        "weights of up to 5 bits have fraction bits or one scale, in a network with up to 100,000 weights",
+        lambda formats: formats.learn_together,
+        {"layers_per_block": 0, "iterations": 1000, "learning_rate": 0.02},
+    ),
+    RecoveryStep(
+        gptq_transform_pass,
+        "weights of up to 6 bits, and `adaround` does not run",
+        lambda formats: formats.weight_width <= 6 and not formats.learn_together,
+    ),
     RecoveryStep(
         correct_bias_transform_pass,
         "weights of more than 6 bits",
@@ -140,7 +170,7 @@ def recover_accuracy_transform_pass(graph: MaseGraph, args: RecoverAccuracyArgs)
 
     `info["passes"]` lists those that ran; `info["layers"]` has what each of them gained, in dB of a layer's output.
     """
-    formats = LayerFormats.of(graph)
+    formats = LayerFormats.of(graph, may_learn="adaround" not in args.skip)
     if not formats.weights and not formats.inputs:
         raise ValueError("recover_accuracy: no layer is quantised; run quantize before it")
     batches = list(limited_batches(args.input_generator, args.num_samples))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -27,6 +27,8 @@ class FixedScales:
     """Which elements determine the scale of their group, and so may not change."""
     reference: Tensor | None = None
     """The values that these elements hold."""
+    groups: Tensor | None = None
+    """The number of the group of each element."""
 
     @classmethod
     def of(
@@ -38,12 +40,19 @@ class FixedScales:
             return cls(number_format, scale)
         reference = weight if importance is None else best_clipped(number_format, weight, importance, groups)
         held = _first_of_each(weight.abs() == _largest(weight, groups), groups)
-        return cls(number_format, None, number_format.element_scales(reference), held, reference)
+        return cls(number_format, None, number_format.element_scales(reference), held, reference, groups)
 
     def mapped(self, change: Callable[[Tensor], Tensor]) -> FixedScales:
         """Return the same scales in another shape."""
-        parts = (None if each is None else change(each) for each in (self.scales, self.held, self.reference))
+        tensors = (self.scales, self.held, self.reference, self.groups)
+        parts = (None if each is None else change(each) for each in tensors)
         return FixedScales(self.number_format, self.scale, *parts)
+
+    def multiplied(self, factor: Tensor) -> FixedScales:
+        """Return the scales of the values that determine them, multiplied by a factor."""
+        assert self.reference is not None, "there are scales from data"
+        reference = self.reference * factor
+        return replace(self, scales=self.number_format.element_scales(reference), reference=reference)
 
     def rounded(self, x: Tensor, scales: Tensor | None) -> Tensor:
         """Round values that have these scales."""

@@ -17,7 +17,7 @@ from chop.passes.graph.transforms.low_bits.clip import candidates, with_sign
 from chop.passes.graph.transforms.low_bits.equalize import scale_inputs, scale_outputs
 from chop.passes.graph.transforms.low_bits.layers import CalibrationArgs, calibrating, gain
 from chop.passes.graph.transforms.low_bits.neighbours import activation_after, layer_before, linear_layers
-from chop.passes.graph.transforms.low_bits.walk import Walk
+from chop.passes.graph.transforms.low_bits.walk import Walk, valid_rows
 from chop.statistics.batches import limited_batches
 from chop.statistics.deviation import Deviation
 
@@ -111,17 +111,11 @@ def _collect(graph: MaseGraph, sources: Mapping[fx.Node, Any], args: SmoothArgs)
         for node in graph.fx_graph.nodes:
             results = walk.run(node)
             if node in sources:
-                kept = [_valid(y, mask) for y, mask in zip(results, walk.masks, strict=True)]
+                kept = [valid_rows(y, mask) for y, mask in zip(results, walk.masks, strict=True)]
                 found[node] = torch.cat(kept)[:_MAX_ROWS].clone()
             if len(found) == len(sources):
                 break
     return found
-
-
-def _valid(y: Tensor, mask: Tensor | None) -> Tensor:
-    if mask is not None and y.shape[:-1] == mask.shape:
-        return y[mask.bool()]
-    return y.reshape(-1, y.shape[-1])
 
 
 def _factor(layers: Sequence[Any], rows: Tensor, exponent: float, args: SmoothArgs) -> Tensor:

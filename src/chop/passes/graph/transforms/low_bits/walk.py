@@ -32,6 +32,10 @@ class Walk:
         source = node.args[0] if node.args else next(iter(node.kwargs.values()))
         return [values[source] for values in self._values]  # type: ignore[index]
 
+    def results(self, node: fx.Node) -> list[Any]:
+        """Return the results of a node that has been run and is read later."""
+        return [values[node] for values in self._values]
+
     def run(self, node: fx.Node) -> list[Any]:
         """Run a node on each batch and return its results; its inputs must have been run before."""
         interpreter, results = self._interpreter, []
@@ -42,3 +46,10 @@ class Walk:
             for done in interpreter.user_to_last_uses.get(node, ()):
                 del values[done]
         return results
+
+
+def valid_rows(y: Tensor, mask: Tensor | None) -> Tensor:
+    """Return a tensor as rows of its last dimension, without padded tokens."""
+    if mask is not None and y.shape[:-1] == mask.shape:
+        return y[mask.bool()]
+    return y.reshape(-1, y.shape[-1]) if y.dim() else y
