@@ -78,7 +78,7 @@ def test_two_layers_find_one_of_the_best_of_all_roundings() -> None:
     torch.manual_seed(1)
     x = torch.randn(200, 3) @ torch.randn(3, 3)
     model = nn.Sequential(nn.Linear(3, 2, bias=False), nn.ReLU(), nn.Linear(2, 1, bias=False))
-    first, second = (model[i].weight.detach() for i in (0, 2))
+    first, second = (model.get_parameter(f"{i}.weight").detach() for i in (0, 2))
     expected = (x @ first.t()).relu() @ second.t()
     errors = []
     for ups in itertools.product((0, 1), repeat=8):

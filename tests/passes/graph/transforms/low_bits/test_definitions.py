@@ -28,7 +28,7 @@ def normalised_inputs() -> tuple[nn.Sequential, Tensor]:
     torch.manual_seed(0)
     model = nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 6)).double().eval()
     with torch.no_grad():
-        model[0].weight.copy_(torch.tensor([1.0, 9.0, 0.2, 3.0, 1.0, 25.0, 0.5, 1.0]))
+        model.get_parameter("0.weight").copy_(torch.tensor([1.0, 9.0, 0.2, 3.0, 1.0, 25.0, 0.5, 1.0]))
     return model, torch.randn(64, 8).double()
 
 
@@ -67,7 +67,7 @@ def test_equalisation_is_that_of_the_paper() -> None:
 def test_smoothing_is_that_of_the_paper(exponent: float) -> None:
     """s = max|X|^a / max|W|^(1 - a) for each channel; X is divided by it, W is multiplied (SmoothQuant)."""
     model, x = normalised_inputs()
-    rows, weight = model[0](x).tolist(), model[1].weight.tolist()
+    rows, weight = model[0](x).tolist(), model.get_parameter("1.weight").tolist()
     factors = without_mean(
         [
             max(abs(row[j]) for row in rows) ** exponent / max(abs(row[j]) for row in weight) ** (1 - exponent)
@@ -85,7 +85,7 @@ def test_smoothing_is_that_of_the_paper(exponent: float) -> None:
 def test_awq_is_that_of_the_paper() -> None:
     """s = mean|X|^a, with the a of 0, 0.1, ..., 1 for which round(W s) X / s differs least from W X."""
     model, x = normalised_inputs()
-    rows, weight = model[0](x).detach(), model[1].weight.detach()
+    rows, weight = model[0](x).detach(), model.get_parameter("1.weight").detach()
     errors = []
     for step in range(11):
         means = [sum(abs(value) for value in column) / len(x) for column in rows.t().tolist()]
@@ -98,7 +98,7 @@ def test_awq_is_that_of_the_paper() -> None:
     assert 0 < best <= 1
     changed, report = smoothed(model, x, W4, statistic="mean")
     assert report["_0"]["exponent"] == pytest.approx(best)
-    signal = float((rows @ weight.t() + model[1].bias.detach()).square().sum())
+    signal = float((rows @ weight.t() + model.get_parameter("1.bias").detach()).square().sum())
     assert report["_0"]["after_db"] == pytest.approx(10 * math.log10(signal / min(errors)), abs=1e-6)
     torch.testing.assert_close(
         nn.functional.linear(changed.get_submodule("0")(x), changed.get_parameter("1.weight")), rows @ weight.t()

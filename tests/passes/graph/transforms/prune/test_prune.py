@@ -112,8 +112,9 @@ def test_masks_survive_quantising_training_copying_and_files(quantize_first: boo
 def test_quantising_and_pruning_in_either_order_give_the_same(name: str) -> None:
     """Also in training mode, and with the mask made permanent before the formats are set."""
     model, x = two_layers()
-    quantize = (quantize_transform_pass, {"by": "type", "linear": {"config": {"name": name}}})
-    prune, detach = (prune_transform_pass, {"granularity": "2:4"}), (prune_detach_transform_pass, {})
+    quantize: Any = (quantize_transform_pass, {"by": "type", "linear": {"config": {"name": name}}})
+    prune: Any = (prune_transform_pass, {"granularity": "2:4"})
+    detach: Any = (prune_detach_transform_pass, {})
     results = []
     for steps in ((quantize, prune), (prune, quantize), (prune, detach, quantize), (quantize, prune, detach)):
         graph = graph_of(model, x)
