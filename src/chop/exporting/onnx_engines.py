@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from chop.display.extras import need
 from chop.exporting.onnx_file import make_model
-from chop.exporting.onnx_fusions import GIVEN, Arrays, Session, wrong_fusion
+from chop.exporting.onnx_fusions import GIVEN, Arrays, wrong_fusion
 from chop.exporting.onnx_graph.builder import OnnxBuilder, OnnxNode
 from chop.exporting.onnx_graph.call import Ref
 from chop.exporting.onnx_graph.lower import Lowered
@@ -30,6 +30,19 @@ NO_FUSION = "session.disable_quant_qdq=1"
 """Without it, onnxruntime 1.31 fuses products of FP8 numbers, and sums of INT8 ones, into ops of other types."""
 NO_OPTIMIZATION = "ORT_DISABLE_ALL"
 """Without it, onnxruntime 1.31 moves transposes through blocked QuantizeLinear but leaves the scales."""
+
+
+class Session(Protocol):
+    """A model that is ready to run."""
+
+    @property
+    def title(self) -> str:
+        """Its name and version."""
+        ...
+
+    def run(self, inputs: Arrays) -> list[NDArray[Any]]:
+        """Return the outputs in their order."""
+        ...
 
 
 class OnnxRuntime:
@@ -117,6 +130,15 @@ class FirstThatRuns:
                 self.session, self.remaining = None, self.remaining[1:]
 
 
+def _run_with(limits: tuple[str, ...], model: Any, inputs: Arrays) -> list[NDArray[Any]]:
+    """Return the outputs that onnxruntime computes without some optimisations."""
+    try:
+        session = OnnxRuntime(model, *limits)
+    except Exception as error:  # engines raise errors of many kinds
+        raise ValueError(f"onnxruntime cannot load the file: {_one_line(error)}") from error
+    return run_session(session, inputs)
+
+
 def run_session(session: Session, inputs: Arrays) -> list[NDArray[Any]]:
     """Return the outputs; an error of the engine is a ValueError in one sentence."""
     try:
@@ -154,30 +176,22 @@ class OnnxEngine:
         """Return the outputs for a batch."""
         return as_tensors(run_session(self.session, as_arrays(inputs, self.lowered.inputs)))
 
-    def settle(self, inputs: Batch) -> bool:
+    def switch_off_wrong_fusions(self, inputs: Batch) -> bool:
         """Switch off the optimisations of onnxruntime that compute wrong integers; return whether there are any."""
         limits = self.session.limits
         if limits not in ((), (EXACT_SUMS,)):
             return False
+        given = as_arrays(inputs, self.lowered.inputs)
         try:
-            wrong = self._wrong_fusion(inputs, limits)
+            wrong = wrong_fusion(self.model, given, partial(_run_with, limits), partial(_run_with, (NO_FUSION,)))
         except ValueError as error:
-            wrong = str(error)
-        if wrong is None:
-            return False
-        logger.info("%s", wrong)
+            logger.warning("single layers cannot be compared, so fused layers are switched off: %s", error)
+        else:
+            if wrong is None:
+                return False
+            logger.info("a fused layer computes '%s' differently", wrong)
         self.session.switch_off(NO_FUSION if limits else EXACT_SUMS)
         return True
-
-    def _wrong_fusion(self, inputs: Batch, limits: tuple[str, ...]) -> str | None:
-        fused, separate = (
-            lambda model, given=given: OnnxRuntime(model, *given) for given in (limits, (NO_FUSION,))
-        )
-        try:
-            found = wrong_fusion(self.model, as_arrays(inputs, self.lowered.inputs), fused, separate)
-        except Exception as error:  # engines raise errors of many kinds
-            raise ValueError(f"{self.title} cannot run single layers: {_one_line(error)}") from error
-        return None if found is None else f"a fused layer computes '{found}' differently"
 
     def run_layers(self, inputs: Batch, results: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the result of each node, from given results of the nodes before it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,22 +19,11 @@ OUTPUT_TOLERANCE = 2.0**-12
 """Of the largest magnitude of an output, for what follows the last quantiser in float32."""
 
 
-class Session(Protocol):
-    """A model that is ready to run."""
-
-    @property
-    def title(self) -> str:
-        """Its name and version."""
-        ...
-
-    def run(self, inputs: Arrays) -> list[NDArray[Any]]:
-        """Return the outputs in their order."""
-        ...
+RunModel = Callable[[Any, Arrays], list[NDArray[Any]]]
+"""Runs a model; a ValueError if it cannot."""
 
 
-def wrong_fusion(
-    model: Any, inputs: Arrays, fused: Callable[[Any], Session], separate: Callable[[Any], Session]
-) -> str | None:
+def wrong_fusion(model: Any, inputs: Arrays, fused: RunModel, separate: RunModel) -> str | None:
     """Return the first value that a fused layer computes more than one step away from separate nodes.
 
     Each layer is given the values that separate nodes compute, so that differences do not add up. One step is
@@ -48,10 +37,10 @@ def wrong_fusion(
     computed = [pair.step for pair in checked if pair.step in _computed(model)]
     reals = [*(pair.real for pair in pairs), *(pair.rounded for pair in checked), *computed]
     names = list(dict.fromkeys(name for name in reals if name not in results))
-    values = separate(_with_outputs(copy.deepcopy(model), names)).run(inputs)
+    values = separate(_with_outputs(copy.deepcopy(model), names), inputs)
     expected = {**inputs, **_constants(model), **dict(zip([*results, *names], values, strict=True))}
     given = {f"{pair.real}{GIVEN}": expected[pair.real] for pair in pairs}
-    found = fused(_cut(model, pairs)).run({**inputs, **given})
+    found = fused(_cut(model, pairs), {**inputs, **given})
     steps = {pair.rounded: float(expected[pair.step].max()) for pair in checked}
     for name, value in zip([*results, *steps], found, strict=True):
         if not _is_near(value, expected[name], steps.get(name, 0.0)):

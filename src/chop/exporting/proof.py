@@ -33,7 +33,7 @@ class Engine(Protocol):
         """Return the outputs for a batch."""
         ...
 
-    def settle(self, inputs: Batch) -> bool:
+    def switch_off_wrong_fusions(self, inputs: Batch) -> bool:
         """Use another way to run the file, if this one computes single layers wrongly; return whether it does."""
         ...
 
@@ -117,7 +117,7 @@ def compare(graph: MaseGraph, engine: Engine, batches: Iterable[Batch]) -> Proof
     if equal == total:
         return Proof(engine.title, total, equal, largest, magnitude)
     first = first_difference(graph, engine, worst)
-    if first is None and engine.settle(worst):
+    if first is None and engine.switch_off_wrong_fusions(worst):
         return compare(graph, engine, given)
     return Proof(engine.title, total, equal, largest, magnitude, first, first is None and not engine.is_exact)
 

@@ -54,7 +54,7 @@ class QONNXEngine:
         """Return the outputs for a batch."""
         return self._execute(self.lowered, as_arrays(inputs, self.lowered.inputs))
 
-    def settle(self, inputs: Batch) -> bool:
+    def switch_off_wrong_fusions(self, inputs: Batch) -> bool:
         """Return False: there is one way to run the file."""
         return False
 
