@@ -234,8 +234,9 @@ def print_grid_report(table: GridTable) -> None:
 
 def print_sweep_report(folder: RunFolder) -> None:
     """Print the table of a sweep, and the command that quantises the model to the best setting."""
-    headers, *cells = csv.reader(folder.sweep_table.read_text(encoding="utf-8").splitlines())
-    print("\n" + tabulate(cells, headers, disable_numparse=True, stralign="right"))
+    if folder.sweep_table.is_file():
+        rows = list(csv.reader(folder.sweep_table.read_text(encoding="utf-8").splitlines()))
+        print("\n" + tabulate(rows[1:], rows[0] if rows else (), disable_numparse=True, stralign="right"))
     if folder.sweep_config.is_file():
         print(f"\nquantise the model to the best setting: {command_of_best_setting(folder)}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from chop.display.html import html_image
@@ -42,4 +43,4 @@ def _page(record: RunRecord, table: Html) -> Html:
 
 def command_of_best_setting(folder: RunFolder) -> str:
     """Return the command that quantises the model to the best setting."""
-    return f"{launcher()} transform --config {folder.sweep_config} --report"
+    return f"{launcher()} {shlex.join(['transform', '--config', str(folder.sweep_config), '--report'])}"

@@ -196,8 +196,11 @@ class QuantizedLayer(nn.Module):
         return type(self).__name__.removeprefix(self.base_class.__name__)
 
     def take_scales(self, other: QuantizedLayer) -> None:
-        """Take over another layer's learned and calibrated scales."""
-        for key in map(_scale_name, self.formats):
+        """Take over another layer's learned and calibrated scales, for operands whose format is the same."""
+        for name, number_format in self.formats.items():
+            key = _scale_name(name)
+            if number_format != other.formats.get(name):
+                continue
             if key in other._parameters:
                 self._parameters[key] = other._parameters[key]
             elif key in other._buffers:
@@ -220,7 +223,13 @@ class QuantizedLayer(nn.Module):
         """Return a rounded parameter that is still valid: the short way for most calls without gradients."""
         found = self.__dict__.get("_cache", _NOTHING).get(name)
         value = None if found is None else self._parameters.get(name)
-        if found is None or value is None or torch.compiler.is_compiling() or not self.cache_weights:
+        if (
+            found is None
+            or value is None
+            or is_partial()
+            or torch.compiler.is_compiling()
+            or not self.cache_weights
+        ):
             return None
         same_format = found.format is self.formats.get(name)
         return found.value if same_format and found.version == self._version_of(name, value) else None

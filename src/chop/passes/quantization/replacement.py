@@ -56,8 +56,9 @@ def make_replacement(meta: NodeMeta, formats: Mapping[str, Format], label: str) 
     if layer is not None:
         values = {name: meta.value(name) for name in formats}
         new = quantize_layer(layer, formats, FORMATS[label].__name__, values)
-        for name in (name for name in formats if formats[name].has_learned_scale and values[name] is None):
-            new.fix_scale(name, _first_scale(meta, name, formats[name]))
+        for name, number_format in formats.items():
+            if number_format.has_learned_scale and values[name] is None:
+                new.fix_scale(name, _first_scale(meta, name, number_format))
         if getattr(layer, "inplace", False):
             new.writes_back = any(overwrites_shared_memory(caller) for caller in _callers(node, layer))
         return new
@@ -81,9 +82,14 @@ def with_formats_of(meta: NodeMeta, quantized: QuantizedLayer | QuantizedCall) -
 def _first_scale(meta: NodeMeta, name: str, number_format: Format) -> float:
     """Return the scale at which training starts, from the range of an operand whose values were not kept."""
     largest = meta.largest(name)
-    scale = None if largest is None else number_format.scale_for(largest)
-    if scale is None:
+    if largest is None:
         raise ValueError(_no_values(meta, name, "the first scale"))
+    scale = number_format.scale_for(largest)
+    if scale is None:
+        raise ValueError(
+            f"node '{meta.node.name}': the first scales of '{name}' need its values, but only its range is kept; "
+            "run add_common_metadata_analysis_pass with add_value=True, or use granularity 'tensor'"
+        )
     return scale
 
 
