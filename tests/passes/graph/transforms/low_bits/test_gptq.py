@@ -74,6 +74,24 @@ def test_columns_are_rounded_by_the_formula_of_the_paper(columns: int) -> None:
     assert found.equal(one_column_after_the_other(weight, products, 0.02))
 
 
+def test_a_hessian_without_an_inverse_is_damped_until_it_has_one() -> None:
+    """Rounding errors make the smallest eigenvalue of products with few rows negative."""
+    rows = torch.randn(2, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    hessian = rows.T @ rows - 1e-9 * torch.eye(9, dtype=torch.float64)
+    with pytest.raises(torch.linalg.LinAlgError):
+        torch.linalg.cholesky(hessian)
+    weight = torch.randn(4, 9, generator=torch.Generator().manual_seed(1))
+    found = round_columns(weight, hessian, lambda column, i: column.round())
+    assert found.equal(found.round())
+
+    def error(rounded: Tensor) -> float:
+        return float(((rounded - weight).double() @ rows.T).square().sum())
+
+    assert error(found) < error(weight.round())
+    with pytest.raises(ValueError, match="mean products of its inputs are not finite"):
+        round_columns(weight, hessian * torch.nan, lambda column, i: column.round())
+
+
 def test_the_order_of_the_inputs_is_that_of_their_mean_squares() -> None:
     x = correlated(200, 8).double() * torch.tensor([1, 2e6, 4, 3e5, 9, 5e4, 70, 4e3])
     order = torch.tensor([1, 3, 5, 7, 6, 4, 2, 0])

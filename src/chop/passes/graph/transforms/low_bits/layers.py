@@ -153,7 +153,10 @@ def _adjust(problem: LayerProblem, args: CalibrationArgs, name: str, method: Met
     store = LayerCheckpoint(args.checkpoint, f"{name}-{meta.node.name}", settings, problem.tensors())
     stored = store.load()
     if stored is None:
-        result = problem.no_worse(method(problem)) if problem.has_fixed_scales else original
+        try:
+            result = problem.no_worse(method(problem)) if problem.has_fixed_scales else original
+        except ValueError as error:
+            raise ValueError(f"{name}: node '{meta.node.name}': {error}") from error
         weight, bias = result
         store.save({"weight": weight} | ({} if bias is None else {"bias": bias}))
     else:
