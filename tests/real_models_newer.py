@@ -11,23 +11,10 @@ import torch
 import transformers
 from torch import Tensor
 
-from real_models_base import (
-    HEADS,
-    HIDDEN,
-    IMAGE_SIZES,
-    LAYERS,
-    ROWS,
-    SIZES,
-    VOCABULARY,
-    WIDE,
-    RealModel,
-    counted_by_torch,
-    pixels,
-    tokens,
-    with_batch_statistics,
-)
+import real_models_base as base
+from real_models_base import RealModel, counted_by_torch, pixels, tokens
 
-GROUPED = {**SIZES, "num_key_value_heads": 2}  # two key and value heads for four queries
+GROUPED = {**base.SIZES, "num_key_value_heads": 2}  # two key and value heads for four queries
 SPECIAL = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"), 0)
 SLIDING = {"head_dim": 8, "sliding_window": 4}
 LABELS = {"num_labels": 5}
@@ -57,11 +44,11 @@ def _efficientnet() -> RealModel:
         **LABELS,
     )
     model, batch = transformers.EfficientNetForImageClassification(config), pixels(32)
-    return counted_by_torch(with_batch_statistics(model, pixels(32, rows=64)), batch)
+    return counted_by_torch(base.with_batch_statistics(model, pixels(32, rows=64)), batch)
 
 
 def _sound() -> dict[str, Tensor]:
-    return {"input_values": torch.randn(ROWS, 400)}
+    return {"input_values": torch.randn(base.ROWS, 400)}
 
 
 def _both() -> dict[str, Tensor]:
@@ -69,19 +56,30 @@ def _both() -> dict[str, Tensor]:
 
 
 _T5 = {
-    "vocab_size": VOCABULARY,
-    "d_model": HIDDEN,
+    "vocab_size": base.VOCABULARY,
+    "d_model": base.HIDDEN,
     "d_kv": 8,
-    "d_ff": WIDE,
-    "num_layers": LAYERS,
-    "num_heads": HEADS,
+    "d_ff": base.WIDE,
+    "num_layers": base.LAYERS,
+    "num_heads": base.HEADS,
 }
-_DISTIL = {"vocab_size": VOCABULARY, "dim": HIDDEN, "n_layers": LAYERS, "n_heads": HEADS, "hidden_dim": WIDE}
-_FALCON = {key: value for key, value in SIZES.items() if key != "intermediate_size"}
-_MAMBA = {"vocab_size": VOCABULARY, "hidden_size": HIDDEN, "num_hidden_layers": LAYERS, "state_size": 4}
+_DISTIL = {
+    "vocab_size": base.VOCABULARY,
+    "dim": base.HIDDEN,
+    "n_layers": base.LAYERS,
+    "n_heads": base.HEADS,
+    "hidden_dim": base.WIDE,
+}
+_FALCON = {key: value for key, value in base.SIZES.items() if key != "intermediate_size"}
+_MAMBA = {
+    "vocab_size": base.VOCABULARY,
+    "hidden_size": base.HIDDEN,
+    "num_hidden_layers": base.LAYERS,
+    "state_size": 4,
+}
 _MIXTURE = {**GROUPED, "num_local_experts": 4}
-_DEBERTA = {**SIZES, "relative_attention": True, "pos_att_type": ["p2c", "c2p"]}
-_MODERN = {**SIZES, "local_attention": 4, "global_attn_every_n_layers": 2}
+_DEBERTA = {**base.SIZES, "relative_attention": True, "pos_att_type": ["p2c", "c2p"]}
+_MODERN = {**base.SIZES, "local_attention": 4, "global_attn_every_n_layers": 2}
 _SWIN = {
     **{"image_size": 32, "patch_size": 2, "embed_dim": 8, "window_size": 4, "mlp_ratio": 2.0},
     **{"depths": [2, 2], "num_heads": [2, 4]},
@@ -97,7 +95,7 @@ _SEGFORMER = {
     **{"strides": [4, 2], "num_attention_heads": [1, 2], "mlp_ratios": [2, 2], "decoder_hidden_size": 16},
 }
 _WAV2VEC2 = {
-    **SIZES,
+    **base.SIZES,
     **{"conv_dim": [8, 8], "conv_kernel": [10, 3], "conv_stride": [5, 2], "num_feat_extract_layers": 2},
     **{"num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2},
 }
@@ -109,16 +107,16 @@ NEWER: dict[str, Callable[[], RealModel]] = {
     "Phi-3": _make("Phi3ForCausalLM", "Phi3Config", {**GROUPED, **SPECIAL}),
     "Qwen3": _make("Qwen3ForCausalLM", "Qwen3Config", {**GROUPED, "head_dim": 8}),
     "Mixtral": _make("MixtralForCausalLM", "MixtralConfig", _MIXTURE),
-    "GPT-NeoX": _make("GPTNeoXForCausalLM", "GPTNeoXConfig", {**SIZES, **SPECIAL}),
+    "GPT-NeoX": _make("GPTNeoXForCausalLM", "GPTNeoXConfig", {**base.SIZES, **SPECIAL}),
     "Falcon": _make("FalconForCausalLM", "FalconConfig", _FALCON),
     "Mamba": _make("MambaForCausalLM", "MambaConfig", _MAMBA),
     "T5": _make("T5ForConditionalGeneration", "T5Config", {**_T5, "decoder_start_token_id": 0}, _both),
     "DistilBERT": _make("DistilBertModel", "DistilBertConfig", _DISTIL),
-    "RoBERTa": _make("RobertaForSequenceClassification", "RobertaConfig", {**SIZES, **LABELS}),
+    "RoBERTa": _make("RobertaForSequenceClassification", "RobertaConfig", {**base.SIZES, **LABELS}),
     "DeBERTa-v2": _make("DebertaV2Model", "DebertaV2Config", _DEBERTA),
     "ModernBERT": _make("ModernBertModel", "ModernBertConfig", {**_MODERN, **SPECIAL}),
-    "CLIP vision": _make("CLIPVisionModel", "CLIPVisionConfig", IMAGE_SIZES, partial(pixels, 16)),
-    "DINOv2": _make("Dinov2ForImageClassification", "Dinov2Config", IMAGE_SIZES | LABELS, partial(pixels, 16)),
+    "CLIP vision": _make("CLIPVisionModel", "CLIPVisionConfig", base.IMAGE_SIZES, partial(pixels, 16)),
+    "DINOv2": _make("Dinov2ForImageClassification", "Dinov2Config", base.IMAGE_SIZES | LABELS, partial(pixels, 16)),
     "Swin": _make("SwinForImageClassification", "SwinConfig", _SWIN | LABELS, partial(pixels, 32)),
     "SegFormer": _make("SegformerForSemanticSegmentation", "SegformerConfig", _SEGFORMER, partial(pixels, 32)),
     "EfficientNet": _efficientnet,

@@ -17,6 +17,8 @@ from chop.passes.graph.transforms.low_bits.scales import FixedScales
 
 _BLOCK = 64
 """Columns whose errors are applied to the columns after them in one product."""
+_NO_INPUT = 1e-30
+"""Mean square of inputs that are taken as 0, such as those of a channel without any activation."""
 _MORE_DAMPING = (0.0, 1e-4, 1e-3, 1e-2, 0.1, 1.0)
 """Fractions of the mean that are added to the diagonal of a Hessian, until its inverse can be computed."""
 
@@ -200,10 +202,16 @@ def _inverse_factor(hessian: Tensor, order: bool) -> tuple[Tensor, Tensor]:
     """Return the upper Cholesky factor of the inverse Hessian, and the order of the inputs that it is for."""
     diagonal = hessian.diagonal()
     places = diagonal.argsort(descending=True) if order else torch.arange(len(diagonal))
+    if not hessian.isfinite().all():
+        raise ValueError(
+            "the mean products of its inputs are not finite; check the batches and the formats before it"
+        )
+    if diagonal.mean() < _NO_INPUT:  # its inverse would overflow, and any rounding has the same result
+        return torch.eye(len(places), dtype=hessian.dtype), places
     ordered = hessian[places][:, places]
     for more in _MORE_DAMPING:
         factor, problem = torch.linalg.cholesky_ex(ordered + torch.diag(more * diagonal.mean().expand_as(diagonal)))
         inverse, problem_of_inverse = torch.linalg.cholesky_ex(torch.cholesky_inverse(factor), upper=True)
         if not problem and not problem_of_inverse:
             return inverse, places
-    raise ValueError("the mean products of its inputs are not finite; check the batches and the formats before it")
+    raise ValueError("the mean products of its inputs have no inverse; increase 'damping'")
