@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 
 import torch
@@ -28,6 +29,7 @@ _BARS = {"evaluation": 1.25, "training step": 1.35}
 
 def run(quick: bool = False) -> list[Result]:
     """Return all measurements; `quick` is for tests, with too few repeats for meaningful numbers."""
+    logging.getLogger("chop").setLevel(logging.ERROR)  # random weights fit few formats
     keep_freed_memory()
     names = ["integer"] if quick else [name for name in FORMATS if name != "float"]
     results = []
