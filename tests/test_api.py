@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -79,6 +80,17 @@ def test_transform_starts_from_a_run(trained: chop.Run, options: dict[str, Any])
     assert run.summary["checkpoint"] == str(trained.folder)
     assert run.summary["test"]["before"]["accuracy"] == trained.summary["test"]["accuracy"]
     assert any(meta.quantized for meta in run.graph.metas())
+    with pytest.raises(ValueError, match="is a run of ch transform; ch train, sweep and search have a plot"):
+        chop.plot(run)
+
+
+def test_the_plot_of_a_training_is_a_figure_that_can_be_changed(trained: chop.Run) -> None:
+    figure = chop.plot(trained)
+    epochs = [each for each in trained.metrics if "val_loss" in each]
+    loss = {line.get_label(): np.asarray(line.get_ydata()).tolist() for line in figure.axes[0].lines}
+    assert loss["validation"] == [each["val_loss"] for each in epochs]
+    figure.axes[0].set_title("changed")
+    assert figure.axes[0].get_title() == "changed"
 
 
 def test_options_are_read_from_a_file_and_replaced(options: dict[str, Any], tmp_path: Path) -> None:
@@ -95,6 +107,9 @@ def test_search_returns_its_run(trained: chop.Run, options: dict[str, Any]) -> N
     assert run.action == "search"
     assert run.folder.best_config.is_file()
     assert run.summary["front"]
+    shown = {line.get_label(): line for line in chop.plot(run).axes[0].lines}
+    assert np.size(shown["front"].get_xdata()) == run.summary["front"]
+    assert "original model" in shown
 
 
 @pytest.mark.parametrize("name", ["train", "transform", "search"])

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
@@ -42,6 +42,9 @@ from chop.training.evaluation import evaluate as evaluate_batches
 from chop.training.threads import limit_threads, multiplications_per_row
 from chop.trusted_files import check_trusted, named_files, trust
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 __all__ = [
     "Evaluation",
     "Exported",
@@ -49,6 +52,7 @@ __all__ = [
     "evaluate",
     "export",
     "open_run",
+    "plot",
     "report",
     "search",
     "sweep",
@@ -173,6 +177,13 @@ def export(
     run = subject if isinstance(subject, Run) else open_run(subject)
     file = None if output is None else Path(output)
     return export_run(run, ExportConfig(format=format, output=file, samples=samples, opset=opset))
+
+
+def plot(run: Run | Path | str = "latest") -> Figure:
+    """Return the plot of a training, sweep or search as a figure of Matplotlib, which can be changed and saved."""
+    from chop.reporting.run_plot import figure_of_run  # here, because importing Matplotlib takes long
+
+    return figure_of_run(run if isinstance(run, Run) else open_run(run))
 
 
 def report(

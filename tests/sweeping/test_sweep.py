@@ -6,6 +6,7 @@ import csv
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import chop
@@ -112,10 +113,15 @@ def test_untrained_weights_are_reported(config: SweepConfig, caplog: pytest.LogC
 
 
 def test_a_run_shows_its_table_and_plot_in_notebooks(config: SweepConfig, trained: RunFolder) -> None:
-    text = chop.open_run(sweep(config).path)._repr_html_()
+    run = chop.open_run(sweep(config).path)
+    text = run._repr_html_()
     assert "<td>integer</td><td>4</td>" in text
     assert "<tr><th></th><th>accuracy</th><th>loss</th></tr>" in text  # what the best setting and the original have
     assert text.count("data:image/png;base64,") == 1
+    axes = chop.plot(run).axes[0]
+    assert axes.lines[-1].get_label() == "unchanged"
+    rows = run.summary["rows"]
+    assert max(np.max(line.get_ydata()) for line in axes.lines[:-1]) == max(row["accuracy"] for row in rows)
     text = chop.open_run(trained.path)._repr_html_()
     assert "<td>validation</td>" in text
     assert text.count("data:image/png;base64,") == 1

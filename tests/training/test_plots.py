@@ -12,7 +12,7 @@ from chop.dataset import DatasetInfo
 from chop.display import plots
 from chop.tasks import Evaluation
 from chop.training.loop import EpochMetrics
-from chop.training.plots import plot_confusion, plot_curves, plot_grid
+from chop.training.plots import curves_figure, plot_confusion, plot_curves, plot_grid
 
 SAVE = Figure.savefig
 TITLE = "toy, data: jsc (generated look-alike)"
@@ -50,6 +50,11 @@ def test_curves(tmp_path: Path, texts: list[str], count: int) -> None:
     plot_curves(history, history[-1], TITLE, tmp_path / "curves.png")
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert {TITLE, "loss", "accuracy", "training", "validation", f"best epoch ({count})"} <= set(texts)
+
+
+def test_a_figure_is_shown_in_notebooks_without_pyplot() -> None:
+    figure = curves_figure([epoch(1)], 1, TITLE)
+    assert figure._repr_png_().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("count", [2, 10, 100])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import textwrap
 from pathlib import Path
 
@@ -15,6 +16,15 @@ BLUE, VERMILION = "#0072b2", "#d55e00"
 """The two main colours, which colour-blind readers can tell apart (Okabe and Ito)."""
 MORE_COLOURS = ("#009e73", "#cc79a7", "#e69f00")
 DPI = 150
+
+
+class Plot(Figure):
+    """A figure of Matplotlib that notebooks show even if nothing has imported `pyplot`."""
+
+    def _repr_png_(self) -> bytes:
+        data = io.BytesIO()
+        self.savefig(data, format="png", dpi=DPI)
+        return data.getvalue()
 
 
 def label_axes(axes: Axes, x: str, y: str, *, integer_x: bool = False) -> None:

@@ -107,25 +107,9 @@ def write_results(
 
 
 def plot(results: SweepResults, folder: RunFolder) -> None:
-    """Plot accuracy over bits per element, with a line per format through its most accurate settings."""
-    from matplotlib.figure import Figure  # here, because importing Matplotlib takes long
+    """Plot accuracy over bits per element."""
+    from chop.display.plots import save_figure  # here, because importing Matplotlib takes long
+    from chop.sweeping.plot import sweep_figure
 
-    from chop.display.plots import BLUE, MORE_COLOURS, VERMILION, label_axes, save_figure, wrap_title
-
-    drawing = Figure(figsize=(6, 4), layout="constrained")
-    axes = drawing.subplots()
-    colours = (BLUE, VERMILION, *MORE_COLOURS)
-    by_format: dict[str, list[Row]] = {}
-    for row in results.rows:
-        if row.setting is not None:
-            by_format.setdefault(row.setting.format, []).append(row)
-    for number, (name, rows) in enumerate(by_format.items()):
-        colour = colours[number % len(colours)]
-        best = {bits: max(r.accuracy for r in rows if r.bits == bits) for bits in sorted({r.bits for r in rows})}
-        axes.plot(list(best), list(best.values()), "o-", color=colour, label=name)
-        axes.plot([row.bits for row in rows], [row.accuracy for row in rows], "o", color=colour)
-    axes.axhline(results.baseline.accuracy, color="grey", linestyle="--", label="unchanged")
-    label_axes(axes, "bits per element", "test accuracy", integer_x=True)
-    axes.legend(frameon=False)
-    drawing.suptitle(wrap_title(results.title), fontsize=10)
-    save_figure(drawing, folder.sweep_plot)
+    points = [(row.setting.format, row.bits, row.accuracy) for row in results.rows if row.setting is not None]
+    save_figure(sweep_figure(points, results.baseline.accuracy, results.title), folder.sweep_plot)

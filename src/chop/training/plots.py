@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from chop.dataset import DatasetInfo
-from chop.display.plots import BLUE, VERMILION, label_axes, save_figure, wrap_title
+from chop.display.plots import BLUE, VERMILION, Plot, label_axes, save_figure, wrap_title
 from chop.tasks import Evaluation
 from chop.training.evaluation import class_names
 from chop.training.loop import EpochMetrics
@@ -26,7 +26,12 @@ MAX_CONFUSION_INCHES = 13.25  # the size of the plot with 25 classes
 
 def plot_curves(history: Sequence[EpochMetrics], best: EpochMetrics, title: str, path: Path) -> None:
     """Plot loss and accuracy by epoch, with the best epoch marked."""
-    figure = Figure(figsize=(10, 4), layout="constrained")
+    save_figure(curves_figure(history, best.epoch, title), path)
+
+
+def curves_figure(history: Sequence[EpochMetrics], best_epoch: int, title: str) -> Plot:
+    """Return the plot of loss and accuracy by epoch, with the best epoch marked."""
+    figure = Plot(figsize=(10, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
     epochs = [each.epoch for each in history]
     marker = "o" if len(history) <= MAX_EPOCHS_MARKED else ""
@@ -37,14 +42,14 @@ def plot_curves(history: Sequence[EpochMetrics], best: EpochMetrics, title: str,
         ):
             values = [getattr(each, f"{split}_{metric}") for each in history]
             axes.plot(epochs, values, color=colour, label=label, marker=marker, markersize=3.5)
-        axes.axvline(best.epoch, color="0.6", linestyle=":", zorder=0, label=f"best epoch ({best.epoch})")
+        axes.axvline(best_epoch, color="0.6", linestyle=":", zorder=0, label=f"best epoch ({best_epoch})")
         label_axes(axes, "epoch", metric, integer_x=True)
         if len(history) == 1:
-            axes.set_xlim(best.epoch - 1, best.epoch + 1)
+            axes.set_xlim(best_epoch - 1, best_epoch + 1)
     right.yaxis.set_major_formatter(PercentFormatter(1.0))
     right.legend(frameon=False)
     figure.suptitle(title, fontsize=10)
-    save_figure(figure, path)
+    return figure
 
 
 def plot_confusion(test: Evaluation, info: DatasetInfo, title: str, path: Path) -> None:

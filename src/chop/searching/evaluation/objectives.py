@@ -19,6 +19,10 @@ Gains = tuple[float, ...]
 DEFAULT_METRICS: Mapping[str, MetricTable] = {"accuracy": MetricTable(), "bitops": MetricTable()}
 
 
+DEFAULT_COST = "bitops"
+"""The cost that is shown if no cost is among the objectives."""
+
+
 def known_metrics() -> dict[str, KeyFigure]:
     """Return all metrics that a search can optimise, by name."""
     costs = (figure for runner in COST_RUNNERS.values() for figure in runner.metrics)

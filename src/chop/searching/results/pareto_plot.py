@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, NullFormatter, PercentFormatter
 
-from chop.display.plots import BLUE, MORE_COLOURS, VERMILION, label_axes, save_figure, wrap_title
+from chop.display.plots import BLUE, MORE_COLOURS, VERMILION, Plot, label_axes, save_figure, wrap_title
 from chop.searching.evaluation.objectives import known_metrics
-from chop.searching.results.results import Results
 
+if TYPE_CHECKING:
+    from chop.searching.results.results import Results
+
+Metrics = Mapping[str, float]
 BASELINE_COLOURS = (VERMILION, *MORE_COLOURS)
 """One per format; colour-blind readers can tell them apart."""
 MIN_RATIO_FOR_LOG = 10
@@ -21,36 +26,56 @@ MIN_RATIO_FOR_LOG = 10
 
 
 def draw_front(results: Results, title: str, path: Path) -> None:
-    """Plot accuracy over the first cost: all trials, the front, and the uniform baselines with their widths."""
-    figure = Figure(figsize=(8, 5), layout="constrained")
+    """Plot the results of a search."""
+    points = FrontPoints(
+        [each.metrics for each in results.complete],
+        [each.metrics for each in results.front],
+        [(each.label, each.metrics) for each in results.baselines],
+        results.original["accuracy"],
+    )
+    save_figure(front_figure(points, results.cost.name, title), path)
+
+
+@dataclass(frozen=True)
+class FrontPoints:
+    """What the Pareto plot shows: the metrics of trials, and those of uniform baselines with their labels."""
+
+    trials: Sequence[Metrics]
+    front: Sequence[Metrics]
+    baselines: Sequence[tuple[str, Metrics]]
+    original_accuracy: float
+
+
+def front_figure(points: FrontPoints, cost: str, title: str) -> Figure:
+    """Return accuracy over a cost: all trials, the front, and the uniform baselines with their widths."""
+    figure = Plot(figsize=(8, 5), layout="constrained")
     axes = figure.subplots()
-    cost = results.cost.name
-    _plot(axes, cost, (each.metrics for each in results.complete), ".", color="0.7", label="trials", zorder=1)
-    _plot(axes, cost, (each.metrics for each in results.front), "o", color=BLUE, label="front", zorder=3)
-    _draw_baselines(axes, results, cost)
-    axes.axhline(results.original["accuracy"], color="0.6", linestyle=":", zorder=0, label="original model")
+    _plot(axes, cost, points.trials, ".", color="0.7", label="trials", zorder=1)
+    _plot(axes, cost, points.front, "o", color=BLUE, label="front", zorder=3)
+    _draw_baselines(axes, points.baselines, cost)
+    axes.axhline(points.original_accuracy, color="0.6", linestyle=":", zorder=0, label="original model")
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    shown = [each.metrics for each in results.complete] + [each.metrics for each in results.baselines]
+    shown = (*points.trials, *(metrics for _, metrics in points.baselines))
     _set_cost_scale(axes, [metrics[cost] for metrics in shown])
     label_axes(axes, known_metrics()[cost].axis_title, "accuracy")
     axes.legend(frameon=False, loc="lower right")
     figure.suptitle(wrap_title(title), fontsize=10)
-    save_figure(figure, path)
+    return figure
 
 
-def _draw_baselines(axes: Axes, results: Results, cost: str) -> None:
+def _draw_baselines(axes: Axes, baselines: Sequence[tuple[str, Metrics]], cost: str) -> None:
     """Draw a line per format, and write the width beside each baseline."""
-    names = dict.fromkeys(each.label.partition(", ")[0] for each in results.baselines)
+    names = dict.fromkeys(label.partition(", ")[0] for label, _ in baselines)
     for name, colour in zip(names, cycle(BASELINE_COLOURS), strict=False):
-        of_format = [each for each in results.baselines if each.label.partition(", ")[0] == name]
-        metrics = (each.metrics for each in of_format)
-        _plot(axes, cost, metrics, "x--", color=colour, label=f"uniform {name}", zorder=4)
-        for each in of_format:
-            point, width = (each.metrics[cost], each.metrics["accuracy"]), each.label.partition(", ")[2]
+        of_format = [(label, metrics) for label, metrics in baselines if label.partition(", ")[0] == name]
+        every = (metrics for _, metrics in of_format)
+        _plot(axes, cost, every, "x--", color=colour, label=f"uniform {name}", zorder=4)
+        for label, metrics in of_format:
+            point, width = (metrics[cost], metrics["accuracy"]), label.partition(", ")[2]
             axes.annotate(width, point, (5, -10), textcoords="offset points", fontsize=7, color=colour)
 
 
-def _plot(axes: Axes, cost: str, metrics: Iterable[Mapping[str, float]], marks: str, **style: object) -> None:
+def _plot(axes: Axes, cost: str, metrics: Iterable[Metrics], marks: str, **style: object) -> None:
     ordered = sorted((each[cost], each["accuracy"]) for each in metrics)
     axes.plot([x for x, _ in ordered], [y for _, y in ordered], marks, **style)  # type: ignore[arg-type]
 

@@ -13,6 +13,7 @@ from optuna.distributions import CategoricalDistribution
 
 from chop.display.numbers import percentage_points
 from chop.searching.evaluation.objectives import (
+    DEFAULT_COST,
     Objective,
     Objectives,
     better_direction,
@@ -29,8 +30,6 @@ DEFAULT_MAX_DROP = 1.0
 """Percentage points of accuracy that the best configuration may lose if `--max-drop` is not given."""
 DROP_TOLERANCE = 1e-9
 """Percentage points by which a drop may exceed the limit because of floating-point rounding."""
-DEFAULT_COST = "bitops"
-"""The cost that is shown if no cost is among the objectives."""
 MIN_TRIALS_FOR_IMPORTANCES = 20
 """With fewer trials, chance has more influence than any choice."""
 MAX_TRIALS_FOR_IMPORTANCES = 400
