@@ -213,8 +213,8 @@ def _estimates(folder: Path) -> list[Result]:
             case = folder / f"{name}{width}{strategy}{trained}"
             files = write_rtl(design, case)
             for planned in design.units:
-                if planned.unit.is_wiring or not isinstance(planned.unit.head, LinearMap):
-                    continue
+                if planned.strategy != strategy or not isinstance(planned.unit.head, LinearMap):
+                    continue  # wiring, or a node that is the same as in the unrolled design
                 area = area_of(files, planned.module, case / "reports")
                 error = planned.estimate.lut / max(1, area.lut) - 1
                 errors[f"{planned.strategy}{', trained' if trained else ''}"].append(error)
