@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 from chop.config import ReportConfig, TransformConfig
@@ -13,6 +14,7 @@ def transform(config: TransformConfig) -> Path:
     """Run passes on a model, write a report if requested, and return the folder of the new model."""
     folder = transforming.transform(config)
     if config.report or config.open:
+        gc.collect()  # graphs are in reference cycles: without this, large models are in memory twice
         page = report(ReportConfig(run=folder.path, open=config.open))
         print(f"report: {page}")
     return folder.transform
