@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,25 @@ def test_a_folder_gets_the_file_and_a_name_its_suffix(quantized: Path, tmp_path:
     for output in (folder, folder / "jets"):
         assert export(quantized, "--format", "safetensors", "--output", str(output)) == 0
     assert {path.name for path in folder.iterdir()} == {"model.safetensors", "jets.safetensors"}
+
+
+@pytest.mark.parametrize(
+    ("target", "missing"),
+    [("onnx", "onnx"), ("onnx", "onnxruntime"), ("qonnx", "qonnx"), ("qonnx", "qonnx.core.onnx_exec")],
+)
+def test_a_missing_package_is_one_sentence_and_leaves_no_file(
+    quantized: Path,
+    target: str,
+    missing: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = sorted(quantized.rglob("*"))
+    monkeypatch.setitem(sys.modules, missing, None)
+    assert export(quantized, "--format", target) == 2
+    (error,) = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
+    assert missing.partition(".")[0] in error
+    assert sorted(quantized.rglob("*")) == before
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

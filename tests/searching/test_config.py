@@ -38,7 +38,12 @@ def write(table: dict[str, Any], folder: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "num_metrics"),
-    [("jsc_toy_search.toml", 3), ("jsc_toy_search_by_type.toml", 2), ("jsc_mlp_search_qat.toml", 2)],
+    [
+        ("jsc_toy_search.toml", 3),
+        ("jsc_toy_search_by_type.toml", 2),
+        ("jsc_mlp_search_qat.toml", 2),
+        ("jsc_mlp_search_int8.toml", 2),
+    ],
 )
 def test_an_example_runs(name: str, num_metrics: int, tmp_path: Path) -> None:
     out = tmp_path / "out"

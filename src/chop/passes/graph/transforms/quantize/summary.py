@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from io import StringIO
-from itertools import zip_longest
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -161,20 +160,20 @@ def graph_iterator_node_histogram(
 
 
 def _by_node(original: MaseGraph, graph: MaseGraph) -> SummaryTable:
-    rows = [
-        (
-            before.name,
-            after.name,
-            get_mase_type(after),
-            get_mase_op(after),
-            _type_name(before),
-            _type_name(after),
-            _callee(before) != _callee(after),
-            _formats(after),
-        )
-        for before, after in _pairs(original, graph)
-    ]
+    rows = [_row(before, after) for before, after in _pairs(original, graph)]
     return SummaryTable("Nodes of the original and of the quantised graph", _BY_NODE, rows)
+
+
+def _row(before: fx.Node | None, after: fx.Node | None) -> tuple[Any, ...]:
+    """Return the row of a node; a graph without it has empty cells."""
+    node = before if after is None else after
+    assert node is not None, "every row has a node"
+    names = ("" if each is None else each.name for each in (before, after))
+    types = ("" if each is None else _type_name(each) for each in (before, after))
+    changed = before is None or after is None or _callee(before) != _callee(after)
+    formats = "" if after is None else _formats(after)
+    kind = ("", "") if after is None and "mase" not in node.meta else (get_mase_type(node), get_mase_op(node))
+    return (*names, *kind, *types, changed, formats)
 
 
 def _by_type(nodes: SummaryTable) -> SummaryTable:
@@ -189,17 +188,19 @@ def _by_type(nodes: SummaryTable) -> SummaryTable:
     return SummaryTable("Changes by original type", _BY_TYPE, rows)
 
 
-def _pairs(ori_graph: MaseGraph, graph: MaseGraph) -> list[tuple[fx.Node, fx.Node]]:
-    """Return the nodes of both graphs in pairs; they must have the same names."""
-    pairs: list[tuple[fx.Node, fx.Node]] = []
-    for before, after in zip_longest(ori_graph.fx_graph.nodes, graph.fx_graph.nodes):
-        if before is None or after is None or before.name != after.name:
-            was, now = (f"'{node.name}'" if node is not None else "no node" for node in (before, after))
-            raise ValueError(
-                f"only graphs with the same nodes can be compared: node {len(pairs)} is {was} in the original "
-                f"and {now} in the other graph"
-            )
-        pairs.append((before, after))
+def _pairs(ori_graph: MaseGraph, graph: MaseGraph) -> list[tuple[fx.Node | None, fx.Node | None]]:
+    """Return the nodes of both graphs in pairs by name; None for nodes that were added or removed."""
+    before = {node.name: node for node in ori_graph.fx_graph.nodes}
+    after = {node.name: node for node in graph.fx_graph.nodes}
+    if not any(before[name].op.startswith("call") for name in before.keys() & after.keys()):
+        raise ValueError("only graphs of the same model can be compared: these have no call in common")
+    gone = [name for name in before if name not in after]
+    order = {name: i for i, name in enumerate(before)}
+    pairs: list[tuple[fx.Node | None, fx.Node | None]] = []
+    for name, node in after.items():
+        while gone and name in order and order[gone[0]] < order[name]:
+            pairs.append((before[gone.pop(0)], None))
+        pairs.append((before.get(name), node))
     return pairs
 
 
