@@ -108,7 +108,7 @@ def compare(graph: MaseGraph, engine: Engine, batches: Iterable[Batch]) -> Proof
         same = _equal_rows(expected, found)
         total, equal = total + len(same), equal + int(same.sum())
         difference = max([0.0, *map(_largest_difference, expected, found)])
-        magnitude = max([magnitude, *(float(each.double().abs().max()) for each in expected if each.numel())])
+        magnitude = max([magnitude, *map(_largest_magnitude, expected)])
         if not worst or difference > largest:
             worst = _rows(batch, ~same)
         largest = max(largest, difference)
@@ -154,7 +154,7 @@ def first_difference(graph: MaseGraph, engine: Engine, batch: Batch) -> Differen
             continue
         expected = recorder.results[name]
         relative = 0.0 if engine.is_exact or not expected.numel() else tolerance_of(meta)
-        magnitude = float(expected.double().abs().max()) if relative else 0.0
+        magnitude = _largest_magnitude(expected) if relative else 0.0
         allowed = relative * magnitude
         difference = _largest_difference(expected, found[name])
         if difference <= allowed or (relative and _differs_by_steps(meta, expected, found[name])):
@@ -188,12 +188,21 @@ def _equal_rows(expected: list[Tensor], found: list[Tensor]) -> Tensor:
     num_rows = len(expected[0]) if expected and expected[0].dim() else 1
     same = torch.ones(num_rows, dtype=torch.bool)
     for mine, other in zip(expected, found, strict=True):
-        equal = (mine == other) | (mine.isnan() & other.isnan())
+        equal = _is_equal(mine, other)
         same &= equal.reshape(num_rows, -1).all(1) if len(mine.reshape(-1)) % num_rows == 0 else equal.all()
     return same
 
 
 def _largest_difference(mine: Tensor, other: Tensor) -> float:
-    difference = (mine.double() - other.double()).abs()
-    difference = difference.where(mine != other, 0.0)  # infinities
+    difference = (mine.double() - other.double()).abs().where(~_is_equal(mine, other), 0.0)
     return float(difference.nan_to_num(nan=torch.inf).max()) if difference.numel() else 0.0
+
+
+def _is_equal(mine: Tensor, other: Tensor) -> Tensor:
+    """Return which elements are equal; so are infinities, and NaN."""
+    return (mine == other) | (mine.isnan() & other.isnan())
+
+
+def _largest_magnitude(x: Tensor) -> float:
+    """Return the largest finite magnitude, 0 if there is none."""
+    return float(x.double().abs().nan_to_num(0.0, 0.0, 0.0).max()) if x.numel() else 0.0
