@@ -33,7 +33,7 @@ _MAX_NODES_LOGGED = 10
 class SensitivityArgs:
     """Formats to try, and data to try them on."""
 
-    formats: QuantizeArgs | None = None
+    formats: QuantizeArgs | None
     """Written as `config`, one for all nodes, or as the arguments of `quantize`: `by`, `default` and so on."""
     quantized: MaseGraph | None = None
     """A quantised version of the graph, whose formats and scales are tried, instead of `config` or `by`."""
@@ -64,9 +64,8 @@ class SensitivityArgs:
         # An unknown key is a misspelt option unless its value is a table, which can be an entry of `quantize`.
         options = {key: value for key, value in given.items() if key in own or not _is_choice(key, value)}
         rest = {key: value for key, value in given.items() if key not in options}
-        if "quantized" not in options:
-            options["formats"] = _read_formats(rest, where)
-        elif rest:
+        options["formats"] = None if "quantized" in options else _read_formats(rest, where)
+        if rest and "quantized" in options:
             raise ValueError(
                 f"{where}: 'quantized' has all formats and cannot be combined with '{next(iter(rest))}'"
             )
