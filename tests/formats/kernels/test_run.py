@@ -23,6 +23,7 @@ from chop.formats.log import Log
 from chop.formats.mxfp import MXFP
 from chop.formats.mxint import MXInt
 from chop.formats.rounding import Rounded, Rounding
+from chop.formats.ternary import Ternary
 from formats.references import hard_numbers
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="needs the package numba")
@@ -218,6 +219,13 @@ def test_other_dtypes_use_the_eager_definition(dtype: torch.dtype, used: list[ob
     for number_format in WITH_LOOPS:
         number_format.quantize(torch.randn(2, 32, dtype=dtype))
     assert not any(used)
+
+
+@pytest.mark.parametrize("values", [[torch.inf], [-torch.inf, 3.4028234663852886e38], [torch.inf, 1.0, torch.nan]])
+@pytest.mark.parametrize("scaling", [False, True])
+def test_infinities_count_as_the_largest_number(values: list[float], scaling: bool) -> None:
+    number_format, x = Ternary(scaling=scaling, threshold=1.0), torch.tensor(values)
+    assert same_bits(number_format.quantize(x), eager(number_format, x))
 
 
 def test_tensors_without_memory() -> None:

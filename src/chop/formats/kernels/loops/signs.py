@@ -73,7 +73,7 @@ def signs(name):
             value = x[i]
             magnitude = np.int32(bits(value) & MAGNITUDE)
             sign = np.int32(bits(value + np.float32(0.0)) & NEGATIVE)
-            is_kept = number(magnitude) > limit or not has_zero
+            is_kept = number(min(magnitude, LARGEST)) > limit or not has_zero  # infinities count as the largest
             found = number(bits(scale if is_kept else np.float32(0.0)) | sign)
             y[i] = value if magnitude > EXPONENT else found
 
