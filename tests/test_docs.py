@@ -56,8 +56,8 @@ def folder(tmp_path: Path, request: pytest.FixtureRequest, server: CommandServer
         models = os.environ.get("CHOP_MODELS")
         if models is None:
             pytest.skip("needs large models: make test-models")
-        (tmp_path / "models").symlink_to(models)
-    for name in ("configs", "src", "Makefile"):
+        (tmp_path / ".models").symlink_to(models)
+    for name in ("configs", "docs", "src", "Makefile"):
         (tmp_path / name).symlink_to(ROOT / name)
     server.write_command(tmp_path / "ch", "-m", "chop")
     server.write_command(tmp_path / "run_page", "page.py")
