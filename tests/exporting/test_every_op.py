@@ -22,6 +22,9 @@ from chop.ops import OPS
 from chop.passes.graph import quantize_transform_pass
 from samples import Sample, samples
 
+QUICK = ("int8", "int4")
+"""Formats of the quick tests."""
+
 NUM_CALLS = 16
 """Calls per file: sessions of onnxruntime with more take longer than several of them."""
 
@@ -103,7 +106,9 @@ def _has_free_batch(op: str, call: Sample) -> bool:
     return True
 
 
-@pytest.mark.parametrize("name", ONNX_FORMATS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in ONNX_FORMATS]
+)
 def test_every_op_in_every_format_of_onnx_computes_the_same(
     name: str, networks: list[Network], tmp_path: Path
 ) -> None:

@@ -11,11 +11,13 @@ from pathlib import Path
 MAX_ROWS = 200
 
 
-def html_table(headers: Sequence[object], rows: Sequence[Sequence[object]], caption: str = "") -> str:
-    """Return a table, cut after 200 rows; all texts are escaped."""
+def html_table(
+    headers: Sequence[object], rows: Sequence[Sequence[object]], caption: str = "", max_rows: int = MAX_ROWS
+) -> str:
+    """Return a table, cut after `max_rows`; all texts are escaped."""
     head = "".join(f"<th>{_text(each)}</th>" for each in headers)
-    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows[:MAX_ROWS])
-    more = f"<p>{len(rows) - MAX_ROWS} more rows</p>" if len(rows) > MAX_ROWS else ""
+    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows[:max_rows])
+    more = f"<p>{len(rows) - max_rows} more rows</p>" if len(rows) > max_rows else ""
     title = f"<caption>{_text(caption)}</caption>" if caption else ""
     return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
@@ -45,7 +47,8 @@ def shown_in_notebook(headers: Sequence[object], rows: Sequence[Sequence[object]
         return False
     from IPython.display import HTML, display
 
-    display(HTML(html_table(headers, rows)))  # type: ignore[no-untyped-call]
+    table = html_table(headers, rows, max_rows=len(rows))
+    display(HTML(f'<div style="max-height: 40em; overflow: auto">{table}</div>'))  # type: ignore[no-untyped-call]
     return True
 
 

@@ -43,7 +43,8 @@ def _sweep(run: Run, title: str) -> Figure:
 
 def _front(run: Run, title: str) -> Figure:
     log = read_json(run.folder.search_log)
-    trials = [each for each in log["trials"] if each["state"] == "complete"]
+    wanted = set(log["metrics"])  # a metric that is not finite is not in the log
+    trials = [each for each in log["trials"] if each["state"] == "complete" and wanted <= each["metrics"].keys()]
     own = [each for each in trials if each["baseline"] is None]
     points = FrontPoints(
         [each["metrics"] for each in own],

@@ -114,7 +114,7 @@ def page_to_write(output: Path | None, folder: RunFolder) -> Path:
 
     Raises an error before the measurements if the page cannot be written there.
     """
-    path = folder.report if output is None else output_file(output, folder.report.name)
+    path = output_file(folder.report if output is None else output, folder.report.name)
     if path.suffix.lower() not in PAGE_SUFFIXES:  # a misplaced argument must not overwrite another kind of file
         raise ValueError(f"{option_name('output')} must end in .html, got '{path}'")
     return path

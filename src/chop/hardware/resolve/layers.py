@@ -26,8 +26,12 @@ def set_formats(meta: NodeMeta, formats: Mapping[str, Format]) -> None:
         meta.model.set_submodule(str(node.target), new)
     else:
         assert meta.op is not None, "only ops are quantised"
-        target: Any = node.target.target if isinstance(node.target, QuantizedCall) else node.target
-        node.target, node.op = QuantizedCall(target, meta.op.name, formats, label), "call_function"
+        old = node.target if isinstance(node.target, QuantizedCall) else None
+        target: Any = node.target if old is None else old.target
+        scales = {} if old is None else {n: s for n, s in old.scales.items() if formats.get(n) == old.formats[n]}
+        writes_back = old is not None and old.writes_back
+        node.target = QuantizedCall(target, meta.op.name, formats, label, writes_back, scales)
+        node.op = "call_function"
     meta.note_formats()
 
 

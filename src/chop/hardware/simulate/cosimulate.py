@@ -56,15 +56,14 @@ class Divergence:
     instruction: str
     element: int
     expected: int
-    found: int | None
-    """None: some of its bits are unknown."""
+    found: int | str
+    """What was simulated: an integer, or why there is none."""
 
     def __str__(self) -> str:
-        found = "unknown bits" if self.found is None else self.found
         step = "" if self.instruction == self.node else f" ({self.instruction})"
         return (
             f"the first node that differs is '{self.node}'{step}, in element {self.element}: "
-            f"simulated {found}, expected {self.expected}"
+            f"simulated {self.found}, expected {self.expected}"
         )
 
 
@@ -199,15 +198,15 @@ class Simulation:
         return None
 
 
-def _first_difference(words: list[str], expected: Rows, stream: Stream) -> tuple[int, int, int | None] | None:
+def _first_difference(words: list[str], expected: Rows, stream: Stream) -> tuple[int, int, int | str] | None:
     """Return the first element that differs in words [beats, lanes], and its expected and found integers."""
     if len(words) != len(expected):
-        return int(stream.order.flat[0]), int(expected.flat[0]), None
+        return int(stream.order.flat[0]), int(expected.flat[0]), f"{len(words)} words instead of {len(expected)}"
     for word, right, order in zip(words, expected, stream.order, strict=True):
         try:
             found = from_hex([word], stream.lanes)[0]
         except ValueError:
-            return int(order[0]), int(right[0]), None
+            return int(order[0]), int(right[0]), "unknown bits"
         for lane in np.flatnonzero(found != right)[:1].tolist():
             return int(order[lane]), int(right[lane]), int(found[lane])
     return None

@@ -35,12 +35,16 @@ class CapturedSizes:
                 f"{list(self.shape)}, and {self._allowed()}; {_ADVICE}"
             )
 
+    def takes(self, value: Tensor) -> bool:
+        """Whether an input that passed `check` differs from that of the capture only in sizes that are free."""
+        free = 2 if 0 < self.least != self.most else 1
+        return value.dim() == len(self.shape) and value.shape[free:] == self.shape[free:]
+
     def _allowed(self) -> str:
         if self.least == self.most:
             return "only its first size may differ"
-        least = f"at least {self.least}" if self.least > 1 else ""
-        most = "" if self.most is None else f"at most {self.most}"
-        return f"its length must be {' and '.join(filter(None, (least, most)))}"
+        most = "" if self.most is None else f" and at most {self.most}"
+        return f"its length must be at least {self.least}{most}"
 
 
 InputSizes = list[tuple[str, CapturedSizes | None]]
@@ -61,10 +65,10 @@ def check_sizes(inputs: InputSizes, given: Mapping[str, Any]) -> None:
 
 
 def explain_sizes(inputs: InputSizes, given: Mapping[str, Any]) -> str:
-    """Return which input of a failed call has another size than during the capture, or ''."""
+    """Return which input of a failed call has a size that is fixed, and another one than in the capture, or ''."""
     for name, captured in inputs:
         value = given.get(name)
-        if captured is not None and isinstance(value, Tensor) and value.shape[1:] != captured.shape[1:]:
+        if captured is not None and isinstance(value, Tensor) and not captured.takes(value):
             return (
                 f"input '{name}' has the shape {list(value.shape)}, but the graph was captured with "
                 f"{list(captured.shape)}, and does not run with other sizes; {_ADVICE}"

@@ -33,7 +33,9 @@ class NodeInterpreter(fx.Interpreter):
         except ValueError as error:
             inputs = input_sizes(self.graph)
             problem = explain_sizes(inputs, {name: value for (name, _), value in zip(inputs, args, strict=False)})
-            raise ValueError(f"{error}; {problem}" if problem else str(error)) from error
+            if not problem:
+                raise
+            raise ValueError(f"{error}; {problem}") from error
 
     def before(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Called before a node runs."""

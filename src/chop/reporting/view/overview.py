@@ -128,7 +128,8 @@ def _row(record: RunRecord, options: tuple[OptionColumn, ...], figures: tuple[Ru
 
 def _about_model(record: RunRecord) -> str | None:
     value = PARAMETERS.read(record, "after")
-    return record.model if value is None else f"{record.model}, {PARAMETERS.figure.text(value)} parameters"
+    parameters = None if value is None else f"{PARAMETERS.figure.text(value)} parameters"
+    return ", ".join(filter(None, (record.model, parameters))) or None
 
 
 def _name(record: RunRecord) -> Html:

@@ -92,7 +92,8 @@ PASSES_WITH_BATCHES: list[tuple[Any, Callable[[Any], dict[str, Any]]]] = [
     (profile_statistics_analysis_pass, lambda batch: {**ACTIVATIONS, "input_generator": [batch]}),
 ]
 TOO_LONG = (
-    rf"input 'input_ids' has the shape \[2, 9\].*captured with \[2, 5\].*length must be at most {NUM_POSITIONS}"
+    r"input 'input_ids' has the shape \[2, 9\].*captured with \[2, 5\].*"
+    rf"length must be at least 1 and at most {NUM_POSITIONS}"
 )
 
 
@@ -135,6 +136,14 @@ def test_conditions_that_are_not_ranges_fix_the_length() -> None:
         ValueError, match=r"'x' has the shape \[2, 7, 3\].*with \[2, 6, 3\], and only its first size"
     ):
         graph.model(torch.randn(2, 7, 3))
+
+
+def test_an_error_with_an_allowed_length_is_that_of_the_model() -> None:
+    graph, wrong = annotated(Tokens().eval()), {"input_ids": torch.full((2, 7), 99)}
+    with pytest.raises(IndexError, match="out of range"):
+        graph.model(**wrong)
+    with pytest.raises(ValueError, match=r"node '\w+' does not run on the given inputs: .*out of range[^;]*$"):
+        add_common_metadata_analysis_pass(graph, {"dummy_in": wrong})
 
 
 def test_other_sizes_are_explained_when_a_run_fails() -> None:

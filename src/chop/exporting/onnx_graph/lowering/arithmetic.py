@@ -87,6 +87,8 @@ def _binary(call: OnnxCall) -> Lowered:
 @lowers("pow")
 def _pow(call: OnnxCall) -> Name:
     """Return a power; a square is a product, as in PyTorch."""
+    if isinstance(call.result, int | float):
+        raise call.refusal("it computes a number from the batch size")
     base, exponent = call.args[0] if call.args else call.get("self", call.get("input")), call.get("exponent")
     exponent = call.args[1] if len(call.args) > 1 else exponent
     dtype = call.result.dtype

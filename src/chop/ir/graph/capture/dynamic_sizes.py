@@ -63,4 +63,5 @@ def _sizes(program: ExportedProgram, value: Tensor, exported: Any) -> CapturedSi
         return CapturedSizes(shape, shape[1], shape[1])
     least = int(bounds.lower)
     most = int(bounds.upper) if bounds.upper.is_Integer else None  # it may be infinite
-    return CapturedSizes(shape, 1 if least == 2 else least, most)  # torch.export never considers sizes below 2
+    # torch.export never considers sizes below 2. One token is taken to be computed as more are, as one row is.
+    return CapturedSizes(shape, 1 if least == 2 else least, most)

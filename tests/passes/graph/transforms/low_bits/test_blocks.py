@@ -147,3 +147,17 @@ def test_bad_arguments_are_reported() -> None:
         adaround_transform_pass(graph, {"input_generator": [inputs], "layers_per_block": -1})
     with pytest.raises(ValueError, match="adaround: input_generator yields no batches"):
         adaround_transform_pass(graph, {"input_generator": [], "layers_per_block": 2})
+
+
+def test_weights_in_float_are_not_learned() -> None:
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 2)), torch.randn(40, 6)
+    graph, _ = quantize_transform_pass(
+        annotated(model, input=x),
+        {"by": "name", "_0": {"config": FIXED}, "_2": {"config": {"name": "integer", "weight_name": "float"}}},
+    )
+    before = graph.model.get_parameter("2.weight").clone()
+    graph, _ = adaround_transform_pass(
+        graph, {"input_generator": [{"input": x}], "layers_per_block": 0, "iterations": 20}
+    )
+    assert graph.model.get_parameter("2.weight").equal(before)

@@ -90,6 +90,8 @@ def test_a_hessian_without_an_inverse_is_damped_until_it_has_one() -> None:
     assert error(found) < error(weight.round())
     no_inputs = with_damping(torch.zeros(9, 9, dtype=torch.float64), 0.01)
     assert round_columns(weight, no_inputs, lambda column, i: column.round()).equal(weight.round())
+    equal_inputs = torch.ones(9, 9, dtype=torch.float64)  # the second pivot is 0
+    assert round_columns(weight, equal_inputs, lambda column, i: column.round()).isfinite().all()
     with pytest.raises(ValueError, match="mean products of its inputs are not finite"):
         round_columns(weight, hessian * torch.nan, lambda column, i: column.round())
 
@@ -309,6 +311,10 @@ def test_an_interrupted_run_continues_after_its_finished_layers(tmp_path: Path) 
     second, _ = gptq_transform_pass(quantized(model, x, PER_CHANNEL), given)
     assert (tmp_path / "layers" / files[0]).stat().st_mtime_ns == times  # it was read, not written again
     assert all(v.equal(second.model.state_dict()[k]) for k, v in first.model.state_dict().items())
+    with torch.no_grad():
+        model.get_parameter("0.bias").add_(1.0)
+    moved, _ = gptq_transform_pass(quantized(model, x, PER_CHANNEL), given)
+    assert (moved.model.get_parameter("0.bias") - first.model.get_parameter("0.bias")).mean() > 0.5
     other, _ = gptq_transform_pass(quantized(model, 2 * x, PER_CHANNEL), {**given, "damping": 0.5})
     assert (tmp_path / "layers" / files[0]).stat().st_mtime_ns != times  # other arguments: computed again
     assert other is not None

@@ -169,6 +169,19 @@ def test_smoothing_leaves_alone_what_it_cannot_know_or_would_harm() -> None:
     assert list(info["layers"]) == ["_0"]
 
 
+def test_smoothing_leaves_the_statistics_of_batch_norms_alone() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2)
+    )
+    graph = quantized(model.train(), x := torch.randn(50, 8), PER_CHANNEL)
+    before = {key: value.clone() for key, value in graph.model.named_buffers() if "running" in key}
+    smooth_transform_pass(graph, {"input_generator": [{"input": x}]})
+    after = dict(graph.model.named_buffers())
+    assert before
+    assert all(value.equal(after[key]) for key, value in before.items())
+
+
 def test_inputs_are_clipped_for_the_output_after_the_activation() -> None:
     """A large input with a negative weight ends at the ReLU: it may saturate, and the others are rounded finely."""
     model = nn.Sequential(nn.Linear(2, 1, bias=False), nn.ReLU())

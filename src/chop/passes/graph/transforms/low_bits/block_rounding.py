@@ -143,7 +143,7 @@ def _learned_parameters(
     """Return new parameters by layer, learned or from a file."""
     learned = {str(meta.node.target): dict(_learnable(meta.module, args)) for meta in metas}
     formats = [meta.quantized.formats for meta in metas if meta.quantized is not None]
-    old = [parameter for meta in metas if meta.module is not None for parameter in meta.module.parameters()]
+    old = [value for meta in metas if meta.module is not None for value in meta.module.state_dict().values()]
     given = [tensor for each in (*problem.inputs, *problem.expected) for tensor in tensors_in(each)]
     name = f"adaround-{problem.block.nodes[0].name}"
     store = LayerCheckpoint(args.checkpoint, name, (args.settings(), formats), [*old, *given])
@@ -166,7 +166,7 @@ def _learnable(layer: Any, args: AdaRoundArgs) -> Iterator[tuple[str, Learned]]:
             continue
         value = value.detach()
         if name not in formats or not formats[name].rounds:
-            if args.float_learning_rate:
+            if args.float_learning_rate and (name == "bias" or not isinstance(layer, QuantizedLayer)):
                 yield name, value.clone().requires_grad_()
         elif can_fix_scales(formats[name], layer.scale_of(name), value):
             importance = torch.ones_like(value) if args.search_scales else None

@@ -71,7 +71,7 @@ def clip_transform_pass(graph: MaseGraph, args: ClipArgs) -> PassResult:
         meta.note_formats()
         new: Any = meta.module
         found = gain(before, _decibels(lambda x: after(new(x)), inputs, expected))
-        return {**found, **{name: str(each) for name, each in layer.formats.items()}}
+        return {**found, **{name: str(each) for name, each in new.formats.items()}}
 
     return graph, change_layers(graph, args, "clip", choose, compare=False)
 

@@ -211,7 +211,9 @@ def _inverse_factor(hessian: Tensor, order: bool) -> tuple[Tensor, Tensor]:
     ordered = hessian[places][:, places]
     for more in _MORE_DAMPING:
         factor, problem = torch.linalg.cholesky_ex(ordered + torch.diag(more * diagonal.mean().expand_as(diagonal)))
-        inverse, problem_of_inverse = torch.linalg.cholesky_ex(torch.cholesky_inverse(factor), upper=True)
-        if not problem and not problem_of_inverse:
+        if problem:
+            continue
+        inverse, problem = torch.linalg.cholesky_ex(torch.cholesky_inverse(factor), upper=True)
+        if not problem:
             return inverse, places
     raise ValueError("the mean products of its inputs have no inverse; increase 'damping'")

@@ -50,8 +50,12 @@ class LayerProblem:
 
     def tensors(self) -> list[Tensor]:
         """Return the tensors that a result depends on."""
-        drift = self.moments.drift
-        return [self.original, self.moments.products, *(() if drift is None else (drift.products,))]
+        moments, layer = self.moments, self.layer
+        found = [self.original, self.bias, moments.products, moments.means]
+        found += [layer.scale_of("weight"), layer.scale_of("bias"), layer.mask_of("weight")]
+        if moments.drift is not None:
+            found += [moments.drift.products, moments.drift.means, moments.drift.outputs]
+        return [torch.zeros(0) if each is None else each for each in found]
 
     @cached_property
     def _products(self) -> tuple[Tensor, Tensor | None]:

@@ -103,7 +103,7 @@ class RecoveryStep:
 STEPS = (
     RecoveryStep(
         fold_batch_norm_transform_pass,
-        "each output channel of a weight has its own scale",
+        "no weight has fraction bits, or one scale per tensor",
         lambda formats: not formats.one_weight_scale,
     ),
     RecoveryStep(

@@ -62,8 +62,9 @@ def smooth_transform_pass(graph: MaseGraph, args: SmoothArgs) -> PassResult:
         if not layers:
             continue
         factors = {each: _factor(layers, rows[source], each, args) for each in _exponents(args)}
-        ratios = {each: _decibels(metas, rows[source], factor) for each, factor in factors.items()}
-        before = _decibels(metas, rows[source], torch.ones_like(factors[_exponents(args)[0]]))
+        with calibrating(graph, args.seed):
+            ratios = {each: _decibels(metas, rows[source], factor) for each, factor in factors.items()}
+            before = _decibels(metas, rows[source], torch.ones_like(factors[_exponents(args)[0]]))
         exponent = max(ratios, key=lambda each: ratios[each])
         if ratios[exponent] > before or args.exponent is not None:
             scale_outputs(producer, 1 / factors[exponent])
@@ -97,7 +98,7 @@ def _channels_share_scale(meta: NodeMeta) -> bool:
     groups = number_format.scale_groups(weight)
     if groups is None or layer.scale_of("weight") is not None:
         return number_format.rounds
-    return bool((groups[0] == groups[-1]).any())
+    return bool((groups[1:] == groups[:-1]).any())
 
 
 def _collect(graph: MaseGraph, sources: Mapping[fx.Node, Any], args: SmoothArgs) -> dict[fx.Node, Tensor]:
