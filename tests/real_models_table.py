@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
@@ -189,7 +190,7 @@ def _shown(failures: dict[str, str]) -> str:
     """Return which passes work; those that fail for the same reason are together."""
     reasons: dict[str, list[str]] = {}
     for name, message in failures.items():
-        reasons.setdefault(message.rpartition(": ")[2], []).append(name)
+        reasons.setdefault(message.rpartition(": ")[2].replace(";", ","), []).append(name)
     return "; ".join(f"not {', '.join(names)}: {reason}" for reason, names in reasons.items()) or "all"
 
 
@@ -200,16 +201,32 @@ def passes_that_fail(shown: str) -> set[str]:
 
 
 def table(rows: Iterable[tuple[str, ...]]) -> str:
-    """Return the rows as a Markdown table."""
-    lines = [HEADER, ("---",) * len(HEADER), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
+    """Return the rows as a Markdown table, with a numbered list of reasons below it."""
+    reasons: list[str] = []
+    numbered = [(*each[:-1], _numbered(each[-1], reasons)) for each in rows]
+    lines = [HEADER, ("---",) * len(HEADER), *numbered]
+    table = [f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines]
+    return "\n".join([*table, "", *(f"{number}. {reason}" for number, reason in enumerate(reasons, 1))])
+
+
+def _numbered(cell: str, reasons: list[str]) -> str:
+    """Return a cell with numbers instead of reasons, which are added to a list."""
+    parts = []
+    for part in cell.split("; "):
+        names, _, reason = part.partition(": ")
+        reasons += [reason] if reason and reason not in reasons else []
+        parts.append(f"{names} ({reasons.index(reason) + 1})" if reason else names)
+    return "; ".join(parts)
 
 
 def documented() -> dict[str, tuple[str, ...]]:
-    """Return the rows of the page, by model."""
-    text = PAGE.read_text().partition(BEGIN)[2].partition(END)[0]
-    rows = [tuple(cell.strip() for cell in line.strip("| ").split(" | ")) for line in text.strip().splitlines()[2:]]
-    return {each[0]: each for each in rows}
+    """Return the rows of the page, by model, with the reasons instead of their numbers."""
+    lines = PAGE.read_text().partition(BEGIN)[2].partition(END)[0].strip().splitlines()
+    rows = [line.strip("| ").split(" | ") for line in lines[2:] if line.startswith("|")]
+    reasons = dict(line.split(". ", 1) for line in lines if line[:1].isdigit())
+    for each in rows:
+        each[-1] = re.sub(r" \((\d+)\)", lambda match: f": {reasons[match[1]]}", each[-1])
+    return {each[0].strip(): tuple(cell.strip() for cell in each) for each in rows}
 
 
 def main(names: list[str]) -> None:
