@@ -16,7 +16,7 @@ from chop.hardware.resolve.layers import replace_layer
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.interpreter import NodeInterpreter, tensors_in
 from chop.nn.quantized import QuantizedLayer, plain_layer
-from chop.passes.graph.transforms.low_bits.blocks import Block, blocks_of
+from chop.passes.graph.transforms.low_bits.blocks import LayerBlock, blocks_of
 from chop.passes.graph.transforms.low_bits.layer_checkpoint import LayerCheckpoint
 from chop.passes.graph.transforms.low_bits.layers import calibrating, gain, set_parameters, weighted_layers
 from chop.passes.graph.transforms.low_bits.neighbours import NORMS, has_own_layer
@@ -64,7 +64,7 @@ def _norms(graph: MaseGraph) -> Iterator[NodeMeta]:
 
 
 def _learn_block(
-    graph: MaseGraph, block: Block, metas: Sequence[NodeMeta], walks: tuple[Walk, Walk], args: AdaRoundArgs
+    graph: MaseGraph, block: LayerBlock, metas: Sequence[NodeMeta], walks: tuple[Walk, Walk], args: AdaRoundArgs
 ) -> dict[str, float]:
     """Change the layers of a block, run the block in both walks, and report what was gained."""
     walk, in_float = walks
@@ -98,7 +98,7 @@ class _BlockProblem(NodeInterpreter):
     def __init__(
         self,
         graph: MaseGraph,
-        block: Block,
+        block: LayerBlock,
         inputs: Sequence[dict[fx.Node, Any]],
         expected: Sequence[Sequence[Tensor]],
         masks: Sequence[Tensor | None],

@@ -11,7 +11,7 @@ from chop.ir import MaseGraph
 
 
 @dataclass(frozen=True)
-class Block:
+class LayerBlock:
     """Consecutive nodes, and the results of them that later nodes read."""
 
     nodes: Sequence[fx.Node]
@@ -27,7 +27,7 @@ class Block:
 
 def blocks_of(
     graph: MaseGraph, layers: Collection[fx.Node], changed: Collection[fx.Node], least: int
-) -> list[Block]:
+) -> list[LayerBlock]:
     """Return blocks with at least that many layers each; with 0, a single one.
 
     A block ends as late as possible before the next layer, where only one result that depends on `changed` nodes is
@@ -35,17 +35,17 @@ def blocks_of(
     """
     nodes = [node for node in graph.fx_graph.nodes if node.op not in ("placeholder", "output")]
     live = _live_after(nodes, changed)
-    found: list[Block] = []
+    found: list[LayerBlock] = []
     start, count, end = 0, 0, None
     for i, node in enumerate(nodes):
         if node in layers:
             if least and count >= least and end is not None:
-                found.append(Block(nodes[start : end + 1], live[end]))
+                found.append(LayerBlock(nodes[start : end + 1], live[end]))
                 start, count = end + 1, 0
             count, end = count + 1, None
         if len(live[i]) == 1:
             end = i
-    return [*found, Block(nodes[start:], live[-1])] if nodes else []
+    return [*found, LayerBlock(nodes[start:], live[-1])] if nodes else []
 
 
 def _live_after(nodes: Sequence[fx.Node], changed: Collection[fx.Node]) -> list[list[fx.Node]]:
