@@ -1,7 +1,7 @@
 # Every target first installs what it needs with scripts/setup.sh, as `ch` does.
 python := .venv/bin/python
 
-.PHONY: help setup lint test test-hardware models test-models check bench bench-formats bench-hardware fuzz docs site format clean
+.PHONY: help setup lint test test-hardware test-captured models test-models check bench bench-formats bench-hardware fuzz docs site format clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -21,6 +21,9 @@ test: lint ## all checks and all tests, as in CI
 
 test-hardware: setup ## the tests of hardware, with the long simulations that CI leaves out
 	CHOP_TEST_HARDWARE=1 $(python) -m pytest tests/hardware
+
+test-captured: setup ## every pass on every captured model, of which CI tests some
+	CHOP_TEST_CAPTURED=1 $(python) -m pytest -n 2 tests/contracts/test_real_models.py
 
 check: lint ## all checks and the quick tests, before each commit
 	$(python) -m pytest -n 2 -m "not slow" --hypothesis-profile=quick
