@@ -43,7 +43,7 @@ def error_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         (["jsc-tinny", "jsc"], "unknown model 'jsc-tinny'; did you mean 'jsc-tiny'?"),
         (["jsc-tiny", "jcs"], "unknown data set 'jcs'; did you mean 'jsc'?"),
         (["toy", "toy_tiny", "--load", "no.ckpt"], "checkpoint 'no.ckpt' does not exist"),
-        (["toy", "toy_tiny", "--load", "nowhere"], "there is no run or file 'nowhere', and '"),
+        (["toy", "toy_tiny", "--load", "nowhere"], "no run or file is called 'nowhere', and '"),
         (["toy", "no.csv"], "data file 'no.csv' does not exist"),
         (["toy", "toy_tiny", "--data-option", "rows=3"], "data set 'toy_tiny' has no option 'rows'; "),
         (

@@ -88,7 +88,7 @@ def test_a_name_to_resume_is_not_the_start_of_another_name(train_config: TrainCo
 
 def test_a_run_to_load_that_does_not_exist_names_the_nearest(train_config: TrainConfig) -> None:
     make_run(train_config.project_dir, "demo-float", 1000)
-    with pytest.raises(UnknownNameError, match=r"no run or file 'demo-flot'; did you mean 'demo-f"):
+    with pytest.raises(UnknownNameError, match=r"no run or file is called 'demo-flot'; did you mean 'demo-f"):
         with_run_to_load(replace(train_config, load_name=Path("demo-flot")))
 
 

@@ -81,7 +81,7 @@ def _run_to_load(config: ActionConfig, given: Path | None) -> Path | None:
     if given.suffix or given.parent != Path():  # a file, whose absence is reported when it is read
         return None
     nearest = _nearest(str(given), config.project_dir)
-    raise UnknownNameError(f"there is no run or file '{given}'{nearest}")
+    raise UnknownNameError(f"no run or file is called '{given}'{nearest}")
 
 
 def find_run_to_resume(

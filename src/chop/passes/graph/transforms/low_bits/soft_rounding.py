@@ -88,8 +88,8 @@ class SoftRounding:
 def neighbours(fixed: FixedScales, weight: Tensor) -> tuple[Tensor, Tensor]:
     """Return for each weight the nearest value of the format, and the nearest one on the other side of the weight.
 
-    The second is found with the format's rounding alone: a point that moves away from the first value, twice as far
-    in each step, is rounded to its neighbour before it gets past it. It equals the first if there is no other.
+    The second is found with the format's rounding alone: a point moves away from the first value, twice as far in
+    each step, and the first other value that it is rounded to is the neighbour. If there is none, both are equal.
     """
     near = fixed.rounded(weight, fixed.scales)
     distance = weight - near
