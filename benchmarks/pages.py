@@ -8,7 +8,7 @@ from pathlib import Path
 
 import tabulate
 
-from benchmarks.results import FOLDER
+from benchmarks.results import FOLDER, Row, read_rows
 
 ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", ROOT / "docs" / "performance.md")
@@ -17,9 +17,6 @@ _MARKED = re.compile(r"(<!-- results: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _ROUNDING = "quantise 256 x 1024: "
 _LARGE_LAYER = "1024 -> 1024, batch 256"
 _MODES = ("evaluation", "training step")
-
-Row = dict[str, str]
-"""The cells of a row of a results page by the names of their columns; cells without a limit are empty."""
 
 
 def fill(text: str, folder: Path = FOLDER) -> str:
@@ -34,14 +31,6 @@ def update() -> None:
         if fill(text) != text:
             page.write_text(fill(text), encoding="utf-8")
             print(f"updated {page.relative_to(ROOT)}")
-
-
-def read_rows(name: str, folder: Path) -> list[Row]:
-    """Return the rows of a results page; none if the benchmark has not run."""
-    page = folder / f"{name}.md"
-    lines = page.read_text(encoding="utf-8").splitlines() if page.exists() else []
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
-    return [dict(zip(cells[0], row, strict=True)) for row in cells[2:]]
 
 
 def _text(table: str, folder: Path) -> str:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import copy
 import logging
 import math
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
+from benchmarks.cases import Cases, run_cases
+from benchmarks.cifar10 import resnet32_with_images
 from benchmarks.results import Result
-from benchmarks.timing import one_thread
 from chop.config import TrainConfig
-from chop.dataset import DatasetInfo, MaseDataModule, Rows, Splits
+from chop.dataset import MaseDataModule, Rows, Splits
 from chop.ir import MaseGraph
 from chop.models import get_model
 from chop.passes.graph import (
@@ -43,20 +43,11 @@ SUMMARY = (
 LEARNING_RATES = (0.005, 0.01, 0.02)
 LIMITS = {6: 0.3, 5: 0.5, 4: 1.0}
 """Points of accuracy that may be lost after training, by bit width."""
-_CIFAR = Path(__file__).resolve().parents[2] / "shared" / "data" / "cifar10"
 
 
-def run(quick: bool = False) -> list[Result]:
+def run(quick: bool = False, cases: Sequence[str] = ()) -> list[Result]:
     logging.getLogger("chop").setLevel(logging.ERROR)
-    results: list[Result] = []
-    with one_thread():
-        for name in ("jsc-toy",) if quick else ("jsc-toy", "jsc-s"):
-            for result in jets(name, quick):
-                results.append(result)
-                print(f"{result.what}: {result.measured:.2f} {result.unit}", flush=True)
-        if not quick:
-            results += resnet32()
-    return results
+    return run_cases(CASES, ("jsc-toy",) if quick else cases, quick)
 
 
 def jets(name: str, quick: bool) -> Iterator[Result]:
@@ -130,37 +121,22 @@ def fine_tune(model: nn.Module, rows: Rows, quick: bool, **options: Any) -> None
         loop.finish_epoch()
 
 
-def resnet32() -> Iterator[Result]:
+def resnet32(quick: bool) -> Iterator[Result]:
     """ResNet-32 on 2,000 test images of CIFAR-10; the float network learned from the other training images, too."""
-    if not _CIFAR.exists():
-        print(f"ResNet-32 is left out: {_CIFAR} does not exist")
+    found = resnet32_with_images()
+    if found is None:
         return
-    images = np.load(_CIFAR / "cifar10_sample.npz")
-    info = DatasetInfo("cifar10", 3072, 10, feature_shape=(3, 32, 32))
-    model = get_model("resnet32", task="cls", dataset_info=info)
-    state = torch.load(_CIFAR / "resnet32-d509ac18.th", weights_only=True, map_location="cpu")["state_dict"]
-    model.load_state_dict({key.removeprefix("module."): value for key, value in state.items()})
-    train_rows = Rows(_normalised(images["train_x"]), torch.from_numpy(images["train_y"]).long())
-    test = Rows(_normalised(images["test_x"]), torch.from_numpy(images["test_y"]).long())
+    model, rows, test = found
     full = accuracy(model, test)
     config = {"name": "integer", "data_in_width": 4, "data_in_scale": "learned", "weight_granularity": "channel"}
     config |= {"bias_name": "float"}
-    learned = quantized(model, train_rows.features[:100], config, "conv2d", "linear")
+    learned = quantized(model, rows.features[:100], config, "conv2d", "linear")
     what = f"ResNet-32 (float: {100 * full:.1f} %), 4 bits"
     lost = 100 * (full - accuracy(learned, test))
     yield Result(f"{what}, learned steps before training", lost, math.inf, "points lost")
-    fine_tune(
-        learned, train_rows, quick=False, teacher=model, learning_rate=1e-3, batch_size=50, freeze_batch_norm=0
-    )
+    fine_tune(learned, rows, quick, teacher=model, learning_rate=1e-3, batch_size=50, freeze_batch_norm=0)
     lost = 100 * (full - accuracy(learned, test))
     yield Result(f"{what}, after 5 epochs on 1,000 images, with distillation", lost, math.inf, "points lost")
-
-
-def _normalised(images: Any) -> Tensor:
-    mean, deviation = (
-        torch.tensor(each).reshape(3, 1, 1) for each in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-    )
-    return (torch.from_numpy(images).float() / 255 - mean) / deviation
 
 
 def train(model: nn.Module, splits: Splits, epochs: int, learning_rate: float) -> None:
@@ -178,5 +154,8 @@ def train(model: nn.Module, splits: Splits, epochs: int, learning_rate: float) -
 def accuracy(model: nn.Module, rows: Rows) -> float:
     model.eval()
     with torch.no_grad():
-        parts = [model(part).argmax(1) for part in rows.features.split(10_000)]
+        parts = [model(part).argmax(1) for part in rows.features.split(1_000)]
     return float((torch.cat(parts) == rows.labels).double().mean())
+
+
+CASES: Cases = {"jsc-toy": partial(jets, "jsc-toy"), "jsc-s": partial(jets, "jsc-s"), "resnet32": resnet32}

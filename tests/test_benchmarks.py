@@ -6,12 +6,15 @@ import math
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from benchmarks import pages
+from benchmarks import results as results_page
 from benchmarks.__main__ import main
+from benchmarks.cases import run_cases
 from benchmarks.graph import flow
 from benchmarks.models import ResNet18
 from benchmarks.results import Result, table, write_page
@@ -51,6 +54,35 @@ def test_result_is_ok_below_its_limit(tmp_path: Path) -> None:
     page = write_page("things", results, "Times of a and b.", tmp_path / "new").read_text()
     assert "| b " in page
     assert torch.__version__ in page
+
+
+def test_rows_that_were_not_measured_again_stay_on_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results_page, "FOLDER", tmp_path)
+    first = [
+        Result("a (float: 9 %), 4 bits", 0.999, 1.0, "x", measured_on="2026-01-01"),
+        Result("b", 2.0, 3.0, "x"),
+    ]
+    write_page("things", first, "Two.", tmp_path)
+    again = [Result("b", 4.0, 3.0, "x", measured_on="2026-01-02"), Result("c", 1.0, math.inf, "x")]
+    write_page("things", again, "Three.", tmp_path, keep_others=True)
+    assert [list(row.values()) for row in results_page.read_rows("things", tmp_path)] == [
+        ["a (float: 9 %), 4 bits", "1.00 x", "< 1 x", "yes", "2026-01-01"],
+        ["b", "4.00 x", "< 3 x", "NO", "2026-01-02"],
+        ["c", "1.00 x", "", "", ""],
+    ]
+
+
+def test_only_wanted_cases_run() -> None:
+    def case(quick: bool) -> Iterator[Result]:
+        yield Result("a", 1.0, 2.0, "x")
+
+    def fails(quick: bool) -> Iterator[Result]:
+        raise AssertionError("not wanted")
+
+    (found,) = run_cases({"net-w4": case, "other": fails}, ["net"], quick=True)
+    assert found.measured_on.startswith("20")
 
 
 @pytest.mark.parametrize("page", pages.PAGES, ids=lambda page: page.name)
@@ -97,6 +129,9 @@ def test_unknown_benchmark_error_lists_the_known_ones(capsys: pytest.CaptureFixt
     with pytest.raises(SystemExit):
         main(["grahp"])
     assert "unknown benchmark 'grahp'; known: graph" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["qat", "--cases", "jcs"])
+    assert "'qat' has no case 'jcs'; known: jsc-toy, jsc-s, resnet32" in capsys.readouterr().err
 
 
 @pytest.mark.slow

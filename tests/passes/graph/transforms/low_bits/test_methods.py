@@ -26,6 +26,7 @@ from chop.passes.graph import (
     rotate_transform_pass,
     smooth_transform_pass,
 )
+from chop.passes.graph.transforms.low_bits.layers import CalibrationArgs
 from samples import annotated
 
 FIXED = {
@@ -36,6 +37,9 @@ FIXED = {
     "weight_frac_width": 3,
 }
 PER_CHANNEL = {**FIXED, "weight_scale": "float", "weight_granularity": "channel"}
+METHODS = [name for name, each in PASSES.items() if issubclass(each.args_class, CalibrationArgs)]
+METHODS.remove("recover_accuracy")  # it runs the others, and has this test in test_recover_accuracy.py
+"""All passes that change layers for the least error of an output."""
 
 
 def quantized(model: nn.Module, x: Tensor, config: dict[str, Any], *ops: str) -> MaseGraph:
@@ -182,6 +186,19 @@ def test_smoothing_leaves_the_statistics_of_batch_norms_alone() -> None:
     assert all(value.equal(after[key]) for key, value in before.items())
 
 
+def test_smoothing_takes_sequences_with_a_normalisation_over_another_axis() -> None:
+    """Rows of all tokens are compared; a norm over the tokens cannot be computed on them."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 8), nn.BatchNorm1d(5), nn.ReLU()).eval()
+    with torch.no_grad():
+        weight_of(model)[3] = 30.0
+    x = torch.randn(40, 5, 8)
+    config = {"name": "integer", "data_in_scale": "float", "weight_scale": "float", "bias_name": "float"}
+    graph, info = smooth_transform_pass(quantized(model, x, config), {"input_generator": [{"input": x}]})
+    assert info["layers"]["_0"]["gain_db"] > 1
+    assert squared_error(graph.model, model, x) < squared_error(quantized(model, x, config).model, model, x)
+
+
 def test_inputs_are_clipped_for_the_output_after_the_activation() -> None:
     """A large input with a negative weight ends at the ReLU: it may saturate, and the others are rounded finely."""
     model = nn.Sequential(nn.Linear(2, 1, bias=False), nn.ReLU())
@@ -263,14 +280,43 @@ def test_learned_rounding_finds_one_of_the_best_of_all_roundings(seed: int) -> N
 
 
 @pytest.mark.parametrize("name", [name for name, each in FORMATS.items() if each.rounds])
-@pytest.mark.parametrize("method", ["adaround", "clip", "correct_bias"])
-def test_no_method_makes_a_format_worse(method: str, name: str) -> None:
+@pytest.mark.parametrize("method", METHODS)
+def test_no_method_makes_the_output_in_a_format_worse(method: str, name: str) -> None:
+    model, x = norm_and_linear()
+    graph = quantized(model, x, {"name": name})
+    before = squared_error(graph.model, model, x)
+    given = {"input_generator": [{"input": x}], **({"iterations": 60} if method == "adaround" else {})}
+    graph, info = PASSES[method](graph, given)
+    assert squared_error(graph.model, model, x) <= before * (1 + 1e-5)
+    assert all(layer["gain_db"] >= 0 for layer in info["layers"].values())
+
+
+@pytest.mark.parametrize("name", [name for name, each in FORMATS.items() if each.rounds])
+@pytest.mark.parametrize("method", ["equalize", "rotate"])
+def test_rotated_and_equalised_layers_of_every_format_compute_the_same_without_rounding(
+    method: str, name: str
+) -> None:
+    model, x = norm_and_linear()
+    graph, _ = PASSES[method](quantized(model, x, {"name": name}))
+    for layer in graph.model.modules():
+        if isinstance(layer, QuantizedLayer):
+            layer.formats = {}
+    torch.testing.assert_close(graph.model.eval()(x), model(x), rtol=1e-4, atol=1e-4)
+
+
+def norm_and_linear() -> tuple[nn.Module, Tensor]:
+    """Return a linear layer after a normalisation, with channels of very different magnitude."""
     torch.manual_seed(2)
     x = torch.randn(100, 40) @ torch.randn(40, 40) + 1
-    graph = quantized(nn.Sequential(nn.Linear(40, 12)), x, {"name": name, "data_in_name": "float"})
-    given = {"input_generator": [{"input": x}], **({"iterations": 60} if method == "adaround" else {})}
-    _, info = PASSES[method](graph, given)
-    assert info["layers"]["_0"]["gain_db"] >= -1e-3
+    model = nn.Sequential(nn.LayerNorm(40), nn.Linear(40, 12)).eval()
+    with torch.no_grad():
+        weight_of(model).mul_(torch.randn(40).exp())
+    return model, x
+
+
+def squared_error(changed: nn.Module, model: nn.Module, x: Tensor) -> float:
+    with torch.no_grad():
+        return float((changed.eval()(x) - model(x)).square().sum())
 
 
 def test_all_methods_one_after_the_other_give_an_ordinary_quantised_graph(tmp_path: Path) -> None:

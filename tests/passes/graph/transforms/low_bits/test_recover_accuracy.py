@@ -69,6 +69,7 @@ def test_passes_can_be_skipped_and_mistakes_are_reported() -> None:
     given = {"input_generator": [{"input": x}]}
     _, info = recover_accuracy_transform_pass(quantized(model, x, config), {**given, "skip": ["rotate"]})
     assert info["passes"] == ["fold_batch_norm", "gptq"]
+    assert info["renamed"] == {"_1": "_0"}
     _, info = recover_accuracy_transform_pass(quantized(model, x, INTEGER), {**given, "skip": ["adaround"]})
     assert info["passes"] == ["clip", "gptq"]
     with pytest.raises(ValueError, match="'skip': 'gpt' is not one of the passes; did you mean 'gptq'"):

@@ -141,20 +141,24 @@ def _learned_parameters(
     problem: _BlockProblem, metas: Sequence[NodeMeta], args: AdaRoundArgs
 ) -> dict[str, dict[str, Tensor]]:
     """Return new parameters by layer, learned or from a file."""
-    learned = {str(meta.node.target): dict(_learnable(meta.module, args)) for meta in metas}
     formats = [meta.quantized.formats for meta in metas if meta.quantized is not None]
     old = [value for meta in metas if meta.module is not None for value in meta.module.state_dict().values()]
     given = [tensor for each in (*problem.inputs, *problem.expected) for tensor in tensors_in(each)]
-    name = f"adaround-{problem.block.nodes[0].name}"
-    store = LayerCheckpoint(args.checkpoint, name, (args.settings(), formats), [*old, *given])
+    file = f"adaround-{problem.block.nodes[0].name}"
+    store = LayerCheckpoint(args.checkpoint, file, (args.settings(), formats), [*old, *given])
     stored = store.load()
     if stored is None:
+        learned = {str(meta.node.target): dict(_learnable(meta.module, args)) for meta in metas}
         _learn(problem, learned, args)
         stored = {
             f"{path}:{key}": _final(value).detach() for path, each in learned.items() for key, value in each.items()
         }
         store.save(stored)
-    return {path: {key: stored[f"{path}:{key}"] for key in each} for path, each in learned.items()}
+    found: dict[str, dict[str, Tensor]] = {str(meta.node.target): {} for meta in metas}
+    for name, value in stored.items():
+        path, _, key = name.rpartition(":")
+        found[path][key] = value
+    return found
 
 
 def _learnable(layer: Any, args: AdaRoundArgs) -> Iterator[tuple[str, Learned]]:

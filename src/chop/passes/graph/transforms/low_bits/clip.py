@@ -11,6 +11,7 @@ from torch import Tensor
 
 from chop.formats import Format
 from chop.formats.integer import Integer
+from chop.hardware.resolve.layers import replace_layer, with_parameters
 from chop.ir import MaseGraph, NodeMeta
 from chop.nn.quantized import QuantizedLayer, plain_layer
 from chop.passes.base import PassResult, register_pass
@@ -62,7 +63,7 @@ def clip_transform_pass(graph: MaseGraph, args: ClipArgs) -> PassResult:
         inputs, after = _some(walk.inputs(meta.node)), activation_after(meta.node)
         plain = plain_layer(layer)
         expected = [after(plain(x)) for x in inputs]
-        before = _decibels(lambda x: after(layer(x)), inputs, expected)
+        before, restore = _decibels(lambda x: after(layer(x)), inputs, expected), _restore(meta, layer)
         if args.activations:
             _choose_for_input(layer, inputs, expected, lambda x: after(plain(x)), args.unsigned)
         if args.weights:
@@ -71,9 +72,25 @@ def clip_transform_pass(graph: MaseGraph, args: ClipArgs) -> PassResult:
         meta.note_formats()
         new: Any = meta.module
         found = gain(before, _decibels(lambda x: after(new(x)), inputs, expected))
+        if found["gain_db"] < 0:  # input and weight were chosen one by one, and may not suit each other
+            restore()
+            new, found = meta.module, gain(before, before)
         return {**found, **{name: str(each) for name, each in new.formats.items()}}
 
     return graph, change_layers(graph, args, "clip", choose, compare=False)
+
+
+def _restore(meta: NodeMeta, layer: QuantizedLayer) -> Callable[[], None]:
+    """Return a function that gives a node its layer as it is now."""
+    old = with_parameters(layer, {})
+    scales = [(scale, scale.clone()) for name in layer.formats if (scale := layer.scale_of(name)) is not None]
+
+    def restore() -> None:
+        for scale, value in scales:  # learned ones are shared, and changed in place
+            scale.copy_(value)
+        replace_layer(meta, old)
+
+    return restore
 
 
 def _some(inputs: list[Tensor]) -> list[Tensor]:

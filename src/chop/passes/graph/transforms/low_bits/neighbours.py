@@ -53,13 +53,17 @@ def layer_before(node: fx.Node, *, scaling: bool) -> NodeMeta | None:
     return None
 
 
-def activation_after(node: fx.Node) -> Callable[[Tensor], Tensor]:
-    """Return what normalisations and activations do with the result of a layer before anything else reads it."""
+def activation_after(node: fx.Node, *, elementwise: bool = False) -> Callable[[Tensor], Tensor]:
+    """Return what normalisations and activations do with the result of a layer before anything else reads it.
+
+    With `elementwise`, only up to the first normalisation: the function then takes results of any shape.
+    """
+    kinds = _ACTIVATIONS if elementwise else NORMS + _ACTIVATIONS
     modules: list[nn.Module] = []
     while len(node.users) == 1:
         node = next(iter(node.users))
         meta: NodeMeta = node.meta["mase"]
-        if meta.mase_op not in NORMS + _ACTIVATIONS or meta.module is None:
+        if meta.mase_op not in kinds or meta.module is None:
             break
         modules.append(meta.module)
 

@@ -168,7 +168,8 @@ class RecoverAccuracyArgs(CalibrationArgs):
 def recover_accuracy_transform_pass(graph: MaseGraph, args: RecoverAccuracyArgs) -> PassResult:
     """Run the methods for low bit widths that suit the formats of a quantised graph, without training.
 
-    `info["passes"]` lists those that ran; `info["layers"]` has what each of them gained, in dB of a layer's output.
+    `info["passes"]` lists those that ran; `info["layers"]` has what each of them gained, in dB of a layer's output;
+    `info["renamed"]` has, for each batch norm that is gone, the node that computes its result.
     """
     formats = LayerFormats.of(graph, may_learn="adaround" not in args.skip)
     if not formats.weights and not formats.inputs:
@@ -176,15 +177,17 @@ def recover_accuracy_transform_pass(graph: MaseGraph, args: RecoverAccuracyArgs)
     batches = list(limited_batches(args.input_generator, args.num_samples))
     ran: list[str] = []
     layers: dict[str, dict[str, float]] = {}
+    renamed: dict[str, str] = {}
     for step in STEPS:
         if step.name in args.skip or not step.applies(formats):
             continue
         graph, info = step.run(graph, _arguments(step, args, batches))
         ran.append(step.name)
+        renamed |= info.get("renamed", {})
         for node, report in info.get("layers", {}).items():
             layers.setdefault(node, {})[f"{step.name}_db"] = report["gain_db"]
     logger.info("recover_accuracy: ran %s", ", ".join(ran))
-    return graph, {"passes": ran, "layers": layers}
+    return graph, {"passes": ran, "layers": layers, "renamed": renamed}
 
 
 def _arguments(step: RecoveryStep, args: RecoverAccuracyArgs, batches: list[Mapping[str, Any]]) -> dict[str, Any]:

@@ -147,7 +147,8 @@ def _decibels(metas: Sequence[NodeMeta], rows: Tensor, factor: Tensor) -> float:
 def _outputs(meta: NodeMeta, rows: Tensor, factor: Tensor) -> tuple[Tensor, Tensor]:
     """Return the output of a layer after its activation: in float, and rounded if its inputs are divided."""
     layer: Any = meta.quantized
-    after, weight = activation_after(meta.node), layer.weight.detach() * factor
+    is_flat = len(meta.results["data_out_0"].shape) == 2  # `rows` are flat, and a norm may normalise other axes
+    after, weight = activation_after(meta.node, elementwise=not is_flat), layer.weight.detach() * factor
 
     def compute(x: Tensor, weight: Tensor) -> Tensor:
         return after(F.linear(x, weight, layer.bias))
