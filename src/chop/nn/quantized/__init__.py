@@ -5,7 +5,8 @@ The class of every layer in every format can be imported by its name: `LinearInt
 
 from chop.nn.quantized.call import QuantizedCall
 from chop.nn.quantized.config import ROLES, UNSET, QuantConfig
-from chop.nn.quantized.layer import QuantizedLayer, layer_class_by_name, plain_layer, quantize_layer
+from chop.nn.quantized.layer import QuantizedLayer, plain_layer
+from chop.nn.quantized.layer_classes import layer_class_by_name, quantize_layer
 
 
 def __getattr__(name: str) -> type[QuantizedLayer]:

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from chop.formats import Format
-from chop.nn.quantized.layer import round_first, written_back
 from chop.nn.quantized.phase_in import phased_in
+from chop.nn.quantized.results import round_first, written_back
 from chop.ops import OPS, Op, Operand, function_named, op_of_function, qualified_name
 
 
