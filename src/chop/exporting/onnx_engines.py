@@ -96,12 +96,6 @@ class FirstThatRuns:
         ]
         self.remaining = programs if is_fused else programs[1:]
         self.session: Session | None = None
-        self._num_programs = len(self.remaining)
-
-    @property
-    def is_default(self) -> bool:
-        """Whether the first program is used."""
-        return len(self.remaining) == self._num_programs
 
     @property
     def limits(self) -> tuple[str, ...] | None:
@@ -109,9 +103,10 @@ class FirstThatRuns:
         return self.session.limits if isinstance(self.session, OnnxRuntime) else None
 
     def switch_off(self, limit: str) -> None:
-        """Use onnxruntime without an optimisation, if it runs so; else without fused layers."""
+        """Use onnxruntime without an optimisation, if it runs so; else without others."""
+        others = self.remaining[1:]  # the first of them has no fused layers
         self.session = None
-        self.remaining = [partial(OnnxRuntime, self.model, limit), *self.remaining[1:]]
+        self.remaining = others if limit == NO_FUSION else [partial(OnnxRuntime, self.model, limit), *others]
 
     @property
     def title(self) -> str:
@@ -170,7 +165,7 @@ class OnnxEngine:
         """Whether onnxruntime runs the file with its default options; else `run` tries others."""
         with suppress(ValueError):  # the error is reported by `run`
             self.run(inputs)
-        return self.session.is_default
+        return self.session.limits == ()
 
     def run(self, inputs: Batch) -> list[Tensor]:
         """Return the outputs for a batch."""

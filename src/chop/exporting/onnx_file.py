@@ -10,11 +10,10 @@ from chop.display.extras import need
 from chop.exporting.onnx_graph.call import Ref
 from chop.exporting.onnx_graph.data_types import MAX_IR_VERSION, MAX_OPSET, OF_TORCH
 from chop.exporting.onnx_graph.lower import Lowered
+from chop.models.onnx_reader.protos import MAX_BYTES
 
 BATCH = "batch"
 """The name of the axis whose size is free."""
-MAX_BYTES = 2**31
-"""Protocol buffers, and so ONNX files without further files, are smaller."""
 QONNX_DOMAIN = "qonnx.custom_op.general"
 
 

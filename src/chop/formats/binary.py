@@ -58,8 +58,10 @@ class Binary(Format):
     def _quantize_by_loop(self, x: Tensor) -> Tensor | None:
         if self.stochastic or len(self._shared_dims(x)) < x.dim():
             return None
-        largest = largest_magnitude(x) if self.scaling else 1.0
-        scale = mean_above(x, largest) if self.scaling and largest is not None else largest
+        if not self.scaling:
+            return round_to_signs(x, 1.0)
+        largest = largest_magnitude(x)
+        scale = None if largest is None else mean_above(x, largest)
         return None if scale is None else round_to_signs(x, scale)
 
     def scale_groups(self, x: Tensor) -> Tensor | None:

@@ -14,7 +14,7 @@ from chop.display.extras import need
 from chop.files import check_regular
 
 MAX_BYTES = 2**31
-"""Larger files keep their tensors elsewhere, which is not supported."""
+"""Protocol buffers are smaller; larger models keep their tensors in further files, which are not supported."""
 
 
 def read_model(path: Path) -> Any:
