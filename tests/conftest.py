@@ -7,6 +7,8 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+os.environ["OMP_NUM_THREADS"] = "1"  # read by torch; more threads than cores wait for one another
+
 import pytest
 import torch
 from hypothesis import settings
@@ -69,10 +71,12 @@ def _same_log(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _no_network_and_no_cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Generate data sets instead of downloading them, and do not write to the user's cache and state folders."""
+    folder = tmp_path_factory.getbasetemp()
+    shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder  # compiled loops are for all workers
     monkeypatch.setenv("CHOP_OFFLINE", "1")
-    monkeypatch.setenv("CHOP_CACHE", str(Path(tmp_path_factory.getbasetemp()) / "cache"))
-    # `mktemp` would list all earlier folders in each of the 11,000 tests.
-    monkeypatch.setenv("XDG_STATE_HOME", str(Path(tmp_path_factory.getbasetemp()) / "state" / uuid.uuid4().hex))
+    monkeypatch.setenv("CHOP_CACHE", str(shared / "cache"))
+    # `mktemp` would list all earlier folders in each of the 13,000 tests.
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state" / uuid.uuid4().hex))
 
 
 @pytest.fixture

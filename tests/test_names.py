@@ -7,11 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 SOURCE = Path(__file__).parents[1] / "src" / "chop"
 VAGUE_STEMS = ("utils2", "misc", "helper", "helpers", "common", "stuff", "tools2", "new", "old")
-MODULES = {path.relative_to(SOURCE).as_posix(): ast.parse(path.read_bytes()) for path in SOURCE.glob("**/*.py")}
+MODULES = [path.relative_to(SOURCE).as_posix() for path in SOURCE.glob("**/*.py")]
 
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -28,23 +26,31 @@ def public_definitions(tree: ast.Module) -> Iterator[Definition]:
             yield node
 
 
+def parse(path: str) -> ast.Module:
+    """Return the syntax tree of a module."""
+    return ast.parse((SOURCE / path).read_bytes())
+
+
 def test_no_two_public_classes_have_the_same_name() -> None:
     modules = defaultdict(list)
-    for path, tree in MODULES.items():
-        for node in public_definitions(tree):
+    for path in MODULES:
+        for node in public_definitions(parse(path)):
             if isinstance(node, ast.ClassDef):
                 modules[node.name].append(path)
     assert {name: paths for name, paths in modules.items() if len(paths) > 1} == {}
 
 
-@pytest.mark.parametrize("path", MODULES)
-def test_file_names_say_what_is_inside(path: str) -> None:
-    assert Path(path).stem not in VAGUE_STEMS
+def test_file_names_say_what_is_inside() -> None:
+    assert [path for path in MODULES if Path(path).stem in VAGUE_STEMS] == []
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if not is_private(path)])
-def test_modules_and_public_definitions_have_docstrings(path: str) -> None:
-    tree = MODULES[path]
-    assert ast.get_docstring(tree), f"{path} has no docstring"
-    undocumented = [node.name for node in public_definitions(tree) if not ast.get_docstring(node)]
+def test_modules_and_public_definitions_have_docstrings() -> None:
+    undocumented = []
+    for path in MODULES:
+        if not is_private(path):
+            tree = parse(path)
+            undocumented += [
+                f"{path}: {node.name}" for node in public_definitions(tree) if not ast.get_docstring(node)
+            ]
+            undocumented += [] if ast.get_docstring(tree) else [path]
     assert undocumented == []

@@ -9,8 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.model_selection import train_test_split
-from sklearn.preprocessing import StandardScaler
 
 from chop.dataset import JSC
 from chop.dataset.jsc_published import CLASSES, FEATURES, check_jets, read_jets
@@ -59,6 +57,9 @@ def test_duplicates_of_cernbox_are_dropped(tmp_path: Path) -> None:
 
 def test_the_splits_are_those_of_scikit_learn(tmp_path: Path) -> None:
     """The published splits, as used by LogicNets and MASE."""
+    from sklearn.model_selection import train_test_split  # here, because it takes seconds
+    from sklearn.preprocessing import StandardScaler
+
     frame = pd.concat([cernbox_jets(307), cernbox_jets(307).iloc[:20]], ignore_index=True)
     splits = JSC(path=write_cernbox(tmp_path / "jets.h5", frame)).load()
     frame = frame.drop_duplicates()

@@ -7,7 +7,6 @@ from itertools import chain
 
 import pytest
 import torch
-from sklearn.model_selection import train_test_split
 
 from chop.dataset import Rows, Splits
 from chop.dataset.splits import choose_validation, shorten, split_as_published, split_rows, standardise
@@ -53,6 +52,8 @@ def test_images_are_scaled_per_channel() -> None:
 
 @pytest.mark.parametrize("num_rows", [10, 99, 1000, 1001, 1004])
 def test_the_published_test_split_is_that_of_scikit_learn(num_rows: int) -> None:
+    from sklearn.model_selection import train_test_split  # here, because it takes seconds
+
     rows = torch.arange(num_rows)
     train, test = train_test_split(rows.numpy(), test_size=0.2, random_state=42)
     splits = split_as_published(rows.float().reshape(-1, 1), rows, seed=3)
