@@ -12,6 +12,7 @@ from torch import Tensor
 
 from chop.formats.base import Format, check_range, param, register_format
 from chop.formats.bits import is_wide, largest_of, refuse_nan, working
+from chop.formats.kernels.families import round_columns, round_fixed_point
 from chop.formats.rounding import Rounded, round_
 
 MAX_WIDTH = 24
@@ -43,10 +44,13 @@ class MixedInteger(Rounded, Format):
             check_range("each of 'frac_widths'", fraction, -96, 100)
         exponent = torch.tensor(self.widths).reshape(self.shape) - int(self.is_signed)
         top = torch.where(exponent < 0, 1.0, torch.exp2(exponent.double()))  # 0 bits have the range from 0 to 0
-        object.__setattr__(self, "_low", torch.where(exponent < 0, 0.0, -top * int(self.is_signed)).float())
+        low = torch.where(exponent < 0, 0.0, -top) if self.is_signed else torch.zeros(self.shape)
+        object.__setattr__(self, "_low", low.float())
         object.__setattr__(self, "_high", (top - 1).float())
         fractions = torch.tensor(self.frac_widths).reshape(self.shape)
-        object.__setattr__(self, "_factor", torch.exp2(fractions.double()).float())
+        factor = torch.exp2(fractions.double()).float()
+        object.__setattr__(self, "_factor", factor)
+        object.__setattr__(self, "_table", torch.stack([factor, self._low, self._high, factor.reciprocal()]))
 
     @classmethod
     def of(cls, widths: Tensor, frac_widths: Tensor, **options: Any) -> MixedInteger:
@@ -84,8 +88,18 @@ class MixedInteger(Rounded, Format):
         return x.dim() > len(self.shape)
 
     def quantize(self, x: Tensor) -> Tensor:
+        fast = self._quantize_by_loop(x)
+        if fast is not None:
+            return fast
         integers = self._rounded(x)
         return integers.div_(self._factor.to(x.device)).to(x.dtype)
+
+    def _quantize_by_loop(self, x: Tensor) -> Tensor | None:
+        self._check_shape(x.shape)
+        if len(self.widths) == 1:
+            return round_fixed_point(x, self.rounding, *self._table[:3].flatten().tolist())
+        row = x.shape[x.dim() - len(self.shape) :]
+        return round_columns(x, self.rounding, self._table.expand(4, *row).reshape(4, -1))
 
     def integers(self, x: Tensor) -> tuple[Tensor, Tensor]:
         refuse_nan(x)
@@ -118,3 +132,4 @@ class MixedInteger(Rounded, Format):
     _low = torch.zeros(())
     _high = torch.zeros(())
     _factor = torch.ones(())
+    _table = torch.ones(4)

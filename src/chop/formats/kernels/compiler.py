@@ -28,6 +28,7 @@ Loop = Callable[[int, int, int, int, int, int, Any], object]
 """Arguments: addresses of source and target; outer, n, inner and size; float32 parameters."""
 _FILES = {
     "fixed_point": "maps",
+    "fixed_point_columns": "maps",
     "on_grid": "maps",
     "scaled": "maps",
     "rows": "blocks",

@@ -91,6 +91,14 @@ def round_fixed_point(x: Tensor, rounding: str, factor: float, low: float, high:
     return None if loop is None else map_elements(loop, x, factor, low, high, 1 / factor)
 
 
+def round_columns(x: Tensor, rounding: str, table: Tensor) -> Tensor | None:
+    """Return `x` in fixed point: rows of the table are factors, lowest and highest integers and 1 / factors."""
+    loop = None if rounding == "stochastic" else find_loop(x, "fixed_point_columns", rounding)
+    if loop is None or not x.is_contiguous():
+        return None
+    return _by_rows(loop, x, torch.empty_like(x), (table.shape[1], 1, 1), table.data_ptr())
+
+
 def round_on_grid(x: Tensor, element: Element | None) -> Tensor | None:
     """Return each number of `x` rounded to an element."""
     loop = None if element is None else find_loop(x, "on_grid", element[0])
@@ -115,7 +123,7 @@ def round_blocks(x: Tensor, size: int, dim: int, scale: Scale, element: Element 
             inner, loop = math.prod(x.shape[dim + 1 :]), find_loop(x, "columns", scale[0], element[0])
         else:
             return None
-    return None if loop is None else _by_rows(loop, x, y, (n, inner, min(size, n)), (*scale[1], *element[1]))
+    return None if loop is None else _by_rows(loop, x, y, (n, inner, min(size, n)), pack((*scale[1], *element[1])))
 
 
 def _rows_loop(x: Tensor, n: int, size: int, scale: str, element: str) -> Loop | None:
@@ -124,16 +132,14 @@ def _rows_loop(x: Tensor, n: int, size: int, scale: str, element: str) -> Loop |
     return find_loop(x, "rows", scale, element, str(size) if size in _SHORT_BLOCKS else "any")
 
 
-def _by_rows(
-    loop: Loop, x: Tensor, y: Tensor, sizes: tuple[int, int, int], parameters: tuple[float, ...]
-) -> Tensor:
+def _by_rows(loop: Loop, x: Tensor, y: Tensor, sizes: tuple[int, int, int], parameters: object) -> Tensor:
     """Run a loop over rows of sizes[0] * sizes[1] elements."""
-    source, target, packed = x.data_ptr(), y.data_ptr(), pack(parameters)
+    source, target = x.data_ptr(), y.data_ptr()
     length = sizes[0] * sizes[1]
 
     def run(begin: int, end: int) -> None:
         offset = 4 * length * begin
-        loop(source + offset, target + offset, end - begin, *sizes, packed)
+        loop(source + offset, target + offset, end - begin, *sizes, parameters)
 
     in_threads(run, x.numel() // length, x.numel())
     return y

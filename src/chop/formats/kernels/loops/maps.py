@@ -20,6 +20,20 @@ def fixed_point(rounding):
     return loop
 
 
+def fixed_point_columns(rounding):
+    """Return a loop over rows of n numbers, like `fixed_point` with four parameters for each place in a row."""
+    rounded = ROUNDINGS[rounding]
+
+    def loop(source, target, outer, n, inner, size, parameters):
+        x, y, p = carray(source, (outer, n)), carray(target, (outer, n)), carray(parameters, (4, n))
+        factor, low, high, unit = p[0], p[1], p[2], p[3]
+        for row in range(outer):
+            for i in range(n):
+                y[row, i] = clamp(rounded(x[row, i] * factor[i]), low[i], high[i]) * unit[i]
+
+    return loop
+
+
 def on_grid(element):
     """Return a loop that rounds each number to a grid."""
     rounded = ELEMENTS[element]
