@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from chop.formats import Format
+from chop.formats.binary import Binary
 from chop.formats.integer import Integer
 from chop.formats.mixed_integer import MixedInteger
+from chop.formats.ternary import Ternary
 from chop.hardware.program.rounding import ExactRounding, exact_rounding
 from chop.hardware.program.signal import IntArray, Signal
 from chop.ir import NodeMeta
@@ -34,6 +38,11 @@ def mixed_signal(number_format: MixedInteger, shape: tuple[int, ...]) -> Signal:
     """Return the integers of a tensor whose elements have different widths."""
     parts = (np.broadcast_to(each.numpy(), shape).astype(np.int64) for each in number_format.limits())
     return Signal(*parts)
+
+
+def has_signs(number_format: Format | None) -> TypeGuard[Binary | Ternary]:
+    """Whether the numbers of a format are signs with one scale, so that a factor per weight would be lost."""
+    return isinstance(number_format, Binary | Ternary)
 
 
 def limits(number_format: Integer) -> tuple[int, int]:
@@ -76,11 +85,9 @@ def _power_of_two(scale: Tensor, number_format: Format, where: str) -> IntArray:
     """Return -log2 of scales that are powers of two."""
     mantissa, exponent = torch.frexp(scale.detach().double())
     if not bool((mantissa == 0.5).all()):
+        others = "use scale 'power_of_two' or 'learned_power_of_two'"
+        hint = "run resolve_formats_transform_pass first" if has_signs(number_format) else others
         raise ValueError(
-            f"{where}: the scale of {number_format} is not a power of two, which hardware needs; "
-            + _HOW_TO_SCALE.get(number_format.name, "use scale 'power_of_two' or 'learned_power_of_two'")
+            f"{where}: the scale of {number_format} is not a power of two, which hardware needs; {hint}"
         )
     return (1 - exponent.numpy()).astype(np.int64)
-
-
-_HOW_TO_SCALE = dict.fromkeys(("binary", "ternary"), "run resolve_formats_transform_pass first")

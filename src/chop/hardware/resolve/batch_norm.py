@@ -7,14 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
+from chop.hardware.program.number_formats import has_signs
 from chop.hardware.resolve.layers import replace_layer, with_parameters
 from chop.ir import MaseGraph, NodeMeta
 from chop.nn.quantized import QuantizedLayer, quantize_layer
 
 NORMS = ("batch_norm1d", "batch_norm2d")
 WEIGHTED = ("linear", "conv1d", "conv2d")
-SIGNS = ("binary", "ternary")
-"""Formats of weights that are one magnitude times a sign, or 0."""
 
 
 def fold_batch_norms(graph: MaseGraph) -> dict[str, str]:
@@ -121,8 +120,7 @@ def _can_fold_into(layer: QuantizedLayer) -> bool:
     """Whether the weights of a quantised layer can be multiplied by factors and rounded again."""
     formats = layer.formats
     scaled = any(layer.scale_of(name) is not None for name in formats)
-    has_signs = "weight" in formats and formats["weight"].name in SIGNS  # which would lose the factors
-    return not scaled and not has_signs and "data_out_0" not in formats
+    return not scaled and not has_signs(formats.get("weight")) and "data_out_0" not in formats
 
 
 def _set_weights(other: NodeMeta, norm: NodeMeta, weight: Tensor, bias: Tensor) -> None:

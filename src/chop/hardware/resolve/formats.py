@@ -11,11 +11,10 @@ import torch
 from torch import fx, nn
 
 from chop.formats import Format
-from chop.formats.binary import Binary
 from chop.formats.integer import Integer
 from chop.formats.mixed_integer import MixedInteger
-from chop.formats.ternary import Ternary
 from chop.hardware.program.lowering import format_hint
+from chop.hardware.program.number_formats import has_signs
 from chop.hardware.program.windows import Windows
 from chop.hardware.resolve.batch_norm import NORMS, WEIGHTED, is_affine, make_affine
 from chop.hardware.resolve.layers import replace_layer, set_formats, with_parameters
@@ -130,7 +129,7 @@ def _fitted(meta: NodeMeta, name: str, like: Integer) -> Integer:
 
 def _has_scaled_signs(meta: NodeMeta) -> bool:
     weight = None if meta.quantized is None else meta.quantized.formats.get("weight")
-    return isinstance(weight, Binary | Ternary) and weight.scaling and weight.is_repeatable
+    return has_signs(weight) and weight.scaling and weight.is_repeatable
 
 
 def _round_scale(meta: NodeMeta) -> float:
