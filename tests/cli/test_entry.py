@@ -83,6 +83,15 @@ def test_commands_import_only_what_they_use(arguments: list[str], avoided: str, 
     assert result.stdout.endswith("HEAVY:\n")
 
 
+@pytest.mark.slow
+def test_garbage_collection_pauses_while_torch_is_imported() -> None:
+    code = (
+        "import gc; from chop.cli import main; main(['info', 'formats']); print(gc.isenabled(), gc.get_stats()[2])"
+    )
+    found = run_python(code).stdout.splitlines()[-1]
+    assert found.startswith("True {'collections': 0,"), found  # without the pause there are three
+
+
 def test_importing_chop_imports_nothing_else() -> None:
     code = "import sys, chop; print(*sorted(m for m in sys.modules if m.split('.')[0] in sys.argv[1]))"
     assert run_python(code, f"chop,{','.join(HEAVY)}").stdout == "chop\n"

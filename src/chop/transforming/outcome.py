@@ -23,7 +23,6 @@ from chop.tasks import Evaluation
 from chop.training.batches import evaluation_batches, to_device
 from chop.training.devices import pick_device
 from chop.training.evaluation import evaluate
-from chop.training.threads import limit_threads_for
 from chop.transforming.pass_results import to_json
 from chop.transforming.pipeline import Comparison, PassResults
 from chop.transforming.terminal import print_infos, print_layers, print_outcome
@@ -85,22 +84,21 @@ def _evaluate(
     device = pick_device(config.accelerator)
     rows = to_device(experiment.data.splits.test, device)
     results: dict[str, Evaluation] = {}
-    with limit_threads_for(experiment, config.batch_size):
-        for name, model in models.items():
-            for layer in model.modules():
-                if isinstance(layer, QuantizedLayer):
-                    layer.cache_weights = config.transform.cache_weights
-            with ProgressBar(f"evaluating the model {name}", len(rows.labels)) as progress:
-                results[name] = evaluate(
-                    model.to(device),
-                    evaluation_batches(rows, config.batch_size),
-                    experiment.meter(device, results.get("before")),
-                    device,
-                    arguments=experiment.arguments,
-                    progress=progress,
-                )
-            model.cpu()
-            _forget_rounded_weights(model)
+    for name, model in models.items():
+        for layer in model.modules():
+            if isinstance(layer, QuantizedLayer):
+                layer.cache_weights = config.transform.cache_weights
+        with ProgressBar(f"evaluating the model {name}", len(rows.labels)) as progress:
+            results[name] = evaluate(
+                model.to(device),
+                evaluation_batches(rows, config.batch_size),
+                experiment.meter(device, results.get("before")),
+                device,
+                arguments=experiment.arguments,
+                progress=progress,
+            )
+        model.cpu()
+        _forget_rounded_weights(model)
     return results
 
 

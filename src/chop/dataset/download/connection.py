@@ -6,6 +6,7 @@ import queue
 import ssl
 import threading
 from collections.abc import Callable
+from functools import cache
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import cast
 from urllib.error import HTTPError, URLError
@@ -54,7 +55,12 @@ class _Plain(HTTPHandler):
 
 class _Secure(HTTPSHandler):
     def https_open(self, req: Request) -> HTTPResponse:
-        return self.do_open(_SecureConnection, req, context=ssl.create_default_context())
+        return self.do_open(_SecureConnection, req, context=_context())
+
+
+@cache
+def _context() -> ssl.SSLContext:
+    return ssl.create_default_context()  # reads all certificates of the system, which takes 50 ms
 
 
 def _connect_in_time(connection: HTTPConnection, connect: Callable[[], None]) -> None:

@@ -28,14 +28,28 @@ class NodeInterpreter(fx.Interpreter):
     def run(
         self, *args: Any, initial_env: dict[fx.Node, Any] | None = None, enable_io_processing: bool = True
     ) -> Any:
+        self.env = {} if initial_env is None else initial_env
+        self.args_iter = iter(self.graph.process_inputs(*args) if enable_io_processing else args)
         try:
-            return super().run(*args, initial_env=initial_env, enable_io_processing=enable_io_processing)
+            result = self._run_nodes()
         except ValueError as error:
             inputs = input_sizes(self.graph)
             problem = explain_sizes(inputs, {name: value for (name, _), value in zip(inputs, args, strict=False)})
             if not problem:
                 raise
             raise ValueError(f"{error}; {problem}") from error
+        return self.graph.process_outputs(result) if enable_io_processing else result
+
+    def _run_nodes(self) -> Any:
+        """Return the value of the output; fx itself would also create a progress bar, with a lock."""
+        for node in self.graph.nodes:
+            if node not in self.env:
+                self.env[node] = self.run_node(node)
+            for unused in self.user_to_last_uses.get(node, ()):
+                del self.env[unused]
+            if node.op == "output":
+                return self.env[node]
+        return None
 
     def before(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Called before a node runs."""
