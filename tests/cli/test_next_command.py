@@ -12,7 +12,7 @@ import pytest
 from chop.cli.next_command import next_command
 from chop.cli.parser import parse
 from chop.cli.settings import read_settings
-from chop.config import ACTIONS, CommandConfig, TrainConfig, TrainGrid
+from chop.config import ACTIONS, ActionConfig, CommandConfig, TrainConfig, TrainGrid
 from chop.options import read_options
 from chop.runs import RunFolder
 
@@ -31,7 +31,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
 
 
 def config(action: str, **options: Any) -> CommandConfig:
-    given: Mapping[str, Any] = options if action == "demo" else INPUTS | options
+    given: Mapping[str, Any] = INPUTS | options if issubclass(ACTIONS[action], ActionConfig) else options
     return read_options(ACTIONS[action], given, action)
 
 
@@ -50,6 +50,13 @@ def config(action: str, **options: Any) -> CommandConfig:
         ("search", {"finetune": 1}, "report 'mase_output/a run' --open"),
         ("transform", {}, "report 'mase_output/a run' --open"),
         ("transform", {"report": True}, "train toy toy_tiny --load 'mase_output/a run' --max-epochs 2"),
+        ("emit", {}, "simulate 'mase_output/a run'"),
+        (
+            "emit",
+            {"strategy": "folded", "p_in": 8, "axi_stream": True, "clock_mhz": 250.0, "synthesis": "xc7"},
+            "simulate 'mase_output/a run' --strategy folded --p-in 8 --clock-mhz 250.0 --axi-stream",
+        ),
+        ("simulate", {}, "report 'mase_output/a run' --open"),
         ("demo", {}, "report 'mase_output/a run' --open"),
         ("demo", {"open": True}, "explain 'mase_output/a run'"),
     ],

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 
 from chop.config import (
     ActionConfig,
     CommandConfig,
     DemoConfig,
+    EmitConfig,
+    HardwareOptions,
     SearchConfig,
+    SimulateConfig,
     SweepConfig,
     TestConfig,
     TrainConfig,
@@ -50,7 +54,9 @@ def _words(config: CommandConfig | TrainGrid, path: Path) -> list[str] | None:
             return ["transform", "--config", str(run.best_config), "--report"]
         case TransformConfig() if config.report or config.open:
             return ["train", *_inputs(config), "--load", str(run), "--max-epochs", "2"]
-        case TransformConfig() | SearchConfig():
+        case EmitConfig():
+            return ["simulate", str(run), *_circuit_options(config)]
+        case TransformConfig() | SearchConfig() | SimulateConfig():
             return ["report", str(run), "--open"]
     return None
 
@@ -66,6 +72,17 @@ def _inputs(config: ActionConfig) -> list[str]:
         words += ["--plugin", str(plugin)]
     if config.project_dir != ActionConfig.project_dir:
         words += ["--project-dir", str(config.project_dir)]
+    return words
+
+
+def _circuit_options(config: EmitConfig) -> list[str]:
+    """Return the options that decide which circuit is made, where they are not the default."""
+    words = []
+    for field in fields(HardwareOptions):
+        value = getattr(config, field.name)
+        if field.name not in ("run", "project_dir") and value != field.default:
+            flag = f"--{field.name.replace('_', '-')}"
+            words += [flag] if value is True else [flag, str(value)]
     return words
 
 
