@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from chop.config import TrainConfig
 from chop.config.optimizers import OPTIMIZERS, SCHEDULES
+from chop.ir.graph.learned_scales import scales_of_calls
 from chop.nn.quantized import QuantizedLayer
 
 Optimizer = torch.optim.Optimizer
@@ -41,6 +42,8 @@ def learned_scales(model: nn.Module) -> Iterator[Tensor]:
         if isinstance(layer, QuantizedLayer):
             found = (layer.scale_of(name) for name in layer.formats)
             yield from (scale for scale in found if scale is not None and scale.requires_grad)
+        elif isinstance(layer, fx.GraphModule):
+            yield from (scale for scale in scales_of_calls(layer) if scale.requires_grad)
 
 
 def _by_magnitude(scales: Iterable[Tensor], is_relative: bool) -> dict[float, list[Tensor]]:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from chop.formats import FORMATS, Format
 from chop.ir import NodeMeta
+from chop.ir.graph.learned_scales import set_call
 from chop.ir.graph.meta import TensorMeta
 from chop.nn.parametrized import check_not_parametrized
 from chop.nn.quantized import QuantizedCall, QuantizedLayer, plain_layer, quantize_layer
@@ -28,10 +29,11 @@ def set_formats(meta: NodeMeta, formats: Mapping[str, Format]) -> None:
         assert meta.op is not None, "only ops are quantised"
         old = node.target if isinstance(node.target, QuantizedCall) else None
         target: Any = node.target if old is None else old.target
-        scales = {} if old is None else {n: s for n, s in old.scales.items() if formats.get(n) == old.formats[n]}
+        same = set() if old is None else {name for name in formats if formats[name] == old.formats.get(name)}
+        scales = {} if old is None else {name: each for name, each in old.scales.items() if name in same}
+        learned = {} if old is None else {name: each for name, each in old.learned.items() if name in same}
         writes_back = old is not None and old.writes_back
-        node.target = QuantizedCall(target, meta.op.name, formats, label, writes_back, scales)
-        node.op = "call_function"
+        set_call(node, QuantizedCall(target, meta.op.name, formats, label, writes_back, scales, learned))
     meta.note_formats()
 
 

@@ -13,6 +13,7 @@ from torch._ops import OpOverload
 from torch.fx.node import map_aggregate
 
 from chop.ir.graph.input_sizes import CAPTURED_SIZES, CapturedSizes, check_sizes, explain_sizes, input_sizes
+from chop.ir.graph.learned_scales import bind_scales
 from chop.ir.graph.meta import NodeMeta
 from chop.ir.graph.training_mode import BY_MODE, MODE_OF, ByMode, nodes_that_follow_the_mode, set_arguments
 from chop.ops import function_named, op_of_function, qualified_name
@@ -127,6 +128,7 @@ def graph_module(root: nn.Module, graph: fx.Graph, name: str | None = None) -> M
 
     fx itself drops what the graph does not use, which changes the keys of the state dict.
     """
+    bind_scales(graph, root)
     module = MaseGraphModule(root, graph, name or type(root).__name__)
     vars(module).update({key: copy.copy(vars(root)[key]) for key in _HOOKS})
     _take_over(module, root)

@@ -8,9 +8,10 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from chop.formats import Format
+from chop.formats.learned_step import step_of_activation
 from chop.nn.quantized.phase_in import phased_in
 from chop.nn.quantized.results import round_first, written_back
 from chop.ops import OPS, Op, Operand, function_named, op_of_function, qualified_name
@@ -31,6 +32,8 @@ class QuantizedCall:
     """Whether the result of an in-place function is also written into the memory of its first argument."""
     scales: Mapping[str, float] = field(default_factory=dict)
     """Calibrated scales by operand; the others are computed in each call."""
+    learned: Mapping[str, nn.Parameter | None] = field(default_factory=dict)
+    """Learned scales by operand, which are parameters of the model; None: not read yet."""
 
     op: Op = field(init=False, repr=False)
     function: Callable[..., Any] = field(init=False, repr=False)
@@ -60,13 +63,18 @@ class QuantizedCall:
         return self._rounded(name, value)
 
     def scale_of(self, name: str) -> Tensor | None:
-        """Return the calibrated scale of an operand; None if it is computed in each call."""
+        """Return the learned or calibrated scale of an operand; None if it is computed in each call."""
+        if name in self.learned:
+            return self.learned[name]
         return torch.tensor(self.scales[name]) if name in self.scales else None
 
     def _rounded(self, name: str, value: Tensor) -> Tensor:
         scale, number_format = self.scale_of(name), self.formats[name]
         if scale is None:
             return phased_in(value, number_format(value))
+        operand = self.op.operand(name)
+        if operand is None or operand.role == "data_in":
+            scale = step_of_activation(scale, value)
         return phased_in(value, number_format(value, scale.to(value.device)))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -81,6 +89,7 @@ class QuantizedCall:
             self.format_name,
             self.writes_back,
             dict(self.scales),
+            dict(self.learned),
         )
 
 

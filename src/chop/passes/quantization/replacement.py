@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from torch import fx, nn
+import torch
+from torch import Tensor, fx, nn
 
 from chop.formats import FORMATS, Format
 from chop.ir import NodeMeta
@@ -62,11 +63,15 @@ def make_replacement(meta: NodeMeta, formats: Mapping[str, Format], label: str) 
         if getattr(layer, "inplace", False):
             new.writes_back = any(overwrites_shared_memory(caller) for caller in _callers(node, layer))
         return new
-    if any(number_format.has_learned_scale for number_format in formats.values()):
-        raise ValueError(f"node '{node.name}' calls a function, which cannot hold a learned scale")
+    learned = {
+        name: nn.Parameter(_first_learned_scale(meta, name, number_format))
+        for name, number_format in formats.items()
+        if number_format.has_learned_scale
+    }
     target = node.target.target if isinstance(node.target, QuantizedCall) else node.target
     assert callable(target) or isinstance(target, str), "a node of the op table calls a function or a method"
-    return QuantizedCall(target, meta.op.name, formats, label, overwrites_shared_memory(node))
+    writes_back = overwrites_shared_memory(node)
+    return QuantizedCall(target, meta.op.name, formats, label, writes_back, learned=learned)
 
 
 def with_formats_of(meta: NodeMeta, quantized: QuantizedLayer | QuantizedCall) -> QuantizedLayer | QuantizedCall:
@@ -77,6 +82,15 @@ def with_formats_of(meta: NodeMeta, quantized: QuantizedLayer | QuantizedCall) -
     new.take_scales(quantized)
     new.writes_back = quantized.writes_back
     return new
+
+
+def _first_learned_scale(meta: NodeMeta, name: str, number_format: Format) -> Tensor:
+    value = meta.value(name)
+    return (
+        torch.tensor(_first_scale(meta, name, number_format))
+        if value is None
+        else number_format.initial_scale(value)
+    )
 
 
 def _first_scale(meta: NodeMeta, name: str, number_format: Format) -> float:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
 from chop.ir.graph.graph_module import records
+from chop.ir.graph.learned_scales import bind_scales, parameter_name, scales_of_calls
 from chop.ir.graph.mase_graph import MaseGraph
 from chop.ir.graph.storage.layers import KINDS, TensorStore, join, modules_of, requantize
 from chop.ir.graph.storage.nodes import decode_call, decode_metas, encode_node, plain_call
-from chop.nn.quantized import QuantizedLayer, plain_layer
+from chop.nn.quantized import QuantizedCall, QuantizedLayer, plain_layer
 
 SCALE = "_scale"
 """The suffix of learned or calibrated scales of operands; a layer has them only with certain formats."""
@@ -25,12 +26,15 @@ def load_into(graph: MaseGraph, data: Mapping[str, Any], weights: dict[str, Tens
     modules = dict(modules_of(data["model"]))
     store = TensorStore(weights)
     layers = _layers(graph, modules, store)
-    tensors = list(_tensors(graph, modules, layers, store))
+    root = _root_with_scales(graph, calls, modules[""], store)
+    tensors = list(_tensors(graph, modules, {**layers, "": root}, store))
     metas = decode_metas(graph.fx_graph, data["metadata"])
     for path, layer in layers.items():
         graph.model.set_submodule(path, layer)
+    graph.model._parameters = root._parameters
     for node, op, target in calls:
         node.op, node.target = op, target
+    bind_scales(graph.fx_graph, graph.model)
     with torch.no_grad():
         for present, saved in tensors:
             present.copy_(saved)
@@ -97,6 +101,22 @@ def _layers(graph: MaseGraph, saved: Mapping[str, Mapping[str, Any]], store: Ten
         if isinstance(modules[path], QuantizedLayer) or "quantized" in saved[path]:
             made[modules[path]] = _layer(modules[path], saved[path], store)
     return {path: made[modules[path]] for path in paths if modules[path] in made}
+
+
+def _root_with_scales(
+    graph: MaseGraph, calls: Iterable[tuple[fx.Node, str, Any]], record: Mapping[str, Any], store: TensorStore
+) -> nn.Module:
+    """Return a module with the parameters and buffers of the model, and with the learned scales of these calls."""
+    root = nn.Module()
+    old = {id(scale) for scale in scales_of_calls(graph.model)}
+    root._buffers = graph.model._buffers
+    root._parameters = {n: each for n, each in graph.model._parameters.items() if id(each) not in old}
+    for node, _, target in calls:
+        for operand in target.learned if isinstance(target, QuantizedCall) else ():
+            name = parameter_name(node, operand)
+            scale = store.get(record["parameters"].get(name) or {"tensor": name})
+            root.register_parameter(name, nn.Parameter(scale.detach()))
+    return root
 
 
 def _layer(layer: nn.Module, record: Mapping[str, Any], store: TensorStore) -> nn.Module:

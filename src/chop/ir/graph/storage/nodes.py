@@ -56,6 +56,7 @@ def encode_node(record: NodeRecord) -> dict[str, Any]:
             "formats": encode_formats(quantized.formats),
             "writes_back": quantized.writes_back,
             "scales": dict(quantized.scales),
+            "learned": list(quantized.learned),
         }
     return data
 
@@ -124,7 +125,11 @@ def decode_call(op: str, target: Any, record: Mapping[str, Any]) -> QuantizedCal
     scales = {str(name): float(scale) for name, scale in record.get("scales", {}).items()}
     if not all(name in formats and 0 < scale < math.inf for name, scale in scales.items()):
         raise ValueError(f"'{target}' has the scales {scales}; positive numbers for its operands are allowed")
-    return QuantizedCall(target, found.name, formats, record["format"], bool(record.get("writes_back")), scales)
+    learned = {str(name): None for name in record.get("learned", ())}
+    if not all(name in formats and formats[name].has_learned_scale for name in learned):
+        raise ValueError(f"'{target}' has learned scales of {', '.join(learned)}, but not the formats for them")
+    writes_back = bool(record.get("writes_back"))
+    return QuantizedCall(target, found.name, formats, record["format"], writes_back, scales, learned)
 
 
 def _decode_target(op: str, target: Any) -> Any:

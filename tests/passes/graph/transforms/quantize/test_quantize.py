@@ -301,8 +301,6 @@ def test_a_learned_scale_starts_from_the_data_and_is_removed_with_its_format() -
     )
     graph, _ = quantize_transform_pass(graph, LAB_PASS_ARGS)
     assert graph.model.state_dict().keys() == Tiny().state_dict().keys()
-    with pytest.raises(ValueError, match="calls a function, which cannot hold a learned scale"):
-        quantize_transform_pass(annotated(Mixed(), x=torch.randn(1, 6)), {"by": "type", "mul": {"config": learned}})
 
 
 def test_writing_in_place_after_writing_in_place() -> None:

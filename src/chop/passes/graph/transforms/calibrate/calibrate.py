@@ -169,5 +169,9 @@ def _set_formats(meta: NodeMeta, formats: Mapping[str, Format], scales: Mapping[
         for name, scale in scales.items():
             quantized.fix_scale(name, scale)
     elif isinstance(quantized, QuantizedCall):
-        meta.node.target = replace(quantized, formats=formats, scales={**quantized.scales, **scales})
+        for name, learned in quantized.learned.items():
+            if learned is not None and name in scales:
+                learned.data.fill_(scales[name])
+        fixed = {name: scale for name, scale in scales.items() if name not in quantized.learned}
+        meta.node.target = replace(quantized, formats=formats, scales={**quantized.scales, **fixed})
     meta.note_formats()

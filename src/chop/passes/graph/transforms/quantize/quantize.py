@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from torch import fx
 
 from chop.ir import MaseGraph, NodeMeta
+from chop.ir.graph.learned_scales import set_call
 from chop.nn.quantized import QuantConfig, QuantizedCall, QuantizedLayer
 from chop.passes.base import PassResult, register_pass
 from chop.passes.quantization.poor_fit import warn_about_poor_fits
@@ -46,7 +47,7 @@ def _replace(meta: NodeMeta, new: QuantizedLayer | QuantizedCall) -> None:
     if isinstance(new, QuantizedLayer):
         meta.model.set_submodule(str(node.target), new)
     else:
-        node.target, node.op = new, "call_function"
+        set_call(node, new)
     meta.note_formats()
 
 
