@@ -41,6 +41,7 @@ def write(table: dict[str, Any], folder: Path) -> Path:
     [
         ("jsc_toy_search.toml", 3),
         ("jsc_toy_search_by_type.toml", 2),
+        ("jsc_toy_search_methods.toml", 2),
         ("jsc_mlp_search_qat.toml", 2),
         ("jsc_mlp_search_int8.toml", 2),
     ],
@@ -180,6 +181,12 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ({f"{SPACE}/name": QAT, f"{SPACE}/training": {"batch_size": ["all"]}}, "'batch_size' must be int"),
     ({f"{SPACE}/name": QAT, f"{SPACE}/model": {"hidden": [[8]]}}, "model 'jsc-toy' has no options to choose from"),
     ({f"{SPACE}/name": QAT, f"{STRATEGY}/name": "ilp"}, "strategy 'ilp' does not train configurations"),
+    (
+        {f"{SPACE}/method": ["nearest", "gpt"]},
+        "search.search_space.method: unknown name 'gpt'; did you mean 'gptq'?",
+    ),
+    ({f"{SPACE}/method": ["gptq"], f"{SPACE}/name": QAT}, "method is for searches without training"),
+    ({f"{SPACE}/method": ["gptq"], f"{STRATEGY}/name": "ilp"}, "strategy 'ilp' measures layers one by one"),
     (
         {"model": "jsc-mlp", f"{SPACE}/name": QAT, f"{SPACE}/model": {"hiden": [[8]]}},
         "search.search_space.model: unknown name 'hiden'; did you mean 'hidden'?",

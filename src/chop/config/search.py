@@ -27,6 +27,7 @@ class SpaceTable:
     seed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     training: Mapping[str, Any] = field(default_factory=dict)  # choices of `learning_rate`, `batch_size`, ...
     model: Mapping[str, Any] = field(default_factory=dict)  # choices of model options
+    method: tuple[str, ...] = ()  # choices of methods for low bit widths: "nearest", "gptq", ...
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,13 @@ from chop.searching.evaluation import COST_RUNNERS, BasicEvaluation, CostRunner
 from chop.searching.evaluation.basic_train import SEARCHABLE_OPTIONS, BasicTrain, check_training_choices
 from chop.searching.evaluation.costs import Costs
 from chop.searching.evaluation.evaluator import Evaluator
+from chop.searching.evaluation.methods import MethodProblem, known_methods
 from chop.searching.evaluation.objectives import Objectives
 from chop.searching.evaluation.problem import PTQ, QAT, Problem
 from chop.searching.evaluation.ptq import RUNG_SHARES, PTQProblem
 from chop.searching.evaluation.qat import QATProblem
 from chop.searching.space import read_space
-from chop.searching.space.space import MODEL, TRAINING, read_option_choices
+from chop.searching.space.space import METHOD, MODEL, TRAINING, read_option_choices
 from chop.searching.strategies import STRATEGIES, Strategy
 from chop.searching.strategies.learned import Learned
 from chop.searching.strategies.learned_front import LearnedFrontProblem
@@ -82,6 +83,11 @@ class SearchSpec:
                 f"strategy '{table.name}' does not train configurations: use it with space '{PTQ}', or use "
                 "strategy 'optuna'"
             )
+        if config.search.search_space.method and not strategy.supports_training:
+            raise ValueError(
+                f"strategy '{table.name}' measures layers one by one, but methods change them together: use "
+                "strategy 'optuna' with search.search_space.method"
+            )
         runners = {name: table.sw_runner.get(name) for name in (EVALUATION, TRAIN)}
         return cls(
             config,
@@ -120,7 +126,10 @@ class SearchSpec:
         num_batches = round(1 / RUNG_SHARES[0]) if self.strategy.halving else 1
         evaluator = Evaluator(graph, experiment.arguments, rows, num_batches=num_batches)
         costs = Costs(metas, self.cost_runners, annotated_batch_size(metas))
-        return PTQProblem(space, evaluator, costs, experiment.data.splits.train)
+        rounded = PTQProblem(space, evaluator, costs, experiment.data.splits.train)
+        if not self.config.search.search_space.method:
+            return rounded
+        return MethodProblem(self.config, experiment, rounded, self.cost_runners)
 
     def warn(self, experiment: Experiment) -> None:
         """Warn about options that are probably a mistake."""
@@ -145,14 +154,17 @@ def _with_defaults(table: SearchTable) -> SearchTable:
 
 
 def _check_space(config: SearchConfig) -> None:
-    """Check the name of the space, and the choices of training and model options, which need training."""
+    """Check the name of the space, the choices of training and model options, which need training, and methods."""
     space, where = config.search.search_space, "search.search_space"
     _check_names((space.name,), (PTQ, QAT), where)
     choices = {part.name: part.values for part in read_option_choices(space)}
     for name in choices:
-        if not trains(config):
-            part = name.strip("[]")
+        part = name.strip("[]")
+        if name == METHOD and trains(config):
+            raise ValueError(f"{where}.{part} is for searches without training: set name = '{PTQ}'")
+        if name != METHOD and not trains(config):
             raise ValueError(f"{where}.{part} needs training in the loop: set name = '{QAT}'")
+    _check_names(space.method, known_methods(), f"{where}.method")
     if TRAINING in choices:
         _check_names(choices[TRAINING], SEARCHABLE_OPTIONS, f"{where}.training")
         check_training_choices(choices[TRAINING], f"{where}.training")

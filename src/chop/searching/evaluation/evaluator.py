@@ -59,7 +59,7 @@ class Evaluator:
         `inputs` is the argument of the graph that takes the rows, or returns its arguments for some rows.
         """
         graph.model.eval()
-        self.graph, self._rows = graph, rows
+        self.graph, self.rows = graph, rows
         self.arguments = (lambda features: {inputs: features}) if isinstance(inputs, str) else inputs
         self._memory = memory
         cache = ResultCache(memory // 2)
@@ -100,7 +100,7 @@ class Evaluator:
 
     def on_first_rows(self, num_rows: int) -> Evaluator:
         """Return an evaluator of the same graph on the first rows only; replacements fit both."""
-        rows = Rows(self._rows.features[:num_rows], self._rows.labels[:num_rows])
+        rows = Rows(self.rows.features[:num_rows], self.rows.labels[:num_rows])
         return Evaluator(self.graph, self.arguments, rows, memory=self._memory)
 
     @property

@@ -9,11 +9,11 @@ from chop.config import SearchConfig, TransformConfig, common_options
 from chop.nn.quantized.config import UNSET
 from chop.runs.folder import with_absolute_paths
 from chop.searching.space import Configuration, Unit
-from chop.searching.space.space import MODEL
+from chop.searching.space.space import METHOD, MODEL, NEAREST
 
 
 def transform_config(config: SearchConfig, units: Iterable[Unit], configuration: Configuration) -> TransformConfig:
-    """Return the options of `ch transform` that quantise these units as a configuration says."""
+    """Return the options of `ch transform` that quantise these units, and run the method, of a configuration."""
     by_node = {
         meta.node.name: {"config": _without_none(configuration[unit.name])}
         for unit in units
@@ -23,7 +23,11 @@ def transform_config(config: SearchConfig, units: Iterable[Unit], configuration:
     options = common_options(with_absolute_paths(config)) | {"name": None}
     if MODEL in configuration:
         options["model_options"] = model_options(config, configuration)
-    return TransformConfig(**options, passes={"quantize": {"by": "name", **by_node}} if by_node else {})
+    passes: dict[str, dict[str, Any]] = {"quantize": {"by": "name", **by_node}} if by_node else {}
+    method = configuration[METHOD]["method"] if METHOD in configuration else NEAREST
+    if by_node and method != NEAREST:
+        passes[method] = {}
+    return TransformConfig(**options, passes=passes)
 
 
 def model_options(config: SearchConfig, configuration: Configuration) -> dict[str, Any]:

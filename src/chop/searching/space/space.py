@@ -27,10 +27,12 @@ from chop.searching.space.dimension import (
 
 logger = logging.getLogger(__name__)
 
-TRAINING, MODEL = "[training]", "[model]"
+TRAINING, MODEL, METHOD = "[training]", "[model]", "[method]"
 """Names of the parts that are not units; no node can be called like this."""
+NEAREST = "nearest"
+"""The method that changes no weights: they are rounded to nearest."""
 Configuration = Mapping[str, Mapping[str, Any]]
-"""The quantisation config of each unit by the unit's name, and the training and model options."""
+"""The quantisation config of each unit by the unit's name, the training and model options, and the method."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class OptionChoices:
-    """Allowed values of options that are not formats: of the training, or of the model."""
+    """Allowed values of options that are not formats: of the training, of the model, or the method."""
 
     name: str
     values: Mapping[str, tuple[Any, ...]]
@@ -181,8 +183,9 @@ def read_space(table: SpaceTable, metas: Sequence[NodeMeta]) -> Space:
 
 
 def read_option_choices(table: SpaceTable) -> tuple[OptionChoices, ...]:
-    """Return the choices of training and model options in `[search.search_space]`."""
+    """Return the choices of training and model options, and of methods, in `[search.search_space]`."""
     tables = {TRAINING: table.training, MODEL: table.model}
+    tables[METHOD] = {"method": list(table.method)} if table.method else {}
     return tuple(OptionChoices(name, _option_values(given, name)) for name, given in tables.items() if given)
 
 
