@@ -46,7 +46,7 @@ class _LearnedStep(torch.autograd.Function):
         return gradient * inside, (summed * share * signs).to(step.dtype), None, None, None
 
 
-class _MoreGradient(torch.autograd.Function):
+class _ScaledGradient(torch.autograd.Function):
     """The identity, whose gradient is multiplied by a number."""
 
     @staticmethod
@@ -66,7 +66,7 @@ learned_step: Callable[
 """Round `x` with the step `used`, which follows from the learned `step`; the gradient goes to both."""
 
 
-_more_gradient: Callable[[Tensor, float], Tensor] = _MoreGradient.apply
+_scaled_gradient: Callable[[Tensor, float], Tensor] = _ScaledGradient.apply
 
 
 def step_of_activation(step: Tensor, x: Tensor) -> Tensor:
@@ -76,4 +76,4 @@ def step_of_activation(step: Tensor, x: Tensor) -> Tensor:
     """
     if not step.requires_grad or x.dim() < 2 or not torch.is_grad_enabled():
         return step
-    return _more_gradient(step, math.sqrt(max(1, len(x))))
+    return _scaled_gradient(step, math.sqrt(max(1, len(x))))

@@ -72,7 +72,7 @@ def round_layer(problem: LayerProblem, args: GPTQArgs) -> Tensor:
     return found
 
 
-def _columns(problem: LayerProblem, fixed: FixedScales) -> list[HeldColumns]:
+def _columns(problem: LayerProblem, fixed: FixedScales) -> list[ColumnRounding]:
     """Return how the columns of each matrix are rounded."""
     found = []
     for group in range(len(problem.original)):
@@ -81,7 +81,7 @@ def _columns(problem: LayerProblem, fixed: FixedScales) -> list[HeldColumns]:
         def rounded(columns: Tensor, at: Tensor | int, scales: Tensor | None = scales) -> Tensor:
             return fixed.rounded(columns, None if scales is None else scales[:, at])
 
-        found.append(HeldColumns(rounded, _held_values(problem, fixed, group)))
+        found.append(ColumnRounding(rounded, _held_values(problem, fixed, group)))
     return found
 
 
@@ -141,7 +141,7 @@ def _held_values(problem: LayerProblem, fixed: FixedScales, group: int) -> Tenso
 
 
 @dataclass(frozen=True)
-class HeldColumns:
+class ColumnRounding:
     """How the columns of a weight are rounded."""
 
     rounded: Callable[[Tensor, Tensor | int], Tensor]
