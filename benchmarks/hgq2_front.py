@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from pathlib import Path
@@ -34,7 +35,7 @@ class Points(keras.callbacks.Callback):  # type: ignore[misc]
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         if epoch + 1 in self.epochs:
-            self.weights[epoch + 1] = self.model.get_weights()
+            self.weights[epoch + 1] = _weights(self.model)
 
 
 def main(folder: Path) -> None:
@@ -42,7 +43,7 @@ def main(folder: Path) -> None:
     given = json.loads((folder / "task.json").read_text())
     rows = np.load(folder / "rows.npz")
     model = _model(rows["train_x"].shape[1], given["hidden"], int(rows["train_y"].max()) + 1)
-    start = model.get_weights()
+    start = _weights(model)
     found = []
     for number, run in enumerate(given["runs"]):
         keras.utils.set_random_seed(given["seed"])
@@ -50,13 +51,14 @@ def main(folder: Path) -> None:
         for epoch, weights in _train(model, rows, given, run).items():
             model.set_weights(weights)
             ebops = int(trace_minmax(model, rows["train_x"], batch_size=4096))
-            scores = model.predict(rows["test_x"], batch_size=4096, verbose=0)
-            accuracy = float((scores.argmax(1) == rows["test_y"]).mean())
+            scores = model.predict(rows["validation_x"], batch_size=4096, verbose=0)
+            accuracy = float((scores.argmax(1) == rows["validation_y"]).mean())
             found.append({"name": f"run{number}epoch{epoch}", "ebops": ebops, "accuracy": accuracy})
-            found[-1]["weights"] = model.get_weights()
+            found[-1]["weights"] = _weights(model)
             print(*(f"{key} {value}" for key, value in found[-1].items() if key != "weights"), flush=True)
     for point in _chosen(found, given):
         model.set_weights(point["weights"])
+        model.save_weights(folder / f"{point['name']}.weights.h5")
         point |= _write_rtl(model, folder / point["name"], rows)
         print(point["name"], point["circuit_accuracy"], point["rtl_differences"], flush=True)
     points = [{key: value for key, value in point.items() if key != "weights"} for point in found]
@@ -64,7 +66,10 @@ def main(folder: Path) -> None:
 
 
 def _train(model: Any, rows: Any, given: dict[str, Any], run: dict[str, Any]) -> dict[int, list[Any]]:
-    """Train with a beta that grows after the first part, and return the weights after evenly spaced epochs."""
+    """Train with a beta that grows after the first part, and return the weights after evenly spaced epochs.
+
+    In the second part, the learning rate falls along half a cosine.
+    """
     steps_per_epoch = len(rows["train_y"]) // given["batch_size"]
     warm_up, growing = (round(given[key] / steps_per_epoch) for key in ("warm_up_steps", "steps"))
     schedule = [
@@ -74,6 +79,12 @@ def _train(model: Any, rows: Any, given: dict[str, Any], run: dict[str, Any]) ->
     ]
     number = given["points"]
     points = Points([warm_up + round(k * growing / number) for k in range(1, number + 1)])
+
+    def rate(epoch: int) -> float:
+        share = max(0, epoch - warm_up) / growing
+        lowest = given["decay_to"]
+        return float(run["learning_rate"] * (lowest + (1 - lowest) * (1 + math.cos(math.pi * share)) / 2))
+
     model.compile(
         keras.optimizers.Adam(run["learning_rate"]),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
@@ -85,9 +96,18 @@ def _train(model: Any, rows: Any, given: dict[str, Any], run: dict[str, Any]) ->
         batch_size=given["batch_size"],
         epochs=warm_up + growing,
         verbose=0,
-        callbacks=[BetaScheduler(PieceWiseSchedule(schedule)), points],
+        callbacks=[
+            BetaScheduler(PieceWiseSchedule(schedule)),
+            keras.callbacks.LearningRateScheduler(rate),
+            points,
+        ],
     )
     return points.weights
+
+
+def _weights(model: Any) -> list[Any]:
+    """Return copies of the weights: those of JAX may be overwritten by the next step."""
+    return [np.array(each) for each in model.get_weights()]
 
 
 def _chosen(points: list[dict[str, Any]], given: dict[str, Any]) -> list[dict[str, Any]]:
@@ -118,9 +138,9 @@ def _write_rtl(model: Any, folder: Path, rows: Any) -> dict[str, Any]:
         comb, folder, prj_name="own", flavor="verilog", latency_cutoff=LATENCY_CUTOFF, ternary_fuse=False
     ).write()
     scores = model.predict(rows["test_x"], batch_size=4096, verbose=0)
-    accuracy = float((computed.argmax(1) == rows["test_y"]).mean())
     return {
-        "circuit_accuracy": accuracy,
+        "circuit_accuracy": float((computed.argmax(1) == rows["test_y"]).mean()),
+        "keras_accuracy": float((scores.argmax(1) == rows["test_y"]).mean()),
         "rtl_differences": int((np.abs(computed - scores) > 1e-5).any(axis=1).sum()),
     }
 

@@ -21,7 +21,7 @@ from benchmarks.areas import area_of
 from benchmarks.hardware import JetInfo
 from benchmarks.results import Result
 from chop.cost import bitops
-from chop.dataset import MaseDataModule, Rows
+from chop.dataset import MaseDataModule, Rows, Splits
 from chop.formats.integer import Integer
 from chop.hardware.emit import write_rtl
 from chop.hardware.prepare import prepare
@@ -57,21 +57,27 @@ HGQ2 = Path(os.environ.get("HGQ2_PYTHON", "/tmp/hgq2-venv/bin/python"))
 FOLDER = os.environ.get("SMALL_CIRCUITS_FOLDER")
 """Where the training of HGQ2 is kept, so that it need not be repeated; see also `AREAS_FOLDER`."""
 SIZES: Mapping[str, Sequence[int]] = {"16-64-32-32-5": (64, 32, 32), "jsc-s (16-64-32-32-32-5)": (64, 32, 32, 32)}
-BATCH_SIZE, WARM_UP, STEPS, POINTS = 512, 2100, 4200, 20
-MAX_EBOPS = 6_000
-"""Larger points are not synthesised: solver and Yosys take minutes."""
+BATCH_SIZE, WARM_UP, STEPS, POINTS = 512, 2100, 4200, 60
+MIN_EBOPS, MAX_EBOPS, HGQ2_MAX_EBOPS = 400, 5_000, 6_000
+"""Larger points are not synthesised, because Yosys takes minutes; smaller ones are of no use."""
 WIDTHS = (3, 4)
-SYNTHESISED = 3
+SYNTHESISED, HGQ2_SYNTHESISED = 6, 4
 """Points of each front that are synthesised."""
+DECAY_TO = 0.1
+"""Share of the learning rates that is left at the end of the second part, for HGQ2 as well."""
+RUNS = (
+    {"weight_learning_rate": 4e-3, "width_learning_rate": 0.01, "beta_from": 1.0, "beta_to": 15.0},
+    {"weight_learning_rate": 4e-3, "width_learning_rate": 0.01, "beta_from": 2.0, "beta_to": 80.0},
+)
 HGQ2_RUNS = (
-    {"learning_rate": 3e-3, "beta_from": 1e-6, "beta_to": 4e-4},
     {"learning_rate": 1e-2, "beta_from": 1e-6, "beta_to": 1e-4},
+    {"learning_rate": 1e-2, "beta_from": 1e-6, "beta_to": 4e-4},
 )
 
 
 @dataclass(frozen=True)
 class Point:
-    """A network with its accuracy and bit operations."""
+    """A network with its accuracy on validation rows and its bit operations."""
 
     accuracy: float
     ebops: float
@@ -94,9 +100,9 @@ def run(quick: bool = False) -> list[Result]:
     data = MaseDataModule(name="jsc", batch_size=BATCH_SIZE, model_name="jsc-mlp", num_workers=0)
     data.prepare_data()
     data.setup()
-    train, test = data.splits.train, data.splits.test
+    splits = data.splits
     if quick:
-        front = _learned_front(_float_model((8,), train, 5), train, test, steps=5, points=1)
+        front = _learned_front(_float_model((8,), splits.train, 5), splits, RUNS[0], steps=5, points=1)
         return [Result("learned, accuracy", front[0].accuracy, math.inf, "")]
     if not is_available():
         print("small_circuits: Yosys is not installed")
@@ -108,26 +114,30 @@ def run(quick: bool = False) -> list[Result]:
             if name not in wanted:
                 continue
             folder = Path(FOLDER or temporary) / str(number)
-            for result in _compare(name, hidden, train, test, folder):
+            for result in _compare(name, hidden, splits, folder):
                 results.append(result)
                 print(f"{result.what}: {result.measured:.2f} {result.unit} {result.why}", flush=True)
     return results
 
 
-def _compare(name: str, hidden: Sequence[int], train: Rows, test: Rows, folder: Path) -> Iterator[Result]:
-    model = _float_model(hidden, train, WARM_UP)
-    yield Result(f"{name}: accuracy in float after the first part", 100 * _accuracy(model, test), math.inf, "%")
-    front = _learned_front(model, train, test, STEPS, POINTS)
-    for point in front:
+def _compare(name: str, hidden: Sequence[int], splits: Splits, folder: Path) -> Iterator[Result]:
+    model = _float_model(hidden, splits.train, WARM_UP)
+    accuracy = _accuracy(model, splits.test)
+    yield Result(f"{name}: accuracy in float after the first part", 100 * accuracy, math.inf, "%")
+    points = [point for run in RUNS for point in _learned_front(model, splits, run, STEPS, POINTS)]
+    for point in points:
         print(f"{name}: learned {point.accuracy:.4f} {point.ebops:.0f} EBOPs", flush=True)
-    ours = [_measured(point, test, folder / "learned") for point in _chosen(front)]
-    yield from _rows(f"{name}: learned", ours)
-    theirs = _hgq2(hidden, train, test, folder)
+    ours = []
+    for point in _chosen(points):
+        ours.append(_measured(point, splits.test, folder / "learned"))
+        yield from _rows(f"{name}: learned", ours[-1:])
+    theirs = _hgq2(hidden, splits, folder)
     yield from _rows(f"{name}: HGQ2 + alkaid", theirs)
     yield from _against(f"{name}: learned against HGQ2 + alkaid", ours, theirs, 1.2)
     uniform = []
     for width in WIDTHS:
-        uniform.append(_measured(_uniform(model, width, train, test), test, folder / f"uniform{width}"))
+        point = _uniform(model, width, splits)
+        uniform.append(_measured(point, splits.test, folder / f"uniform{width}"))
         yield from _rows(f"{name}: uniform {width} bits", uniform[-1:])
     yield from _against(f"{name}: learned against uniform widths", ours, uniform, 0.5)
 
@@ -139,27 +149,28 @@ def _rows(label: str, circuits: Sequence[Measured]) -> Iterator[Result]:
 
 
 def _against(label: str, ours: Sequence[Measured], others: Sequence[Measured], limit: float) -> Iterator[Result]:
-    """Yield the ratio of look-up tables at the accuracy of others: infinite above our front, none below it."""
-    for other in others:
+    """Yield the ratio of look-up tables at the accuracies of another front: infinite above ours, none below it."""
+    for other in front_of(others):
+        what = f"{label} at {100 * other.accuracy:.2f} %"
         lut = lut_at(ours, other.accuracy)
         if lut is not None:
-            yield Result(f"{label} at {100 * other.accuracy:.2f} %", lut / other.lut, limit, "x its LUT")
+            yield Result(what, lut / other.lut, limit, "x its LUT")
         elif other.accuracy > max(each.accuracy for each in ours):
-            yield Result(
-                f"{label} at {100 * other.accuracy:.2f} %",
-                math.inf,
-                limit,
-                "x its LUT",
-                "above the synthesised points of ours",
-            )
+            yield Result(what, math.inf, limit, "x its LUT", "above the synthesised points of ours")
 
 
-def lut_at(circuits: Sequence[Measured], accuracy: float) -> float | None:
-    """Return the look-up tables that a front has at an accuracy; None outside of its range."""
+def front_of(circuits: Sequence[Measured]) -> list[Measured]:
+    """Return the circuits that are more accurate than all smaller ones, by size."""
     front: list[Measured] = []
     for each in sorted(circuits, key=lambda circuit: circuit.lut):
         if not front or each.accuracy > front[-1].accuracy:
             front.append(each)
+    return front
+
+
+def lut_at(circuits: Sequence[Measured], accuracy: float) -> float | None:
+    """Return the look-up tables that a front has at an accuracy; None outside of its range."""
+    front = front_of(circuits)
     if not front or not front[0].accuracy <= accuracy <= front[-1].accuracy:
         return None
     logarithms = np.interp(accuracy, [each.accuracy for each in front], [math.log(each.lut) for each in front])
@@ -167,10 +178,10 @@ def lut_at(circuits: Sequence[Measured], accuracy: float) -> float | None:
 
 
 def _chosen(points: Sequence[Point]) -> list[Point]:
-    """Return some points of the front that are small enough for the solver, evenly spaced."""
+    """Return points of the front of validation rows that are small enough for the solver, evenly spaced."""
     front: list[Point] = []
     for point in sorted(points, key=lambda each: each.ebops):
-        if point.ebops <= MAX_EBOPS and (not front or point.accuracy > front[-1].accuracy):
+        if MIN_EBOPS <= point.ebops <= MAX_EBOPS and (not front or point.accuracy > front[-1].accuracy):
             front.append(point)
     return evenly_spaced(front, SYNTHESISED)
 
@@ -219,22 +230,18 @@ def _graph(model: nn.Module, train: Rows) -> MaseGraph:
     return graph
 
 
-def _learned_front(model: nn.Module, train: Rows, test: Rows, steps: int, points: int) -> list[Point]:
-    graph = _graph(model, train)
+def _learned_front(
+    model: nn.Module, splits: Splits, run: Mapping[str, Any], steps: int, points: int
+) -> list[Point]:
+    graph = _graph(model, splits.train)
     widths = {meta.node.name: StartingWidths() for meta in graph.annotated_metas() if meta.mase_op == "linear"}
-    options = WidthTrainingOptions(
-        steps=steps,
-        batch_size=BATCH_SIZE,
-        weight_learning_rate=2e-3,
-        width_learning_rate=0.01,
-        beta_from=0.1,
-    )
-    run = WidthTraining(graph, lambda rows: {"x": rows}, train, widths, options)
-    return [_point(run.graph_at(step), test) for step in steps_of_trials(steps, points)]
+    options = WidthTrainingOptions(steps=steps, batch_size=BATCH_SIZE, decay_to=DECAY_TO, **run)
+    training = WidthTraining(graph, lambda rows: {"x": rows}, splits.train, widths, options)
+    return [_point(training.graph_at(step), splits) for step in steps_of_trials(steps, points)]
 
 
-def _uniform(model: nn.Module, width: int, train: Rows, test: Rows) -> Point:
-    graph = _graph(model, train)
+def _uniform(model: nn.Module, width: int, splits: Splits) -> Point:
+    graph = _graph(model, splits.train)
     fold_batch_norms(graph)
     graph.model.recompile()
     for meta in graph.annotated_metas():
@@ -243,8 +250,8 @@ def _uniform(model: nn.Module, width: int, train: Rows, test: Rows) -> Point:
             formats = {name: _least_error(value, width) for name, value in values.items() if value is not None}
             set_formats(meta, {**formats, "bias": Integer(16, 10)})
     torch.manual_seed(0)
-    _train(graph.model, train, STEPS, 1e-3)
-    return _point(graph, test)
+    _train(graph.model, splits.train, STEPS, 1e-3)
+    return _point(graph, splits)
 
 
 def _least_error(value: Tensor, width: int) -> Integer:
@@ -253,17 +260,17 @@ def _least_error(value: Tensor, width: int) -> Integer:
     return min(formats, key=lambda each: float((each.quantize(value) - value).square().sum()))
 
 
-def _point(graph: MaseGraph, test: Rows) -> Point:
+def _point(graph: MaseGraph, splits: Splits) -> Point:
     ebops = sum(bitops(meta, "ebops") or 0 for meta in graph.annotated_metas()) / 1024
-    return Point(_accuracy(graph.model.eval(), test), ebops, graph)
+    return Point(_accuracy(graph.model.eval(), splits.val), ebops, graph)
 
 
-def _accuracy(model: nn.Module, test: Rows) -> float:
+def _accuracy(model: nn.Module, rows: Rows) -> float:
     with torch.no_grad():
-        return float((model(test.features).argmax(1) == test.labels).float().mean())
+        return float((model(rows.features).argmax(1) == rows.labels).float().mean())
 
 
-def _hgq2(hidden: Sequence[int], train: Rows, test: Rows, folder: Path) -> list[Measured]:
+def _hgq2(hidden: Sequence[int], splits: Splits, folder: Path) -> list[Measured]:
     """Return the circuits of HGQ2."""
     if not HGQ2.exists():
         print(
@@ -273,17 +280,15 @@ def _hgq2(hidden: Sequence[int], train: Rows, test: Rows, folder: Path) -> list[
         return []
     folder.mkdir(parents=True, exist_ok=True)
     task = {"seed": 0, "hidden": list(hidden), "batch_size": BATCH_SIZE, "warm_up_steps": WARM_UP, "steps": STEPS}
-    task |= {"points": POINTS, "runs": list(HGQ2_RUNS), "max_ebops": MAX_EBOPS, "rtl_points": SYNTHESISED}
+    task |= {"points": POINTS, "runs": list(HGQ2_RUNS), "max_ebops": HGQ2_MAX_EBOPS, "rtl_points": HGQ2_SYNTHESISED}
+    task |= {"decay_to": DECAY_TO}
     points = folder / "points.json"
     if not points.exists() or json.loads((folder / "task.json").read_text()) != task:
         (folder / "task.json").write_text(json.dumps(task))
-        np.savez(
-            folder / "rows.npz",
-            train_x=train.features.numpy(),
-            train_y=train.labels.numpy(),
-            test_x=test.features.numpy(),
-            test_y=test.labels.numpy(),
-        )
+        arrays: dict[str, Any] = {}
+        for name, rows in (("train", splits.train), ("validation", splits.val), ("test", splits.test)):
+            arrays |= {f"{name}_x": rows.features.numpy(), f"{name}_y": rows.labels.numpy()}
+        np.savez(folder / "rows.npz", **arrays)
         script = Path(__file__).with_name("hgq2_front.py")
         subprocess.run([HGQ2, script, folder], check=True)
     return [
@@ -291,7 +296,7 @@ def _hgq2(hidden: Sequence[int], train: Rows, test: Rows, folder: Path) -> list[
             each["circuit_accuracy"],
             _alkaid_lut(folder / each["name"]),
             each["ebops"],
-            f", {100 * each['accuracy']:.2f} % in Keras, {each['rtl_differences']} rows differ",
+            f", {100 * each['keras_accuracy']:.2f} % in Keras, {each['rtl_differences']} rows differ",
         )
         for each in json.loads(points.read_text())
         if "circuit_accuracy" in each

@@ -114,6 +114,25 @@ def test_the_circuit_equals_the_integer_program(tmp_path: Path) -> None:
     assert str(built.compare(ready.program.quantize(x.numpy()))) == "100 of 100 vectors equal in verilator"
 
 
+def test_sums_before_a_width_of_0_bits_have_no_adders(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(20, 4)
+    graph = annotated(perceptron(4, 3, 2), x)
+    first, second = (meta for meta in graph.annotated_metas() if meta.mase_op == "linear")
+    same = {"weight": Integer(4, 2), "bias": Integer(4, 2)}
+    set_formats(first, same | {"data_in_0": Integer(6, 3)})
+    adders = []
+    for bits in (4, 0):
+        data = MixedInteger((0, bits, 0), (0, 0, 0), (3,), is_signed=False, rounding="nearest_away")
+        set_formats(second, same | {"data_in_0": data})
+        design = make_design(check(graph, x).program, DesignOptions())
+        files = write_rtl(design, tmp_path / str(bits))
+        (text,) = (path.read_text() for path in files if path.stem == design.units[0].module)
+        adders.append(text.count(" + ") + text.count(" - "))
+    assert 0 < adders[0] <= 12  # one output of 4 weights, at most two signed digits each, rounding and bias
+    assert adders[1] == 0
+
+
 def test_the_estimate_counts_each_element() -> None:
     layer = nn.Linear(2, 1, bias=False)
     layer.weight.data = torch.tensor([[0.75, 0.75]])

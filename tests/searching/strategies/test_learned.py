@@ -135,6 +135,7 @@ def test_learning_needs_training_rows(three: PTQProblem) -> None:
         ({"steps": 0}, "'steps' must be at least 1, got 0"),
         ({"batch_size": 0}, "'batch_size' must be at least 1, got 0"),
         ({"learning_rate": 0.0}, "'learning_rate' must be above 0, got 0.0"),
+        ({"decay_to": 0.0}, "'decay_to' must be above 0 and at most 1, got 0.0"),
         ({"beta_from": 2.0, "beta_to": 1.0}, "'beta_from' must be above 0 and at most 'beta_to', got 2.0 and 1.0"),
     ],
 )

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -27,9 +28,11 @@ from chop.passes.graph import load_mase_graph_interface_pass, save_mase_graph_in
 from chop.searching.space import read_space
 from chop.searching.strategies.learned_front import _starting_widths
 from chop.searching.strategies.learned_layers import (
+    CostTerm,
     Granularity,
     LearnedInput,
     LearnedLayer,
+    LearnedParameter,
     round_to_fraction,
 )
 from chop.searching.strategies.learned_training import (
@@ -59,9 +62,12 @@ def test_the_gradient_of_ebops_equals_that_computed_by_hand() -> None:
     cost = layer.cost("ebops")
     cost.backward()
     assert cost.item() == 32
-    assert layer.fraction.grad is not None
+    assert layer.weight.fraction.grad is not None
     assert layer.data.fraction.grad is not None
-    assert layer.fraction.grad.tolist() == [[4, 4], [0, 4]]  # the bits of the input; a pruned weight costs nothing
+    assert layer.weight.fraction.grad.tolist() == [
+        [4, 4],
+        [0, 4],
+    ]  # the bits of the input; a pruned weight costs nothing
     assert layer.data.fraction.grad.tolist() == [3, 5]  # the bits of all weights of the input
 
 
@@ -71,10 +77,26 @@ def test_the_gradient_of_look_up_tables_equals_that_computed_by_hand() -> None:
     cost = layer.cost("lut")
     cost.backward()
     assert cost.item() == 20
-    assert layer.fraction.grad is not None
+    assert layer.weight.fraction.grad is not None
     assert layer.data.fraction.grad is not None
-    assert layer.fraction.grad.flatten().tolist() == pytest.approx([5 / 3, 5 / 3, 0, 5 / 3])
+    assert layer.weight.fraction.grad.flatten().tolist() == pytest.approx([5 / 3, 5 / 3, 0, 5 / 3])
     assert layer.data.fraction.grad.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("term", ["ebops", "lut"])
+def test_each_bit_of_a_bias_costs_one(term: CostTerm) -> None:
+    """5 eighths have 3 bits, 0.02 becomes 0, which is exact in a format without bits."""
+    layer = layer_by_hand()
+    without = layer.cost(term).item()
+    layer.bias = LearnedParameter(nn.Parameter(torch.tensor([0.6, 0.02])), 4, (2,))
+    cost = layer.cost(term)
+    cost.backward()
+    assert cost.item() == without + 3
+    assert layer.bias.fraction.grad is not None
+    assert layer.bias.fraction.grad.tolist() == [1, 0]
+    assert layer(torch.zeros(1, 2)).tolist() == [[0.625, 0]]
+    number_format = layer.formats()["bias"]
+    assert (number_format.widths, number_format.frac_widths) == ((4, 0), (3, 0))
 
 
 def test_one_more_bit_halves_the_rounding_error() -> None:
@@ -115,6 +137,16 @@ def training(model: nn.Module, options: WidthTrainingOptions = SHORT) -> tuple[W
     graph = annotated(model, input=x[:10])
     widths = {meta.node.name: StartingWidths(6, 6) for meta in graph.annotated_metas() if learnable(meta)}
     return WidthTraining(graph, lambda rows: {"input": rows}, rows, widths, options), x
+
+
+def test_learning_rates_fall_along_half_a_cosine() -> None:
+    run, _ = training(network(), replace(SHORT, steps=5, decay_to=0.2))
+    rates = []
+    for step in range(1, 6):
+        run.graph_at(step)
+        rates.append([group["lr"] for group in run._optimizer.param_groups])
+    shares = [1, 0.2 + 0.8 * (2 + math.sqrt(2)) / 4, 0.6, 0.2 + 0.8 * (2 - math.sqrt(2)) / 4, 0.2]
+    assert rates == pytest.approx(np.outer(shares, (SHORT.width_learning_rate, SHORT.weight_learning_rate)))
 
 
 def quantized_layers(graph: MaseGraph) -> Mapping[str, QuantizedLayer]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -37,6 +38,8 @@ from chop.hardware.rtl.units import CircuitUnit, Post, shares_limits
 def unrolled_modules(name: str, unit: CircuitUnit, cutoff: int, use_alkaid: bool = True) -> list[ModuleText]:
     """Return the modules of a unit; the first one is the unit itself."""
     head = unit.head
+    if isinstance(head, LinearMap):
+        head = replace(head, blocks=tuple(_without_unused(block, unit.out) for block in head.blocks))
     if (
         isinstance(head, LinearMap)
         and any(len(block.reads) > 1 for block in head.blocks)
@@ -51,6 +54,12 @@ def unrolled_modules(name: str, unit: CircuitUnit, cutoff: int, use_alkaid: bool
         else _others(circuit, unit, inputs)
     )
     return [finish_module(name, circuit, unit.sources, unit.out, wires)]
+
+
+def _without_unused(block: Block, out: Signal) -> Block:
+    """Return a block without the sums that are always rounded to 0, such as those before a width of 0 bits."""
+    unused = ((out.low == 0) & (out.high == 0)).ravel()[block.writes].all(axis=0)
+    return replace(block, matrix=np.where(unused[:, None], 0, block.matrix), bias=np.where(unused, 0, block.bias))
 
 
 def _is_regular(unit: CircuitUnit, head: LinearMap) -> bool:

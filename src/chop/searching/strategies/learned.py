@@ -53,6 +53,8 @@ class Learned(Strategy):
     """What has a width: "tensor", "channel" (of weights; of the inputs of convolutions) or "element"."""
     weight_learning_rate: float = 2e-3
     """The learning rate of the weights, if they are trained."""
+    decay_to: float = 1.0
+    """Share of the learning rates that is left at the last step, along half a cosine, if weights are trained."""
 
     steps: int = 2000
     batch_size: int = 512
@@ -70,6 +72,8 @@ class Learned(Strategy):
         for name in ("learning_rate", "weight_learning_rate"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"'{name}' must be above 0, got {getattr(self, name)}")
+        if not 0 < self.decay_to <= 1:
+            raise ValueError(f"'decay_to' must be above 0 and at most 1, got {self.decay_to}")
         if not 0 < self.beta_from <= self.beta_to:
             raise ValueError(
                 f"'beta_from' must be above 0 and at most 'beta_to', got {self.beta_from} and {self.beta_to}"
@@ -91,6 +95,7 @@ class Learned(Strategy):
             weight_learning_rate=self.weight_learning_rate,
             beta_from=self.beta_from,
             beta_to=self.beta_to,
+            decay_to=self.decay_to,
             seed=seed,
         )
 

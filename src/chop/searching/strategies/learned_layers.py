@@ -72,78 +72,83 @@ class LearnedInput(nn.Module):
         )
 
 
+class LearnedParameter(nn.Module):
+    """Rounding of weights or biases, with learned fraction bits; those that are rounded to 0 have no bits."""
+
+    def __init__(self, values: nn.Parameter, width: int, shape: Sequence[int]) -> None:
+        super().__init__()
+        self._values = values
+        self.least: Tensor
+        self.most: Tensor
+        largest = _integer_bits(values.detach().abs().max())
+        self.fraction = nn.Parameter(torch.full(tuple(shape), float(width - 1 - largest)))
+        self.register_buffer("most", self.fraction.detach().clone())
+        self.register_buffer("least", torch.full(tuple(shape), float(-largest - 2)))
+
+    def forward(self) -> Tensor:
+        return round_to_fraction(self._values, self.fraction)
+
+    def bits(self) -> Tensor:
+        """Return the bits of each element without its sign; gradients flow to the fraction bits."""
+        values = self().detach()
+        bits = whole(self.fraction) + _integer_bits(values.abs())
+        return torch.where(values != 0, bits, torch.zeros_like(bits))
+
+    def digits(self) -> Tensor:
+        """Return the signed digits of each element that are not 0; gradients flow to the fraction bits."""
+        values = self().detach()
+        fraction = whole(self.fraction)
+        digits = _num_signed_digits((values * torch.exp2(fraction.detach())).round().long())
+        slope = DIGITS_PER_BIT * (fraction - fraction.detach())
+        return torch.where(values != 0, digits + slope, torch.zeros_like(values))
+
+    def number_format(self) -> MixedInteger:
+        """Return the format in which the rounded values are exact, without lowest bits that are always 0."""
+        values = self().detach()
+        fraction = self.fraction.detach().round().expand_as(values)
+        integers = (values * torch.exp2(fraction)).round().long()
+        shape = self.fraction.shape
+        kept = torch.where(integers == 0, -torch.inf, fraction - _trailing_zeros(integers))
+        kept = _reduced(kept, shape, torch.amax)
+        magnitude = torch.where(integers == 0, -torch.inf, _integer_bits(values.abs()))
+        widths = _reduced(magnitude, shape, torch.amax) + kept + 1
+        return MixedInteger.of(*(each.nan_to_num(0.0, 0.0, 0.0) for each in (widths, kept)))
+
+
 class LearnedLayer(nn.Module):
-    """A linear layer, convolution or affine batch norm whose weights have learned fraction bits."""
+    """A linear layer, convolution or affine batch norm whose weights and biases have learned fraction bits."""
 
     def __init__(
         self, layer: Any, op: Op, positions: int, data: LearnedInput, width: int, granularity: Granularity
     ) -> None:
         super().__init__()
         self.layer, self.data, self.positions = layer, data, positions
-        self.least: Tensor
-        self.most: Tensor
         assert op.compute is not None, "layers with weights can compute with rounded ones"
         self._compute = op.compute
-        weight = layer.weight.detach()
-        largest = _integer_bits(weight.abs().max())
-        shape = weight.shape if granularity == "element" else (len(weight), *(1,) * (weight.dim() - 1))
-        self.fraction = nn.Parameter(torch.full(shape, float(width - 1 - largest)))
-        self.register_buffer("most", self.fraction.detach().clone())
-        self.register_buffer("least", torch.full(shape, float(-largest - 2)))
+        shape = layer.weight.shape
+        if granularity != "element":
+            shape = (len(layer.weight), *(1,) * (layer.weight.dim() - 1))
+        self.weight = LearnedParameter(layer.weight, width, shape)
+        self.bias = None if layer.bias is None else LearnedParameter(layer.bias, width, layer.bias.shape)
         self.watches = False
         """Whether the next calls record the range of their inputs."""
 
     def forward(self, x: Tensor) -> Any:
         if self.watches:
             self.data.watch(x)
-        return self._compute(self.layer, self.data(x), self.rounded(), self.layer.bias)
-
-    def rounded(self) -> Tensor:
-        """Return the rounded weights."""
-        return round_to_fraction(self.layer.weight, self.fraction)
+        return self._compute(self.layer, self.data(x), self.weight(), None if self.bias is None else self.bias())
 
     def cost(self, term: CostTerm) -> Tensor:
-        """Return the cost of all products for one row, with gradients to the fraction bits."""
-        weights = self._bits() if term == "ebops" else self._digits()
+        """Return the cost of all products and biases for one row, with gradients to the fraction bits."""
+        weights = self.weight.bits() if term == "ebops" else self.weight.digits()
         data = self.data.bits() + (0 if term == "ebops" else 1)  # an adder is a bit wider than its operands
-        return self.positions * (_by_input(weights, self.layer) * data.flatten()).sum()
+        products = (_by_input(weights, self.layer) * data.flatten()).sum()
+        return self.positions * (products if self.bias is None else products + self.bias.bits().sum())
 
     def formats(self) -> dict[str, MixedInteger]:
         """Return the formats of all operands in which the rounded layer is exact."""
-        weight = self.rounded().detach()
-        fraction = self.fraction.detach().round().expand_as(weight)
-        integers = (weight * torch.exp2(fraction)).round().long()
-        unused = _trailing_zeros(integers)
-        shape = self.fraction.shape
-        kept = _reduced(torch.where(integers == 0, -torch.inf, fraction - unused), shape, torch.amax)
-        magnitude = torch.where(integers == 0, -torch.inf, _integer_bits(weight.abs()))
-        widths = _reduced(magnitude, shape, torch.amax) + kept + 1
-        widths, kept = (each.nan_to_num(0.0, 0.0, 0.0) for each in (widths, kept))
-        found = {"data_in_0": self.data.number_format(), "weight": MixedInteger.of(widths, kept)}
-        if self.layer.bias is not None:
-            found["bias"] = self._bias_format(kept, found["data_in_0"])
-        return found
-
-    def _bias_format(self, fraction: Tensor, data: MixedInteger) -> MixedInteger:
-        """Return the format of the bias: as fine as the products that it is added to."""
-        bias = self.layer.bias.detach()
-        finest = fraction.reshape(len(bias), -1).amax(1) + max(data.frac_widths)
-        magnitude = _integer_bits(bias.abs())
-        kept = torch.minimum(finest, MAX_WIDTH - 2 - magnitude)
-        widths = (magnitude + kept + 2).clamp(min=0)  # rounding up may need one more bit
-        return MixedInteger.of(torch.where(bias == 0, 0.0, widths), kept)
-
-    def _bits(self) -> Tensor:
-        weight = self.rounded().detach()
-        bits = whole(self.fraction) + _integer_bits(weight.abs())
-        return torch.where(weight != 0, bits, torch.zeros_like(bits))
-
-    def _digits(self) -> Tensor:
-        weight = self.rounded().detach()
-        fraction = whole(self.fraction)
-        digits = _num_signed_digits((weight * torch.exp2(fraction.detach())).round().long())
-        slope = DIGITS_PER_BIT * (fraction - fraction.detach())
-        return torch.where(weight != 0, digits + slope, torch.zeros_like(weight))
+        found = {"data_in_0": self.data.number_format(), "weight": self.weight.number_format()}
+        return found if self.bias is None else {**found, "bias": self.bias.number_format()}
 
 
 def whole(fraction: Tensor) -> Tensor:

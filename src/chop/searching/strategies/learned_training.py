@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,13 @@ from chop.hardware.resolve.batch_norm import NORMS, WEIGHTED, is_affine, make_af
 from chop.hardware.resolve.layers import replace_layer, set_formats, with_parameters
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.interpreter import NodeInterpreter, bind_inputs
-from chop.searching.strategies.learned_layers import CostTerm, Granularity, LearnedInput, LearnedLayer
+from chop.searching.strategies.learned_layers import (
+    CostTerm,
+    Granularity,
+    LearnedInput,
+    LearnedLayer,
+    LearnedParameter,
+)
 from chop.tasks.base import first_tensor
 
 Arguments = Callable[[Tensor], dict[str, Tensor]]
@@ -40,6 +47,8 @@ class WidthTrainingOptions:
     weight_learning_rate: float = 1e-3
     beta_from: float = 1e-3
     beta_to: float = 100.0
+    decay_to: float = 1.0
+    """Share of both learning rates that is left at the last step; they fall along half a cosine."""
     seed: int = 0
 
 
@@ -86,7 +95,7 @@ class WidthTraining:
         self._random = torch.Generator().manual_seed(self._options.seed)
         self.layers = self._make_layers()
         self.step = 0
-        self._bounded: list[LearnedInput | LearnedLayer] = [*self.layers.values(), *self._inputs]
+        self._bounded = self._rounded_operands()
         weights = {id(p): p for layer in self.layers.values() for p in layer.layer.parameters()}
         self._optimizer = torch.optim.Adam(
             [
@@ -101,6 +110,11 @@ class WidthTraining:
     @property
     def _inputs(self) -> list[LearnedInput]:
         return list({id(layer.data): layer.data for layer in self.layers.values()}.values())
+
+    def _rounded_operands(self) -> list[LearnedInput | LearnedParameter]:
+        """Return all that has learned fraction bits."""
+        parameters = [each for layer in self.layers.values() for each in (layer.weight, layer.bias)]
+        return [*(each for each in parameters if each is not None), *self._inputs]
 
     def _make_layers(self) -> dict[fx.Node, LearnedLayer]:
         """Return what replaces the nodes that learn widths."""
@@ -143,8 +157,10 @@ class WidthTraining:
         options = self._options
         if self.step % RANGE_STEPS == 0 and self.step:
             self._measure_ranges(RANGE_ROWS)
+        progress = self.step / max(1, options.steps - 1)
+        self._set_learning_rates(options.decay_to + (1 - options.decay_to) * (1 + math.cos(math.pi * progress)) / 2)
         chosen = torch.randint(len(self._rows.labels), (options.batch_size,), generator=self._random)
-        growth = (options.beta_to / options.beta_from) ** (self.step / max(1, options.steps - 1))
+        growth = (options.beta_to / options.beta_from) ** progress
         with torch.enable_grad():
             loss = F.cross_entropy(self._run(self._rows.features[chosen]), self._rows.labels[chosen])
             (loss + options.beta_from * growth / self._first_cost * self.cost()).backward()
@@ -154,6 +170,11 @@ class WidthTraining:
             for each in self._bounded:
                 each.fraction.clamp_(each.least, each.most)
         self.step += 1
+
+    def _set_learning_rates(self, share: float) -> None:
+        rates = self._options.width_learning_rate, self._options.weight_learning_rate
+        for group, rate in zip(self._optimizer.param_groups, rates, strict=True):
+            group["lr"] = share * rate
 
     def _quantized(self) -> MaseGraph:
         """Return a copy of the graph with the weights and formats of this step."""
