@@ -9,6 +9,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from chop.dataset.splits import IGNORED
+from chop.statistics import scoring
 from chop.statistics.scoring import Score, add_output, fast_cross_entropy_sum, num_correct
 
 
@@ -20,6 +22,21 @@ def test_the_loss_agrees_with_torch(shape: tuple[int, ...]) -> None:
     torch.testing.assert_close(
         fast_cross_entropy_sum(logits, labels), F.cross_entropy(logits, labels, reduction="sum")
     )
+
+
+def test_a_language_model_is_scored_a_few_tokens_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    logits, labels = torch.randn(3, 7, 5), torch.randint(0, 5, (3, 7))
+    labels[1, :4] = IGNORED
+    monkeypatch.setattr(scoring, "MAX_SCORES", 10)  # two tokens
+    assert max(len(rows) for rows, _ in scoring.by_text(logits, labels)) == 2
+    score = Score()
+    score.add(logits, labels)
+    loss, accuracy = score.read()
+    assert loss == pytest.approx(
+        F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED).item()
+    )
+    assert accuracy == (logits.argmax(-1) == labels).sum().item() / 17
 
 
 def test_two_rows_agree_with_hand_computed_numbers() -> None:

@@ -14,7 +14,14 @@ from chop.ir import MaseGraph
 from chop.passes.base import ANALYSIS_PASSES, PASSES, PassResult, register_pass
 from chop.registry import UnknownNameError
 from chop.runs import Experiment
-from chop.transforming.pipeline import Comparison, check_names, numbers_in, run_passes, with_recovery
+from chop.transforming.pipeline import (
+    Comparison,
+    _with_own_metadata,
+    check_names,
+    numbers_in,
+    run_passes,
+    with_recovery,
+)
 
 INTEGER = {"name": "integer", "weight_width": 4, "weight_frac_width": 2}
 QUANTIZE = {"by": "type", "linear": {"config": INTEGER}}
@@ -62,6 +69,16 @@ def test_the_original_is_the_graph_before_the_transforms(
     assert originals == [original, original]
     assert not any(meta.quantized for meta in original.metas())
     assert any(meta.quantized for meta in graph.metas())
+
+
+def test_the_copy_for_a_compared_pass_shares_all_parameters(experiment: Experiment) -> None:
+    original = experiment.annotated_graph()
+    copied = _with_own_metadata(original)
+    ours, theirs = dict(original.model.named_parameters()), dict(copied.model.named_parameters())
+    assert ours.keys() == theirs.keys()
+    assert all(theirs[name] is parameter for name, parameter in ours.items())
+    copied.metas()[1].notes["own"] = {"macs": 1}
+    assert "own" not in original.metas()[1].notes
 
 
 def test_passes_over_two_graphs_run_in_a_pipeline(

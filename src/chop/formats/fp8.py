@@ -18,6 +18,7 @@ from chop.formats.granularity import (
     largest_of_each,
     num_scales,
     round_by_loop,
+    rows_have_own_scales,
     scale_covering,
     scale_limits,
 )
@@ -64,7 +65,7 @@ class FP8(OnGrid):
         return self.scale == "float"
 
     def rounds_rows_independently(self, x: Tensor) -> bool:
-        return self.scale == "none" or (self.granularity == "row" and x.dim() > 1)
+        return self.scale == "none" or rows_have_own_scales(x, self.granularity, self.channel_dim)
 
     def scale_for(self, largest: float) -> float | None:
         if self.scale == "none" or self.granularity != "tensor":

@@ -26,6 +26,13 @@ def num_scales(shape: Sequence[int], granularity: Granularity, channel_dim: int 
     return 0 if channel_dim is None else shape[channel_dim]
 
 
+def rows_have_own_scales(x: Tensor, granularity: Granularity, channel_dim: int | None) -> bool:
+    """Return whether no two indices of the first dimension of `x` share a scale."""
+    if x.dim() < 2 or granularity == "row":
+        return x.dim() > 1
+    return granularity == "channel" and channel_dim is not None and channel_dim % x.dim() == 0
+
+
 def scale_covering(largest: Tensor, top: float) -> Tensor:
     """Return the scale that maps `largest` to the element `top`; its product with `top` does not overflow."""
     return largest.div(top).clamp_(*scale_limits(top, largest.dtype))

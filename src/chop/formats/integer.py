@@ -27,6 +27,7 @@ from chop.formats.granularity import (
     largest_of_each,
     num_scales,
     round_by_loop,
+    rows_have_own_scales,
     scale_covering,
     scale_limits,
 )
@@ -101,7 +102,7 @@ class Integer(Rounded, Format):
         return not self.is_fixed_point
 
     def rounds_rows_independently(self, x: Tensor) -> bool:
-        return self.is_fixed_point or (self.granularity == "row" and x.dim() > 1)
+        return self.is_fixed_point or rows_have_own_scales(x, self.granularity, self.channel_dim)
 
     @property
     def has_learned_scale(self) -> bool:

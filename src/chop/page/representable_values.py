@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -43,11 +44,16 @@ class RepresentableValues:
         return inside[::stride].tolist(), stride
 
 
-def representable_values(number_format: Format, tensor: Tensor, scale: Tensor | None) -> RepresentableValues:
-    """Return what `number_format` can represent for `tensor`; `scale` is a learned or calibrated scale."""
-    listed = _list_values(number_format, tensor, scale)
+def representable_values(
+    number_format: Format, chunks: Sequence[Tensor], scale: Tensor | None
+) -> RepresentableValues:
+    """Return what `number_format` can represent for a tensor; `scale` is a learned or calibrated scale.
+
+    The tensor is given in chunks that have their own scales, so that those of a large tensor need little memory.
+    """
+    listed = _list_values(number_format, chunks, scale)
     if listed is None:
-        limits = limits_of(number_format, tensor.reshape(-1)[:1], scale)
+        limits = limits_of(number_format, chunks[0].reshape(-1)[:1], scale)
         low, high = limits.low.min().item(), limits.high.max().item()
         if is_enumerable(number_format):
             return RepresentableValues(low, high, None, None, num_scales=1)
@@ -58,23 +64,28 @@ def representable_values(number_format: Format, tensor: Tensor, scale: Tensor | 
     return RepresentableValues(values[0].item(), values[-1].item(), step, len(values), num_scales, values)
 
 
-def _list_values(number_format: Format, tensor: Tensor, scale: Tensor | None) -> tuple[Tensor, int] | None:
+def _list_values(
+    number_format: Format, chunks: Sequence[Tensor], scale: Tensor | None
+) -> tuple[Tensor, int] | None:
     """Return all values at the largest scale, sorted, and the number of scales; None if there are too many."""
     if not is_enumerable(number_format):
         return None
     try:
-        scales = _scales(number_format, tensor) if scale is None else (scale,)
-        largest = tuple(each.amax() for each in scales)
+        scales = _scales(number_format, chunks) if scale is None else (scale.unique(),)
+        largest = tuple(each[-1] for each in scales)
         values: Tensor = number_format.decode(number_format.all_codes(), largest)
     except ValueError:  # a user's format need not define codes
         return None
     finite = values[values.isfinite()].double().unique()
-    return finite, max((torch.as_tensor(each).unique().numel() for each in scales), default=1)
+    return finite, max((each.numel() for each in scales), default=1)
 
 
-def _scales(number_format: Format, tensor: Tensor) -> tuple[Tensor, ...]:
-    """Return the scales of the tensor; a format without a scale for one value has none for any."""
-    numbers = torch.where(tensor.isnan(), 0.0, tensor)  # NaN need not have a code
-    if not number_format.encode(numbers.reshape(-1)[:1])[1]:
-        return ()
-    return number_format.encode(numbers)[1]
+def _scales(number_format: Format, chunks: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Return the different scales, in ascending order; a format without a scale for one value has none for any."""
+    found: list[tuple[Tensor, ...]] = []
+    for chunk in chunks:
+        numbers = torch.where(chunk.isnan(), 0.0, chunk)  # NaN need not have a code
+        if not found and not number_format.encode(numbers.reshape(-1)[:1])[1]:
+            return ()
+        found.append(tuple(torch.as_tensor(each).unique() for each in number_format.encode(numbers)[1]))
+    return tuple(torch.cat(each).unique() for each in zip(*found, strict=True))

@@ -119,13 +119,15 @@ class _TensorObserver(Profiler):
         if key not in self.roundings:
             self.roundings[key] = FormatFitMeter(number_format, meta.scale_of(name), keeps_sample=False)
             self._find_representable(meta, name, values)
-        for chunk in _chunks(number_format, values):
+        scale = self.roundings[key].scale
+        whole = scale is not None and scale.numel() > 1  # one scale per row, or per channel
+        for chunk in (values,) if whole else _chunks(number_format, values):
             self.roundings[key].add(chunk)
 
     def _find_representable(self, meta: NodeMeta, name: str, values: Tensor) -> None:
         number_format = _rounding_format(meta, name)
         if number_format is not None and values.is_floating_point() and values.numel() > 0:
-            found = representable_values(number_format, values, meta.scale_of(name))
+            found = representable_values(number_format, _chunks(number_format, values), meta.scale_of(name))
             self.representable[meta.node.name, name] = found
 
 

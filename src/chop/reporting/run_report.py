@@ -21,6 +21,7 @@ from chop.files import CorruptFileError, read_json
 from chop.formats.float import Float
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.meta import annotated_batch_size
+from chop.nn.quantized import forget_rounded
 from chop.page.search_log import read_search_log
 from chop.passes.graph import (
     compare_graphs_analysis_pass,
@@ -36,6 +37,7 @@ from chop.runs.listing import find_grid
 from chop.runs.output_file import output_file
 from chop.runs.run import Run, TestBatches, open_run
 from chop.searching.results.command import command_of_best
+from chop.tools.allocator import release_freed_memory
 from chop.training.terminal import print_grid
 from chop.training.threads import limit_threads_for
 
@@ -124,6 +126,7 @@ def _run_passes(
     run: Run, batches: TestBatches, path: Path, search: Info | None, with_sensitivity: bool
 ) -> dict[str, Any]:
     graph, original, rows = run.graph, run.original, batches.num_samples
+    release_freed_memory()  # what reading and converting the weights took
     passes = run.config.passes if isinstance(run.config, TransformConfig) else {}
     cost_args = passes.get("estimate_cost")
     _, cost = estimate_cost_analysis_pass(graph, cost_args)
@@ -131,6 +134,8 @@ def _run_passes(
     if original is not None:
         shown = BatchesWithProgress(batches, rows, "comparing with the original")
         _, comparison = compare_graphs_analysis_pass(original, graph, shown, num_samples=rows)
+        forget_rounded(original.model, graph.model)
+        release_freed_memory()
     _, info = report_html_analysis_pass(
         graph,
         {

@@ -70,11 +70,13 @@ class FormatFitMeter:
 
     def add(self, values: Tensor) -> None:
         """Add values, and compare them with their rounded values if there is a format."""
+        if values.numel() == 0:
+            return
         tensors = [values]
         if self.format is not None:
-            self.limits = limits_of(self.format, values, self.scale)
-            limit = torch.where(values < 0, self.limits.low, self.limits.high)
-            tensors += [self.format(values, self.scale), limit]
+            limits = limits_of(self.format, values, self.scale)
+            self.limits = Limits(limits.low.amin(), limits.high.amax(), limits.follow_data)  # few bytes to keep
+            tensors += [self.format(values, self.scale), torch.where(values < 0, limits.low, limits.high)]
         for parts in zip(*(tensor.flatten().split(CHUNK_SIZE) for tensor in tensors), strict=True):
             finite = parts[0].isfinite()
             self.num_not_finite += int((~finite).sum())

@@ -14,6 +14,8 @@ from chop.ir import MaseGraph
 from chop.ir.graph.interpreter import run_model, tensors_in, undisturbed
 
 CPU = torch.device("cpu")
+MAX_SCORES = 2**22
+"""Logits of a language model that are scored together: 32 MB in float64, of which there are several copies."""
 
 
 def per_token(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -31,12 +33,13 @@ def per_token(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def by_text(logits: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield what `per_token` returns, one text at a time: the logits of a language model take a lot of memory."""
+    """Yield what `per_token` returns, for a few tokens at a time: their logits take a lot of memory."""
     if logits.dim() != 3 or labels.shape != logits.shape[:2]:
         yield logits, labels
         return
+    tokens = max(1, MAX_SCORES // logits.shape[2])
     for text, its_labels in zip(logits.split(1), labels.split(1), strict=True):
-        yield per_token(text, its_labels)
+        yield from map(per_token, text.split(tokens, 1), its_labels.split(tokens, 1))
 
 
 def fast_cross_entropy_sum(logits: Tensor, labels: Tensor) -> Tensor:

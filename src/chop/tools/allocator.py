@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import gc
+import os
 import sys
+from pathlib import Path
 
+LARGE_PROCESS = 2**30
+"""Bytes of memory from which freed memory is worth returning to the system."""
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 
 
@@ -21,3 +26,25 @@ def keep_freed_memory() -> bool:
         return False
     largest = 2**31 - 1
     return bool(mallopt(_MMAP_THRESHOLD, 2**30) and mallopt(_TRIM_THRESHOLD, largest))
+
+
+def release_freed_memory() -> None:
+    """Return freed memory to the system if the process is large: between two stages that need different memory.
+
+    Graphs are in reference cycles, so the garbage is collected first.
+    """
+    if resident_memory() < LARGE_PROCESS:
+        return
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+def resident_memory() -> int:
+    """Return the bytes of memory that the process has now; 0 if the system does not tell."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")

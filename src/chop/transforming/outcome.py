@@ -14,12 +14,13 @@ from chop.cost.summary import summarize_cost
 from chop.display.progress import ProgressBar
 from chop.files import write_json
 from chop.ir import MaseGraph
-from chop.nn.quantized import QuantizedLayer
+from chop.nn.quantized import QuantizedLayer, forget_rounded
 from chop.passes import PASSES
 from chop.passes.graph import save_mase_graph_interface_pass
 from chop.passes.graph.transforms.quantize.summary import summarize_quantization
 from chop.runs import Experiment, RunFolder
 from chop.tasks import Evaluation
+from chop.tools.allocator import release_freed_memory
 from chop.training.batches import evaluation_batches, to_device
 from chop.training.devices import pick_device
 from chop.training.evaluation import evaluate
@@ -85,9 +86,7 @@ def _evaluate(
     rows = to_device(experiment.data.splits.test, device)
     results: dict[str, Evaluation] = {}
     for name, model in models.items():
-        for layer in model.modules():
-            if isinstance(layer, QuantizedLayer):
-                layer.cache_weights = config.transform.cache_weights
+        _cache_weights(model, config.transform.cache_weights)
         with ProgressBar(f"evaluating the model {name}", len(rows.labels)) as progress:
             results[name] = evaluate(
                 model.to(device),
@@ -98,15 +97,16 @@ def _evaluate(
                 progress=progress,
             )
         model.cpu()
-        _forget_rounded_weights(model)
+        forget_rounded(model)
+        _cache_weights(model, True)
+        release_freed_memory()
     return results
 
 
-def _forget_rounded_weights(model: nn.Module) -> None:
+def _cache_weights(model: nn.Module, keep: bool) -> None:
     for layer in model.modules():
         if isinstance(layer, QuantizedLayer):
-            layer.forget()
-            layer.cache_weights = True
+            layer.cache_weights = keep
 
 
 def _write_results(

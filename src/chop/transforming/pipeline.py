@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,10 +11,12 @@ from typing import Any
 
 from chop.display.launcher import option_name
 from chop.ir import MaseGraph
+from chop.nn.quantized import forget_rounded
 from chop.passes import PASSES
 from chop.passes.base import arguments_of, read_arguments
 from chop.passes.graph.utils import deepcopy_mase_graph
 from chop.runs import Experiment
+from chop.tools.allocator import release_freed_memory
 
 Passes = Mapping[str, Mapping[str, Any]]
 """The arguments of each pass, in the order in which they run."""
@@ -69,12 +72,20 @@ def run_passes(passes: Passes, original: MaseGraph, experiment: Experiment) -> P
         graph, info = run(graph, _arguments(name, given, original, experiment))
         infos[name] = info
         if run.compare:
-            _, info_before = run(deepcopy_mase_graph(original), _arguments(name, given, original, experiment))
+            _, info_before = run(_with_own_metadata(original), _arguments(name, given, original, experiment))
             before = numbers_in(info_before)
             comparisons += [
                 Comparison(name, measure, before.get(measure), after) for measure, after in numbers_in(info).items()
             ]
+        forget_rounded(graph.model, original.model)
+        release_freed_memory()
     return PassResults(graph, comparisons, infos)
+
+
+def _with_own_metadata(graph: MaseGraph) -> MaseGraph:
+    """Return a copy for an analysis, which may add notes to it; the copy shares all parameters."""
+    shared = (*graph.model.parameters(), *graph.model.buffers())
+    return copy.deepcopy(graph, {id(tensor): tensor for tensor in shared})
 
 
 @contextmanager

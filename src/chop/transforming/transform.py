@@ -17,6 +17,7 @@ from chop.passes.graph import quantize_transform_pass
 from chop.passes.graph.utils import deepcopy_mase_graph
 from chop.passes.module import quantize_module_transform_pass
 from chop.runs import Experiment, RunFolder
+from chop.tools.allocator import release_freed_memory
 from chop.training.threads import limit_threads_for
 from chop.transforming.outcome import Outcome, graph_outcome, write_outcome
 from chop.transforming.pipeline import PassResults, check_names, run_passes, with_recovery
@@ -36,6 +37,7 @@ def transform(config: TransformConfig) -> RunFolder:
     if config.recover_accuracy and config.passes:
         config = replace(config, passes=with_recovery(config.passes))
     experiment = Experiment.load(config)
+    release_freed_memory()  # what reading and converting the weights took
     with limit_threads_for(experiment, config.batch_size):
         if not config.passes:
             outcome = _with_its_own_formats(experiment)

@@ -137,6 +137,8 @@ def test_a_peek_leaves_the_values_of_the_last_run() -> None:
     peeked = incremental.peek(replaced(graph, {"body_0": 3}, {}))
     assert torch.equal(peeked.output, quantised_copy_output(graph, {"body_0": 3}, x))
     assert not torch.equal(peeked.output, plain)
+    left = [node.name for node in graph.fx_graph.nodes if peeked[node] is not None]
+    assert left == ["body_0", "output"]  # what nobody reads any more takes no memory
     assert all(torch.equal(incremental.values[node], value) for node, value in before.items())
     assert torch.equal(incremental.values.output, plain)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,14 +104,24 @@ class IncrementalRun:
         return finished.output
 
     def peek(self, replaced: Replacements) -> NodeValues:
-        """Return the values with `replaced` in addition to the last run's replacements; `self.values` stays."""
+        """Return the output with `replaced` in addition to the last run's replacements, and the replaced values.
+
+        `self.values` stays. Other values are dropped when no later node reads them: without this, a peek at the
+        first node takes as much memory as all values that are kept.
+        """
         if self._last is None:
             self.run()
         start = None if self._last is None else self._last.copied()
-        return self._run({**(start.replaced if start is not None else {}), **replaced}, start)
+        together = {**(start.replaced if start is not None else {}), **replaced}
+        return self._run(together, start, {self._indices[node] for node in replaced})
 
-    def _run(self, replaced: Replacements, start: NodeValues | None) -> NodeValues:
-        """Run the graph; values of `start` that still hold are used again, and the others are overwritten."""
+    def _run(
+        self, replaced: Replacements, start: NodeValues | None, kept: Collection[int] | None = None
+    ) -> NodeValues:
+        """Run the graph; values of `start` that still hold are used again, and the others are overwritten.
+
+        `kept` are the steps whose values are kept until the end; None: those of all steps.
+        """
         if self._observed is None:
             self._observed, values = self._first_run(replaced)
         elif start is None or not self._observed.reusable:
@@ -119,7 +129,7 @@ class IncrementalRun:
             self._run_all(values, self._observed)
         else:
             values = start
-            self._update(values, replaced, self._observed)
+            self._update(values, replaced, self._observed, kept)
         return values
 
     def _new_values(self, replaced: Replacements) -> NodeValues:
@@ -162,7 +172,9 @@ class IncrementalRun:
                 _release(step, values)
 
     @torch.no_grad()
-    def _update(self, values: NodeValues, replaced: Replacements, observed: _Observations) -> None:
+    def _update(
+        self, values: NodeValues, replaced: Replacements, observed: _Observations, kept: Collection[int] | None
+    ) -> None:
         """Run the nodes whose replacement changed, and those that depend on them."""
         before, values.replaced = values.replaced, replaced
         changed = {node for node in replaced.keys() | before.keys() if replaced.get(node) is not before.get(node)}
@@ -176,6 +188,8 @@ class IncrementalRun:
                     result = _compute_cached(step, values, observed, self._cache)
                 values.by_step[step.index] = result
                 is_new[step.index] = result is not old
+            if kept is not None:
+                _release(step, values, kept)
 
 
 def _compute_cached(step: Step, values: NodeValues, observed: _Observations, cache: ResultCache) -> Any:
@@ -217,10 +231,11 @@ def _call(step: Step, values: NodeValues, in_place: bool) -> Any:
         raise ValueError(f"node '{step.node.name}' does not run on the given inputs: {error}") from error
 
 
-def _release(step: Step, values: NodeValues) -> None:
-    """Drop the values that no later step reads."""
+def _release(step: Step, values: NodeValues, kept: Collection[int] = ()) -> None:
+    """Drop the values that no later step reads, except those of the steps `kept`."""
     for source in step.last_reads:
-        values.by_step[source] = None
+        if source not in kept:
+            values.by_step[source] = None
 
 
 def _memory_of(value: Any) -> set[int]:

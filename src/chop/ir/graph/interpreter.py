@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,28 +28,33 @@ class NodeInterpreter(fx.Interpreter):
     def run(
         self, *args: Any, initial_env: dict[fx.Node, Any] | None = None, enable_io_processing: bool = True
     ) -> Any:
+        given = self.graph.process_inputs(*args) if enable_io_processing else args
+        result = None
+        for node in self.steps(*given, initial_env=initial_env):
+            result = self.env[node]
+        return self.graph.process_outputs(result) if enable_io_processing else result
+
+    def steps(self, *args: Any, initial_env: dict[fx.Node, Any] | None = None) -> Iterator[fx.Node]:
+        """Run one node after the other, and yield each; fx itself would also create a progress bar, with a lock."""
         self.env = {} if initial_env is None else initial_env
-        self.args_iter = iter(self.graph.process_inputs(*args) if enable_io_processing else args)
+        self.args_iter = iter(args)
+        for node in self.graph.nodes:
+            if node not in self.env:
+                self.env[node] = self._run_explained(node, args)
+            for unused in self.user_to_last_uses.get(node, ()):
+                del self.env[unused]
+            yield node
+
+    def _run_explained(self, node: fx.Node, args: Sequence[Any]) -> Any:
+        """Run a node; if an error may come from the sizes of the inputs, the message says so."""
         try:
-            result = self._run_nodes()
+            return self.run_node(node)
         except ValueError as error:
             inputs = input_sizes(self.graph)
             problem = explain_sizes(inputs, {name: value for (name, _), value in zip(inputs, args, strict=False)})
             if not problem:
                 raise
             raise ValueError(f"{error}; {problem}") from error
-        return self.graph.process_outputs(result) if enable_io_processing else result
-
-    def _run_nodes(self) -> Any:
-        """Return the value of the output; fx itself would also create a progress bar, with a lock."""
-        for node in self.graph.nodes:
-            if node not in self.env:
-                self.env[node] = self.run_node(node)
-            for unused in self.user_to_last_uses.get(node, ()):
-                del self.env[unused]
-            if node.op == "output":
-                return self.env[node]
-        return None
 
     def before(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Called before a node runs."""

@@ -7,6 +7,7 @@ from chop.nn.quantized.call import QuantizedCall
 from chop.nn.quantized.config import ROLES, UNSET, QuantConfig
 from chop.nn.quantized.layer import QuantizedLayer, plain_layer
 from chop.nn.quantized.layer_classes import layer_class_by_name, quantize_layer
+from chop.nn.quantized.rounded_parameters import forget_rounded
 
 
 def __getattr__(name: str) -> type[QuantizedLayer]:
@@ -16,4 +17,13 @@ def __getattr__(name: str) -> type[QuantizedLayer]:
     return found
 
 
-__all__ = ["ROLES", "UNSET", "QuantConfig", "QuantizedCall", "QuantizedLayer", "plain_layer", "quantize_layer"]
+__all__ = [
+    "ROLES",
+    "UNSET",
+    "QuantConfig",
+    "QuantizedCall",
+    "QuantizedLayer",
+    "forget_rounded",
+    "plain_layer",
+    "quantize_layer",
+]

@@ -60,6 +60,14 @@ class RoundedParameters(nn.Module):
         return self
 
 
+def forget_rounded(*models: object) -> None:
+    """Drop the rounded parameters of all layers in models; they are rounded again when they are needed."""
+    for model in models:
+        for layer in model.modules() if isinstance(model, nn.Module) else ():
+            if isinstance(layer, RoundedParameters):
+                layer.forget()
+
+
 def without_kept(state: Mapping[str, Any]) -> dict[str, Any]:
     """Return the state of a module without its rounded parameters."""
     return {key: value for key, value in state.items() if key != "_cache"}

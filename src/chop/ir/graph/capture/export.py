@@ -66,10 +66,15 @@ def _export(model: nn.Module, inputs: Mapping[str, Any]) -> ExportedProgram:
 
 
 def _exported(model: nn.Module, inputs: Mapping[str, Any], shapes: dict[str, Any] | None) -> ExportedProgram:
-    quiet = redirect_stderr(StringIO())  # it prints unfinished graphs
-    with torch.no_grad(), warnings.catch_warnings(), quiet, no_tracebacks_of_torch():
-        warnings.simplefilter("ignore")
-        return torch.export.export(model, (), dict(inputs), dynamic_shapes=shapes, strict=False)
+    printed = StringIO()  # unfinished graphs, and what the model itself writes
+    quiet = redirect_stderr(printed)
+    try:
+        with torch.no_grad(), warnings.catch_warnings(), quiet, no_tracebacks_of_torch():
+            warnings.simplefilter("ignore")
+            return torch.export.export(model, (), dict(inputs), dynamic_shapes=shapes, strict=False)
+    finally:
+        if printed.getvalue():
+            logger.debug("printed during torch.export: %s", printed.getvalue())
 
 
 def _with_two_rows(inputs: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor, fx
 
 from chop.display.numbers import table_decibels
@@ -78,18 +79,15 @@ class _Comparison:
         self.found: dict[str, Deviation] = {}
 
     def add(self, batch: Mapping[str, Any]) -> None:
+        """Run both graphs side by side, so that few values are in memory at a time: those not yet compared."""
         before: dict[str, list[Tensor]] = {}
-
-        def keep(name: str, values: list[Tensor]) -> None:
-            before[name] = [tensor.clone() for tensor in values]  # the next node may write into them
-
-        def compare(name: str, values: list[Tensor]) -> None:
-            self._compare(name, before.pop(name), values)
-
-        # Both runs start from the same random state, so that random ops give the same values.
-        for graph, handle in ((self.original, keep), (self.graph, compare)):
-            with undisturbed(graph.model):
-                _OutputReader(graph.model, self.common, handle).run(*bind_inputs(graph, batch))
+        with undisturbed(self.original.model), undisturbed(self.graph.model):
+            ours = _Outputs(self.original, self.common, batch)
+            theirs = _Outputs(self.graph, self.common, batch)
+            for name, values in iter(theirs.next, None):
+                while name not in before and (found := ours.next()) is not None:
+                    before[found[0]] = [tensor.clone() for tensor in found[1]]  # the next node may write into them
+                self._compare(name, before.pop(name), values)
 
     def _compare(self, name: str, before: list[Tensor], after: list[Tensor]) -> None:
         if [tensor.shape for tensor in before] != [tensor.shape for tensor in after]:
@@ -107,18 +105,29 @@ class _Comparison:
         }
 
 
-class _OutputReader(NodeInterpreter):
-    """An interpreter that passes the outputs of the named nodes to a function."""
+class _Outputs(NodeInterpreter):
+    """The outputs of the named nodes of a graph, one after the other; other graphs may run in between."""
 
-    def __init__(
-        self, model: fx.GraphModule, names: Collection[str], handle: Callable[[str, list[Tensor]], None]
-    ) -> None:
-        super().__init__(model)
-        self.names, self.handle = names, handle
+    def __init__(self, graph: MaseGraph, names: Collection[str], batch: Mapping[str, Any]) -> None:
+        super().__init__(graph.model)
+        self._nodes = self.steps(*bind_inputs(graph, batch))
+        self._names = names
+        self._random_state = torch.get_rng_state()  # of its own, so that random ops of both graphs agree
+        self._found: tuple[str, list[Tensor]] | None = None
+
+    def next(self) -> tuple[str, list[Tensor]] | None:
+        """Run until the next of the nodes, and return its name and output; None after the last one."""
+        self._found, state = None, torch.get_rng_state()
+        torch.set_rng_state(self._random_state)
+        while self._found is None and next(self._nodes, None) is not None:
+            pass
+        self._random_state = torch.get_rng_state()
+        torch.set_rng_state(state)
+        return self._found
 
     def after(self, node: fx.Node, result: Any) -> None:
-        if node.name in self.names and _computes(node):
-            self.handle(node.name, measured_in(result))
+        if node.name in self._names and _computes(node):
+            self._found = node.name, measured_in(result)
 
 
 def _computes(node: fx.Node) -> bool:

@@ -16,6 +16,7 @@ from chop.passes.graph import (
     profile_statistics_analysis_pass,
     quantize_transform_pass,
 )
+from chop.passes.graph.transforms.calibrate import limits
 from chop.passes.graph.transforms.calibrate.limits import Magnitudes, limit
 from chop.statistics import Profile
 from samples import annotated
@@ -261,3 +262,16 @@ def test_other_weights_than_those_of_the_profile_are_reported(caplog: pytest.Log
     torch.manual_seed(1)
     profile_statistics_analysis_pass(annotated(Net(), x=torch.rand(8, 4)), {"profile": profile})
     assert "the weights of 'linear' are not those with which the profile was made" in caplog.text
+
+
+def test_magnitudes_of_large_tensors_are_counted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = torch.cat([torch.randn(1000), torch.tensor([torch.inf, torch.nan, 0.0])])
+    at_once, in_parts = Magnitudes(), Magnitudes()
+    at_once.update(values)
+    monkeypatch.setattr(limits, "_CHUNK_SIZE", 64)
+    in_parts.update(values)
+    assert in_parts.largest == at_once.largest == values[:1000].abs().max().item()
+    assert in_parts.histogram is not None
+    assert at_once.histogram is not None
+    assert in_parts.histogram.counts.tolist() == at_once.histogram.counts.tolist()
+    assert int(in_parts.histogram.counts.sum()) == 1001

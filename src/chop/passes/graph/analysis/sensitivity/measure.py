@@ -16,6 +16,7 @@ from chop.ir import MaseGraph
 from chop.ir.graph.incremental import IncrementalRun
 from chop.ir.graph.interpreter import undisturbed
 from chop.ir.graph.shared_layers import group_by_layer
+from chop.nn.quantized import forget_rounded
 from chop.registry import closest
 from chop.statistics.batches import LabelledBatch, num_rows
 from chop.statistics.deviation import Deviation
@@ -155,11 +156,13 @@ class _Measurement:
         sums.add(plain, changed.output, labels)
         for node in unit:
             sums.own[node.name].add(incremental.values[node], changed[node])
+        forget_rounded(*changed.replaced.values())  # needed again only in the next batch
 
     def _add_together(
         self, incremental: IncrementalRun, plain: Any, label: str, labels: Tensor | None, progress: ProgressBar
     ) -> None:
         together = self._replacements(self.nodes, label)
+        _forget_own(self.nodes)
         self.quantized[label].add(plain, incremental.run(together), labels)
         progress.step()
         if self.both:
@@ -168,7 +171,9 @@ class _Measurement:
                 if label in self._labels(unit):
                     rest = {node: new for node, new in together.items() if node not in unit}
                     self.all_but[unit, label].add(plain, incremental.run(rest), labels)
+                    _forget_own(unit)
                     progress.step()
+        forget_rounded(*together.values())
 
     def _labels(self, nodes: Iterable[fx.Node]) -> list[str]:
         return list(dict.fromkeys(label for node in nodes for label in self.replacements[node.name]))
@@ -201,6 +206,11 @@ class _Measurement:
             for node in self.nodes
             if node in units
         }
+
+
+def _forget_own(nodes: Iterable[fx.Node]) -> None:
+    """Drop the rounded weights of the graph's own layers, while those of their replacements are used."""
+    forget_rounded(*(node.meta["mase"].module for node in nodes))
 
 
 @contextmanager

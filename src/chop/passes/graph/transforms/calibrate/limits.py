@@ -18,6 +18,7 @@ from chop.statistics.log_histogram import LogHistogram
 
 Method = Literal["min_max", "percentile", "mse", "entropy"]
 _NUM_CANDIDATES = 48
+_CHUNK_SIZE = 2**22  # values counted at a time: counting takes several times their memory
 
 
 @dataclass
@@ -29,11 +30,11 @@ class Magnitudes:
 
     def update(self, x: Tensor) -> None:
         """Add the finite values of a tensor."""
-        magnitude = x.detach().abs().flatten()
-        magnitude = magnitude[magnitude.isfinite()]
-        if magnitude.numel() == 0:
-            return
-        self.merge(Magnitudes(magnitude.amax().item(), LogHistogram.of(magnitude.unsqueeze(0), None)))
+        for values in x.detach().flatten().split(_CHUNK_SIZE):
+            magnitude = values.abs()
+            magnitude = magnitude[magnitude.isfinite()]
+            if magnitude.numel():
+                self.merge(Magnitudes(magnitude.amax().item(), LogHistogram.of(magnitude.unsqueeze(0), None)))
 
     def merge(self, other: Magnitudes) -> None:
         """Add the magnitudes of another set of values."""

@@ -1,0 +1,28 @@
+"""Memory that is freed and kept, and returned to the system."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+FREED = """
+from chop.tools import allocator
+allocator.LARGE_PROCESS = 100 * 2**20
+assert allocator.keep_freed_memory()
+blocks = [bytearray(b"1") * 2**20 for _ in range(300)]
+full = allocator.resident_memory()
+del blocks[::2], blocks[:-1]  # the last block stays on top of what is freed
+kept = allocator.resident_memory()
+allocator.release_freed_memory()
+print(*(each >> 20 for each in (full, kept, allocator.resident_memory())))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only glibc can be told to keep memory")
+def test_freed_memory_is_kept_until_it_is_released() -> None:
+    found = subprocess.run([sys.executable, "-c", FREED], capture_output=True, text=True, check=True).stdout
+    full, kept, released = map(int, found.split())
+    assert kept > full - 10, found
+    assert released < full - 250, found
