@@ -51,6 +51,22 @@ class LongOrShort(Tokens):
         return y + 1 if input_ids.shape[1] > 4 else y
 
 
+class OneOrMore(Tokens):
+    """Computes something else for one token, as some models do while they generate text."""
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        y = super().forward(input_ids)
+        return y + 1 if input_ids.shape[1] > 1 else y
+
+
+class RowOrRows(Tokens):
+    """Computes something else for one row."""
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        y = super().forward(input_ids)
+        return y + 1 if input_ids.shape[0] > 1 else y
+
+
 class Pairs(nn.Module):
     """Takes an even number of vectors only."""
 
@@ -126,6 +142,19 @@ def test_a_model_that_depends_on_the_length_is_not_run_with_lengths_that_it_trea
     assert graph.model(**ids(7)).equal(model(**ids(7)))
     with pytest.raises(ValueError, match=r"\[2, 3\].*length must be at least 5 and at most 8"):
         graph.model(**ids(3))
+
+
+def test_one_token_is_refused_if_the_model_treats_it_differently() -> None:
+    graph = MaseGraph(OneOrMore().eval(), example_inputs=ids(CAPTURED_LENGTH, rows=1))
+    assert graph.model(**ids(2)).shape == (2, 8)
+    with pytest.raises(ValueError, match=r"\[2, 1\].*length must be at least 2 and at most 8"):
+        graph.model(**ids(1))
+
+
+def test_one_row_that_the_model_treats_differently_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("WARNING"):
+        MaseGraph(RowOrRows().eval(), example_inputs=ids(CAPTURED_LENGTH))
+    assert caplog.messages == ["the graph of RowOrRows computes something else than the model for a single row"]
 
 
 def test_conditions_that_are_not_ranges_fix_the_length() -> None:

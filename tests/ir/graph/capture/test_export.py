@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import pickle
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -332,3 +333,17 @@ def test_a_fixed_shape_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="chop"):
         graph = MaseGraph(Fixed(), example_inputs=torch.ones(3))
     assert graph.model(torch.ones(3)).shape == (3, 1)
+
+
+class Talkative(nn.Module):
+    """Writes to stderr while it is exported."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        print("a message of the model", file=sys.stderr)
+        return x + 1 if x.shape[-1] > 2 else x
+
+
+def test_what_a_model_prints_during_the_capture_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "chop.ir"):
+        MaseGraph(Talkative(), example_inputs={"x": torch.randn(2, 3)}, capture="export")
+    assert "a message of the model" in " ".join(caplog.messages)

@@ -30,6 +30,11 @@ def has_lengths(inputs: Mapping[str, Any]) -> bool:
     return any(map(_is_sequence, inputs.values()))
 
 
+def shortened(inputs: Mapping[str, Any], length: int) -> dict[str, Any]:
+    """Return the inputs with at most `length` tokens of each sequence."""
+    return {name: value[:, :length] if _is_sequence(value) else value for name, value in inputs.items()}
+
+
 def _rows(value: Any) -> dict[int, Any] | None:
     return {0: Dim.AUTO} if isinstance(value, Tensor) and value.dim() else None
 
@@ -63,5 +68,5 @@ def _sizes(program: ExportedProgram, value: Tensor, exported: Any) -> CapturedSi
         return CapturedSizes(shape, shape[1], shape[1])
     least = int(bounds.lower)
     most = int(bounds.upper) if bounds.upper.is_Integer else None  # it may be infinite
-    # torch.export never considers sizes below 2. One token is taken to be computed as more are, as one row is.
+    # torch.export never considers sizes below 2; whether the graph takes one token is checked when it is complete.
     return CapturedSizes(shape, 1 if least == 2 else least, most)

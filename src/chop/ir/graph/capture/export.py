@@ -21,6 +21,7 @@ from chop.ir.graph.capture.inline import inline, operator_name
 from chop.ir.graph.capture.mode_of_functions import bind_to_training, calls_that_may_follow_the_mode
 from chop.ir.graph.capture.raise_modules import STACK, raise_modules
 from chop.ir.graph.capture.signature import register_dataclasses, restore_inputs, restore_output
+from chop.ir.graph.capture.sizes_of_one import check_sizes_of_one
 from chop.ir.graph.input_sizes import CAPTURED_SIZES
 from chop.ir.graph.training_mode import BY_MODE, MODE_OF
 
@@ -42,7 +43,10 @@ def export(model: nn.Module, inputs: Mapping[str, Any], leaf_modules: tuple[type
         raise_modules(graph, model, leaf_modules)
         graph.eliminate_dead_code(lambda node: node.op == "call_module" or node.is_impure())
         bind_to_training(calls, model, inputs)
-    return _tidy(graph)
+        graph = _tidy(graph)
+        if program.range_constraints:  # some sizes are free
+            check_sizes_of_one(graph, model, inputs)
+    return graph
 
 
 def _export(model: nn.Module, inputs: Mapping[str, Any]) -> ExportedProgram:
