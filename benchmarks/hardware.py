@@ -37,7 +37,10 @@ SUMMARY = (
     "Jet taggers with initial weights (seed 0), all nodes in `integer`, 8 bits with 4 fraction bits unless stated, "
     "rounded to nearest even, for a Xilinx 7 series FPGA (`synth_xilinx -family xc7`). LUT includes inverters and "
     "shift registers. Ours has a ready/valid handshake; alkaid's own RTL of the same integer network (the same "
-    "solver, RND_CONV, SAT) has none. Plain: the same circuit with `*` for every weight, without DSP blocks."
+    "solver, RND_CONV, SAT) has none. Plain: the same circuit with `*` for every weight, without DSP blocks; the "
+    "weights are constants in its text, which Yosys turns into shifts and additions by itself. All 71 weights of "
+    "jsc-tiny that are not 0 are between -4 and 4 in this format, 48 of them powers of two, so that little is left "
+    "to share."
 )
 
 

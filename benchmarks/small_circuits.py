@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from benchmarks.areas import area_of
@@ -61,8 +62,9 @@ BATCH_SIZE, WARM_UP, STEPS, POINTS = 512, 2100, 4200, 60
 MIN_EBOPS, MAX_EBOPS, HGQ2_MAX_EBOPS = 400, 5_000, 6_000
 """Larger points are not synthesised, because Yosys takes minutes; smaller ones are of no use."""
 WIDTHS = (3, 4)
-SYNTHESISED, HGQ2_SYNTHESISED = 6, 4
+SYNTHESISED, HGQ2_SYNTHESISED = 8, 4
 """Points of each front that are synthesised."""
+PICTURE = Path(__file__).parents[1] / "docs/images/small_circuits.png"
 DECAY_TO = 0.1
 """Share of the learning rates that is left at the end of the second part, for HGQ2 as well."""
 RUNS = (
@@ -117,6 +119,7 @@ def run(quick: bool = False) -> list[Result]:
             for result in _compare(name, hidden, splits, folder):
                 results.append(result)
                 print(f"{result.what}: {result.measured:.2f} {result.unit} {result.why}", flush=True)
+    draw(results, next(iter(SIZES)), PICTURE)
     return results
 
 
@@ -131,15 +134,33 @@ def _compare(name: str, hidden: Sequence[int], splits: Splits, folder: Path) -> 
     for point in _chosen(points):
         ours.append(_measured(point, splits.test, folder / "learned"))
         yield from _rows(f"{name}: learned", ours[-1:])
-    theirs = _hgq2(hidden, splits, folder)
-    yield from _rows(f"{name}: HGQ2 + alkaid", theirs)
-    yield from _against(f"{name}: learned against HGQ2 + alkaid", ours, theirs, 1.2)
     uniform = []
     for width in WIDTHS:
         point = _uniform(model, width, splits)
         uniform.append(_measured(point, splits.test, folder / f"uniform{width}"))
         yield from _rows(f"{name}: uniform {width} bits", uniform[-1:])
     yield from _against(f"{name}: learned against uniform widths", ours, uniform, 0.5)
+    theirs = _hgq2(hidden, splits, folder)
+    yield from _rows(f"{name}: HGQ2 + alkaid", theirs)
+    yield from _against(f"{name}: learned against HGQ2 + alkaid", ours, theirs, 1.2)
+
+
+def draw(results: Sequence[Result], size: str, path: Path) -> None:
+    """Draw accuracy against look-up tables of all circuits of one size, a line for each way to choose widths."""
+    figure = Figure((6.4, 4))
+    axes = figure.subplots()
+    lines: dict[str, list[Measured]] = {}
+    for each in results:
+        if each.unit == "LUT" and each.what.startswith(f"{size}: "):
+            found = Measured(float(each.why.split(" ")[0]), round(each.measured), 0)
+            lines.setdefault(each.what.removeprefix(f"{size}: "), []).append(found)
+    for label, circuits in lines.items():
+        points = sorted(circuits, key=lambda circuit: circuit.lut)
+        axes.plot([each.lut for each in points], [each.accuracy for each in points], "o-", label=label)
+    axes.set(xscale="log", xlabel="look-up tables (Yosys, xc7)", ylabel="accuracy on test rows, %", title=size)
+    axes.legend()
+    axes.grid(alpha=0.3, which="both")
+    figure.savefig(path, dpi=110, bbox_inches="tight")
 
 
 def _rows(label: str, circuits: Sequence[Measured]) -> Iterator[Result]:
@@ -189,7 +210,10 @@ def _chosen(points: Sequence[Point]) -> list[Point]:
 def _measured(point: Point, test: Rows, folder: Path) -> Measured:
     """Return accuracy and area of the circuit of a graph."""
     program = prepare(point.what).program
-    scores = program.run(program.quantize(test.features.numpy()))
+    integers = program.run(program.quantize(test.features.numpy()))
+    scores = np.ldexp(
+        integers.astype(np.float64), -program[program.result].out.frac
+    )  # which differ between classes
     accuracy = float((scores.argmax(1) == test.labels.numpy()).mean())
     folder = folder / f"{point.ebops:.0f}"
     design = make_design(program, DesignOptions(strategy={"default": "unrolled"}))

@@ -15,9 +15,11 @@ from torch import Tensor, nn
 
 from chop.formats.integer import Integer
 from chop.formats.mixed_integer import MixedInteger
+from chop.hardware.describe import describe_signal
 from chop.hardware.emit import write_rtl, write_testbench
 from chop.hardware.node_estimate import estimate_node
 from chop.hardware.prepare import HardwareModel, prepare
+from chop.hardware.program import Signal
 from chop.hardware.resolve.layers import set_formats
 from chop.hardware.rtl.design import DesignOptions, make_design
 from chop.hardware.simulate.cosimulate import Simulation
@@ -131,6 +133,12 @@ def test_sums_before_a_width_of_0_bits_have_no_adders(tmp_path: Path) -> None:
         adders.append(text.count(" + ") + text.count(" - "))
     assert 0 < adders[0] <= 12  # one output of 4 weights, at most two signed digits each, rounding and bias
     assert adders[1] == 0
+
+
+def test_ports_list_the_fraction_bits_of_each_element() -> None:
+    fractions = np.array([3, -1, 3])
+    assert describe_signal(Signal(fractions, np.zeros(3, dtype=int), np.full(3, 7)))["frac"] == [3, -1, 3]
+    assert describe_signal(Signal.uniform((3,), 2, 0, 7))["frac"] == 2
 
 
 def test_the_estimate_counts_each_element() -> None:

@@ -14,13 +14,13 @@ HEADINGS = ("node", "strategy", "input", "accumulator", "output", "LUT", "FF", "
 
 
 def describe_signal(signal: Signal, lanes: int | None = None) -> dict[str, Any]:
-    """Return shape, lanes (elements per cycle), width, fraction bits and sign of a port."""
-    fractions = sorted(set(signal.frac.ravel().tolist()))
+    """Return shape, lanes (elements per cycle), width, sign and fraction bits of a port; a list if these differ."""
+    fractions = signal.frac.ravel().tolist()
     return {
         "shape": list(signal.shape),
         "lanes": signal.numel if lanes is None else lanes,
         "width": signal.width,
-        "frac": fractions[0] if len(fractions) == 1 else fractions,
+        "frac": fractions[0] if len(set(fractions)) == 1 else fractions,
         "signed": signal.signed,
     }
 
