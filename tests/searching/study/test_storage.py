@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import errno
-import json
 import multiprocessing
-import os
 import socket
-import subprocess
 import sys
-import time
-import urllib.request
 from pathlib import Path
 
 import optuna
@@ -21,94 +15,20 @@ from chop.searching.space.space import OptionChoices, Space
 from chop.searching.study import storage as module
 from chop.searching.study.heartbeat import LockFileHeartbeat
 from chop.searching.study.storage import (
-    Journal,
     hide_password,
     is_database,
     open_database,
     open_journal,
     portable_url,
 )
-from chop.searching.study.study import Study
 
 SPACE = Space((), (OptionChoices("s", {"x": (1, 2, 3)}),))
-
-
-def numbers(path: Path) -> list[int]:
-    return [json.loads(line)["n"] for line in path.read_text().splitlines()]
-
-
-def test_an_incomplete_last_line_is_removed(tmp_path: Path) -> None:
-    path = tmp_path / "study.journal"
-    path.write_bytes(b'{"n":1}\n{"n":2}\n{"n"')
-    Journal(path).repair()
-    assert path.read_bytes() == b'{"n":1}\n{"n":2}\n'
-
-
-def test_the_next_write_removes_an_incomplete_line(tmp_path: Path) -> None:
-    path = tmp_path / "study.journal"
-    journal = Journal(path)
-    journal.append_logs([{"n": 1}])
-    with path.open("ab") as file:
-        file.write(b'{"n":2')
-    journal.append_logs([{"n": 3}, {"n": 4}])
-    assert numbers(path) == [1, 3, 4]
-    assert list(Journal(path).read_logs(0)) == [{"n": 1}, {"n": 3}, {"n": 4}]
-
-
-def test_a_full_disk_leaves_complete_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "study.journal"
-    journal = Journal(path)
-    journal.append_logs([{"n": 1}])
-    write = os.write
-
-    def write_partly(file: int, content: bytes) -> int:
-        if len(content) < 5:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write(file, content[:-4])
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "write", write_partly)
-        with pytest.raises(OSError, match=r"No space left.*study\.journal"):
-            journal.append_logs([{"n": 2}])
-    assert path.read_bytes() == b'{"n":1}\n'
-
-
-def _append(path: Path, first: int) -> None:
-    journal = Journal(path)
-    for number in range(first, first + 50):
-        journal.append_logs([{"n": number, "filler": "x" * 2000}])
-
-
-def test_lines_of_concurrent_writers_do_not_mix(tmp_path: Path) -> None:
-    path = tmp_path / "study.journal"
-    context = multiprocessing.get_context("fork")
-    writers = [context.Process(target=_append, args=(path, 50 * index)) for index in range(3)]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
-    assert sorted(numbers(path)) == list(range(150))
-
-
-def _crash_with_lock(path: Path) -> None:
-    with Journal(path)._locked():
-        os._exit(1)
 
 
 def _stay(path: Path, seconds: float, ready: object) -> None:
     with LockFileHeartbeat(path):
         ready.set()  # type: ignore[attr-defined]
         multiprocessing.Event().wait(seconds)
-
-
-def test_a_lock_is_released_when_its_process_crashes(tmp_path: Path) -> None:
-    path = tmp_path / "study.journal"
-    process = multiprocessing.get_context("fork").Process(target=_crash_with_lock, args=(path,))
-    process.start()
-    process.join()
-    assert process.exitcode == 1
-    Journal(path).append_logs([{"n": 1}])
-    assert numbers(path) == [1]
 
 
 def test_a_worker_detects_whether_others_are_alive(tmp_path: Path) -> None:
@@ -225,66 +145,8 @@ def test_opening_a_database_is_repeated_while_others_create_its_tables(
     assert len(tries) == 3
 
 
-def test_a_journal_can_be_read_by_optuna_itself(tmp_path: Path) -> None:
-    study = optuna.create_study(storage=open_journal(RunFolder(tmp_path)).backend, study_name="s")
-    study.tell(study.ask(), 0.5)
-    plain = optuna.storages.JournalStorage(
-        optuna.storages.journal.JournalFileBackend(str(tmp_path / "search" / "study.journal"))
-    )
-    assert optuna.load_study(study_name="s", storage=plain).best_value == 0.5
-
-
-@pytest.mark.slow
-def test_optuna_dashboard_shows_a_journal(tmp_path: Path) -> None:
-    pytest.importorskip("optuna_dashboard", reason="optuna-dashboard is not installed")
-    study = optuna.create_study(storage=open_journal(RunFolder(tmp_path)).backend, study_name="widths of layers")
-    study.tell(study.ask(), 0.5)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = Path(sys.executable).with_name("optuna-dashboard")
-    process = subprocess.Popen(
-        [command, tmp_path / "search" / "study.journal", "--port", str(port)], stderr=subprocess.DEVNULL
-    )
-    try:
-        end = time.monotonic() + 60
-        while True:
-            try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/studies") as page:
-                    (shown,) = json.load(page)["study_summaries"]
-                break
-            except OSError:
-                assert time.monotonic() < end, "the dashboard does not answer"
-                time.sleep(0.2)
-    finally:
-        process.kill()
-        process.wait()
-    assert shown["study_name"] == "widths of layers"
-
-
 def test_a_corrupt_journal_is_reported(tmp_path: Path) -> None:
     (tmp_path / "search").mkdir()
     (tmp_path / "search" / "study.journal").write_text("garbage\nmore garbage\n")
     with pytest.raises(ValueError, match=r"study.journal is corrupt .*; start a new search without 'resume'"):
         open_journal(RunFolder(tmp_path))
-
-
-def test_opening_a_journal_reads_each_distribution_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading the choices of each dimension of each trial made up most of the time of opening 20,000 trials."""
-    folder = RunFolder(tmp_path)
-    with (written := open_journal(folder)).heartbeat:
-        study = Study.create(written, "s", ["maximize"])
-        assert study is not None
-        study.plan([{"s/x": 1 + number % 3} for number in range(30)], SPACE)
-    calls: list[str] = []
-
-    def counting(text: str) -> optuna.distributions.BaseDistribution:
-        calls.append(text)
-        return optuna.distributions.json_to_distribution(text)
-
-    monkeypatch.setattr(module, "json_to_distribution", counting)
-    module._read_distribution.cache_clear()
-    again = Study.load(open_journal(folder), "s")
-    assert again is not None
-    assert [record.params["s/x"] for record in again.records()] == [1 + number % 3 for number in range(30)]
-    assert len(calls) == 1
