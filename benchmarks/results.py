@@ -55,7 +55,7 @@ def _table(rows: Sequence[Row], style: str) -> str:
 
 
 def _cells(result: Result) -> Row:
-    limit, ok = f"< {result.limit:g} {result.unit}", "yes" if result.ok else "NO"
+    limit, ok = f"< {result.limit:.4g} {result.unit}", "yes" if result.ok else "NO"
     if result.limit == math.inf:
         limit = ok = ""
     measured = f"{result.measured:.2f} {result.unit}"

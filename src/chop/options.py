@@ -96,7 +96,7 @@ def _read(value: object, hint: object, where: str, name: str) -> object:
             return _finite(cast(float, value), where, name)
     elif _fits(value, origin or hint):
         return value
-    raise _mismatch(value, hint, where, name)
+    raise _MismatchError(value, hint, where, name)
 
 
 def _finite(value: float, where: str, name: str) -> float:
@@ -131,7 +131,7 @@ def _read_union(value: object, hint: object, where: str, name: str) -> object:
     others = [option for option in get_args(hint) if option is not type(None)]
     if len(others) == 1 and isinstance(value, list | tuple | Mapping | float):
         raise failures[get_args(hint).index(others[0])]  # it names the wrong item, or says that NaN is not finite
-    raise _mismatch(value, hint, where, name)
+    raise _MismatchError(value, hint, where, name)
 
 
 def _read_items(values: Sequence[object], hint: object, where: str, name: str) -> object:
@@ -153,10 +153,17 @@ def _read_table(table: Mapping[Any, object], kinds: Sequence[Any], where: str, n
     }
 
 
-def _mismatch(value: object, hint: object, where: str, name: str) -> ValueError:
-    message = f"{where}: '{name}' must be {_describe(hint)}, got {_show(value)}"
-    nearest = closest(value, _words(hint))
-    return ValueError(f"{message}; {nearest}" if nearest.startswith("did you mean") else message)
+class _MismatchError(ValueError):
+    """The error for a value of another type. Its message is made when it is read: showing a tensor takes long."""
+
+    def __init__(self, value: object, hint: object, where: str, name: str) -> None:
+        super().__init__(value, hint, where, name)
+
+    def __str__(self) -> str:
+        value, hint, where, name = self.args
+        message = f"{where}: '{name}' must be {_describe(hint)}, got {_show(value)}"
+        nearest = closest(value, _words(hint))
+        return f"{message}; {nearest}" if nearest.startswith("did you mean") else message
 
 
 def _words(hint: object) -> list[str]:

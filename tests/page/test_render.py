@@ -208,3 +208,10 @@ def test_colours_of_charts_are_distinguishable(theme: str, kind: str) -> None:
     assert len(lab) == 4
     distances = {(a, b): float((lab[a] - lab[b]).norm()) for a in lab for b in lab if a < b}
     assert min(distances.values()) > 15, distances
+
+
+@pytest.mark.parametrize("words", ["NaN", "-Infinity,", '"Infinity', "\\NaN\\", "\n-I"])
+def test_words_in_strings_are_not_numbers(words: str) -> None:
+    given = {words: [math.nan, words, -1.5, {"a": -math.inf, words: words}]}
+    found = json.loads(embedded(given))
+    assert found == {words: ["\0nan", words, -1.5, {"a": "\0-inf", words: words}]}

@@ -17,7 +17,12 @@ _FLOAT = Float()
 
 def bitops(meta: NodeMeta, convention: str = "mase") -> Number | None:
     """Return the bit operations of a node, as an int if possible; None if its operations are unknown."""
-    formula, found = bitops_formula(convention), work(meta)
+    return bitops_in(work(meta), convention)
+
+
+def bitops_in(found: Work | None, convention: str) -> Number | None:
+    """Return the bit operations of a node's work, None if it is unknown."""
+    formula = bitops_formula(convention)
     return None if found is None else exact_int(formula(found))
 
 

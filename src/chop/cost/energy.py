@@ -68,18 +68,20 @@ class Energy:
         return at_power(self.float_multiply if floating_point else self.integer_multiply, left * right, 2)
 
 
-def energy(meta: NodeMeta, table: Energy, moved: Number | None = None) -> float | None:
+def energy(meta: NodeMeta, table: Energy) -> float | None:
     """Return the energy of a node's operations and data movement in pJ; None if its operations are unknown.
 
     The width of an addition in a MAC is the sum of both widths for integers (8 x 4 bits: 12), and the larger width
-    for floats. A MAC with one floating-point factor counts as floating point. `moved` are the node's
-    `moved_bits`, if they are known.
+    for floats. A MAC with one floating-point factor counts as floating point.
     """
-    found = work(meta)
+    return energy_of(meta, work(meta), table, moved_bits(meta), weight_bits(meta))
+
+
+def energy_of(meta: NodeMeta, found: Work | None, table: Energy, moved: Number, stored: Number) -> float | None:
+    """Return the energy of a node, given its work, the bits that it moves, and the bits of its parameters."""
     if found is None:
         return None
-    moved = moved_bits(meta) if moved is None else moved
-    weights = max(0, min(weight_bits(meta) - unread_bits(meta), moved))
+    weights = max(0, min(stored - unread_bits(meta), moved))
     by_memory = weights * table.memory[table.weights] + (moved - weights) * table.memory[table.activations]
     return _arithmetic(found, is_floating_point(meta), table) + by_memory
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chop.cost.bitops import bitops
+from chop.cost.bitops import bitops_in, work
 from chop.cost.conventions import Number, exact_int
-from chop.cost.energy import Energy, energy
+from chop.cost.energy import Energy, energy_of
 from chop.cost.memory import average_bits, input_storage, weight_storage
-from chop.cost.operations import flops, operations
-from chop.cost.parameters import parameter_storage, parameters, weight_bits
+from chop.cost.operations import is_floating_point, operations_in
+from chop.cost.parameters import parameter_storage, read_storage
 from chop.cost.peak_activations import Activations, activations
 from chop.cost.roofline import Bound, Device, estimate_time, moved_bits, operations_per_byte
 from chop.cost.storage_formats import as_stored
@@ -102,19 +102,21 @@ def _node_cost(
     meta: NodeMeta, activation_bits: Number, convention: str, device: Device | None, table: Energy
 ) -> NodeCost:
     time = None if device is None else estimate_time(meta, device)
-    counted, moved = operations(meta, "flops"), moved_bits(meta)
+    found, read, moved = work(meta), read_storage(meta), moved_bits(meta)
+    count = None if found is None else found.count
+    counted = operations_in(count, "flops")
     return NodeCost(
         op=meta.mase_op,
-        macs=operations(meta, "macs"),
-        flops=flops(meta, "flops"),
+        macs=operations_in(count, "macs"),
+        flops=counted if counted is None or is_floating_point(meta) else 0,
         operations=counted,
-        bitops=bitops(meta, convention),
-        parameters=parameters(meta),
-        weight_bits=weight_bits(meta),
+        bitops=bitops_in(found, convention),
+        parameters=read.elements,
+        weight_bits=read.bits,
         activation_bits=activation_bits,
         moved_bits=moved,
         intensity=operations_per_byte(counted, moved),
-        energy_pj=energy(meta, table, moved),
+        energy_pj=energy_of(meta, found, table, moved, read.bits),
         time_s=None if time is None else time.seconds,
         bound=None if time is None else time.bound,
     )

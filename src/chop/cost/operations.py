@@ -32,7 +32,12 @@ def _computed(attribute: object) -> bool:
 
 def operations(meta: NodeMeta, convention: str = "mase") -> int | None:
     """Return the operations of a node in any format; None if they are unknown."""
-    formula, counted = operations_formula(convention), count(meta)
+    return operations_in(count(meta), convention)
+
+
+def operations_in(counted: Count | None, convention: str) -> int | None:
+    """Return the operations of a count, None if it is unknown."""
+    formula = operations_formula(convention)
     return None if counted is None else formula(counted)
 
 

@@ -13,6 +13,8 @@ from chop.formats import Format
 from chop.formats.float import Float
 from chop.ir import NodeMeta
 
+_FLOAT = Float()
+
 
 class HeldParameter(NamedTuple):
     """A parameter that a node reads, with the format it is read in."""
@@ -29,12 +31,17 @@ class HeldParameter(NamedTuple):
 
 def parameters(meta: NodeMeta) -> int:
     """Return the number of elements of all parameters that a node reads: of its layer, or of the model."""
-    return sum({each.identity: each.elements for each in held_parameters(meta)}.values())
+    return read_storage(meta).elements
 
 
 def weight_bits(meta: NodeMeta) -> int:
     """Return the bits of all parameters that a node reads, in the formats it reads them in."""
     return _bits(set(held_parameters(meta)))
+
+
+def read_storage(meta: NodeMeta) -> Storage:
+    """Return the storage of all parameters that a node reads, in the formats it reads them in."""
+    return _storage(set(held_parameters(meta)))
 
 
 def layer_bits(meta: NodeMeta) -> int:
@@ -44,8 +51,7 @@ def layer_bits(meta: NodeMeta) -> int:
 
 def parameter_storage(metas: Sequence[NodeMeta]) -> Storage:
     """Return the storage of the distinct parameters of all nodes, once for each format they are read in."""
-    found = {each for meta in metas for each in held_parameters(meta)}
-    return Storage(sum({each.identity: each.elements for each in found}.values()), _bits(found))
+    return _storage({each for meta in metas for each in held_parameters(meta)})
 
 
 def held_parameters(meta: NodeMeta) -> Iterator[HeldParameter]:
@@ -61,7 +67,7 @@ def _of_layer(meta: NodeMeta) -> Iterator[HeldParameter]:
     module = meta.module
     for name, parameter in () if module is None else module.named_parameters():
         known = meta.args.get(name)
-        number_format = known.format if known is not None and known.is_parameter else Float()
+        number_format = known.format if known is not None and known.is_parameter else _FLOAT
         yield HeldParameter(id(parameter), tuple(parameter.shape), number_format)
 
 
@@ -71,9 +77,13 @@ def _sources(meta: NodeMeta) -> Iterator[tuple[fx.Node, Format]]:
         return
     formats = {name: tensor.format for name, tensor in meta.args.items()}
     bound = meta.op.bound(meta.node.args, meta.node.kwargs) if meta.op is not None else ()
-    read = {value: formats.get(name, Float()) for name, _, value in bound if isinstance(value, fx.Node)}
+    read = {value: formats.get(name, _FLOAT) for name, _, value in bound if isinstance(value, fx.Node)}
     for node in meta.node.all_input_nodes:
-        yield node, read[node] if node in read else Float()
+        yield node, read[node] if node in read else _FLOAT
+
+
+def _storage(found: set[HeldParameter]) -> Storage:
+    return Storage(sum({each.identity: each.elements for each in found}.values()), _bits(found))
 
 
 def _bits(found: set[HeldParameter]) -> int:

@@ -13,6 +13,8 @@ from chop.ir import NodeMeta, TensorMeta
 from chop.ops import Operand
 from chop.registry import closest
 
+_FLOAT = Float()
+
 
 def in_formats(meta: NodeMeta, formats: Mapping[str, Format]) -> NodeMeta:
     """Return a copy of a node's metadata with other formats for some of its operands and results."""
@@ -33,9 +35,9 @@ def as_stored(metas: Sequence[NodeMeta]) -> list[NodeMeta]:
     required_by_readers: dict[fx.Node, Format] = {}
     stored: list[NodeMeta] = []
     for meta in reversed(metas):
-        kept = required_by_readers[meta.node] if meta.node in required_by_readers else Float()
-        formats = {name: kept for name, tensor in meta.results.items() if tensor.format == Float()}
-        found = in_formats(meta, formats) if kept != Float() else meta
+        kept = required_by_readers[meta.node] if meta.node in required_by_readers else _FLOAT
+        formats = {name: kept for name, tensor in meta.results.items() if tensor.format == _FLOAT}
+        found = in_formats(meta, formats) if kept != _FLOAT else meta
         stored.append(found)
         for node, number_format in _required_formats(found).items():
             if node not in required_by_readers or required_by_readers[node].bits < number_format.bits:
@@ -65,16 +67,16 @@ def _required_formats(meta: NodeMeta) -> dict[fx.Node, Format]:
         if isinstance(value, fx.Node) and (required := _required_format(meta, name, operand)) is not None:
             found[value] = max(found.get(value, required), required, key=lambda each: each.bits)
     others = [node for node in meta.node.all_input_nodes if node not in found and not _reads_shape_only(meta)]
-    return found | dict.fromkeys(others, Float())
+    return found | dict.fromkeys(others, _FLOAT)
 
 
 def _required_format(meta: NodeMeta, name: str, operand: Operand) -> Format | None:
     if operand.role is None and meta.op is not None and not meta.op.passes_on:
-        return Float()
+        return _FLOAT
     if operand.role is None:
         result = next(iter(meta.results.values()), None)
         return None if result is None else result.format
-    return meta.args[name].format if name in meta.args else Float()
+    return meta.args[name].format if name in meta.args else _FLOAT
 
 
 def _reads_shape_only(meta: NodeMeta) -> bool:

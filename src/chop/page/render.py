@@ -52,9 +52,10 @@ SCRIPTS = (
 )
 
 
-NAMES = {"Infinity": "inf", "-Infinity": "-inf", "NaN": "nan"}
-NOT_FINITE = re.compile(r'"(?:[^"\\]|\\.)*"|-?Infinity|NaN')
-"""The tokens of JSON that may contain the words of `NAMES`: strings, which stay as they are, and those words."""
+NAMES = {"Infinity": '"\\u0000inf"', "-Infinity": '"\\u0000-inf"', "NaN": '"\\u0000nan"', "": ""}
+"""The strings for numbers that are not finite, and for the end of the text."""
+NOT_FINITE = re.compile(r'((?:[^"NI-]++|"(?:[^"\\]++|\\.)*+"|-(?!I))*+)(-?Infinity|NaN|\Z)')
+"""JSON up to the next number that is not finite, and this number; strings may contain the same words."""
 MAX_PLAIN_CHARACTERS = 1_000_000
 """A longer document is compressed, to about a tenth; a shorter one stays readable in the file."""
 
@@ -90,9 +91,8 @@ def _compressed(text: str) -> str:
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
-def _as_string(token: re.Match[str]) -> str:
-    name = NAMES.get(token[0])
-    return token[0] if name is None else f'"\\u0000{name}"'
+def _as_string(found: re.Match[str]) -> str:
+    return found[1] + NAMES[found[2]]
 
 
 def _style() -> str:

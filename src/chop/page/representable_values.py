@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -51,7 +52,12 @@ def representable_values(
 
     The tensor is given in chunks that have their own scales, so that those of a large tensor need little memory.
     """
-    listed = _list_values(number_format, chunks, scale)
+    try:
+        if scale is None and is_enumerable(number_format) and not _has_scales(number_format):
+            return _values_without_scale(number_format)
+        listed = _list_values(number_format, chunks, scale)
+    except ValueError:  # a user's format need not define codes
+        listed = None
     if listed is None:
         limits = limits_of(number_format, chunks[0].reshape(-1)[:1], scale)
         low, high = limits.low.min().item(), limits.high.max().item()
@@ -59,7 +65,10 @@ def representable_values(
             return RepresentableValues(low, high, None, None, num_scales=1)
         description = describe(number_format)
         return RepresentableValues(low, high, description.smallest, description.num_values, num_scales=1)
-    values, num_scales = listed
+    return _describe(*listed)
+
+
+def _describe(values: Tensor, num_scales: int) -> RepresentableValues:
     step = values[values > 0][:1].sum().item()  # 0 if no value is positive
     return RepresentableValues(values[0].item(), values[-1].item(), step, len(values), num_scales, values)
 
@@ -70,22 +79,32 @@ def _list_values(
     """Return all values at the largest scale, sorted, and the number of scales; None if there are too many."""
     if not is_enumerable(number_format):
         return None
-    try:
-        scales = _scales(number_format, chunks) if scale is None else (scale.unique(),)
-        largest = tuple(each[-1] for each in scales)
-        values: Tensor = number_format.decode(number_format.all_codes(), largest)
-    except ValueError:  # a user's format need not define codes
-        return None
-    finite = values[values.isfinite()].double().unique()
-    return finite, max((each.numel() for each in scales), default=1)
+    scales = _scales(number_format, chunks) if scale is None else (scale.unique(),)
+    values = _finite_values(number_format, tuple(each[-1] for each in scales))
+    return values, max((each.numel() for each in scales), default=1)
+
+
+def _finite_values(number_format: Format, scales: tuple[Tensor, ...]) -> Tensor:
+    values: Tensor = number_format.decode(number_format.all_codes(), scales)
+    finite: Tensor = values[values.isfinite()].double().unique()
+    return finite
 
 
 def _scales(number_format: Format, chunks: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Return the different scales, in ascending order; a format without a scale for one value has none for any."""
+    """Return the different scales, in ascending order."""
     found: list[tuple[Tensor, ...]] = []
     for chunk in chunks:
         numbers = torch.where(chunk.isnan(), 0.0, chunk)  # NaN need not have a code
-        if not found and not number_format.encode(numbers.reshape(-1)[:1])[1]:
-            return ()
         found.append(tuple(torch.as_tensor(each).unique() for each in number_format.encode(numbers)[1]))
     return tuple(torch.cat(each).unique() for each in zip(*found, strict=True))
+
+
+@lru_cache(maxsize=256)
+def _has_scales(number_format: Format) -> bool:
+    """Whether tensors have scales; a format without a scale for one value has none for any."""
+    return bool(number_format.encode(torch.zeros(1))[1])
+
+
+@lru_cache(maxsize=256)
+def _values_without_scale(number_format: Format) -> RepresentableValues:
+    return _describe(_finite_values(number_format, ()), num_scales=1)

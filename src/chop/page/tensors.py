@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from chop.formats import Format
 from chop.formats.float import Float
 from chop.ir import NodeMeta
 from chop.page.tensor_values import TensorName, TensorValues
+
+_FLOAT = Float()
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class PageTensor:
 
 def format_name(number_format: Format) -> str:
     """Return the format as text, with `float` for 32-bit floating point."""
-    return "float" if number_format == Float() else str(number_format)
+    return "float" if number_format == _FLOAT else str(number_format)
 
 
 def describe_tensors(meta: NodeMeta, original: NodeMeta | None, values: TensorValues) -> list[PageTensor]:
@@ -91,9 +94,15 @@ def _representable(values: TensorValues, key: TensorName) -> dict[str, Any] | No
         "step": found.step,
         "num_values": found.num_values,
         "num_scales": found.num_scales,
-        "values": [float(f"{value:.6g}") for value in drawn],
+        "values": [_rounded(value) if value else value for value in drawn],
         "stride": stride,
     }
+
+
+@lru_cache(maxsize=2**16)
+def _rounded(value: float) -> float:
+    """Return a number with 6 digits; many tensors of a graph have the same representable values."""
+    return float(f"{value:.6g}")
 
 
 def _rounding(values: TensorValues, key: TensorName) -> dict[str, Any] | None:

@@ -43,8 +43,7 @@ class Deviation:
             shapes = ([list(tensor.shape) for tensor in side] for side in (before, after))
             raise ValueError("only tensors of the same shape can be compared, got {} and {}".format(*shapes))
         for ours, theirs in zip(before, after, strict=True):
-            chunks = zip(ours.flatten().split(_CHUNK_SIZE), theirs.flatten().split(_CHUNK_SIZE), strict=True)
-            for a, b in chunks:
+            for a, b in zip(_chunks(ours), _chunks(theirs), strict=True):
                 self._add(a.double(), b.double())
 
     def _add(self, a: Tensor, b: Tensor) -> None:
@@ -63,6 +62,11 @@ class Deviation:
         self._product += product
         self._noise += noise
         self.max_error = max(self.max_error, largest)
+
+
+def _chunks(tensor: Tensor) -> tuple[Tensor, ...]:
+    values = tensor.flatten()
+    return (values,) if values.numel() <= _CHUNK_SIZE else values.split(_CHUNK_SIZE)
 
 
 def measured_in(value: Any) -> list[Tensor]:

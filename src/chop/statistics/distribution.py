@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from math import nan
+from math import isfinite, nan
 from typing import Any
 
 import numpy as np
@@ -138,7 +139,7 @@ class Distribution:
     def _finite_extremes(self) -> tuple[Tensor, Tensor]:
         """Return the extremes of the finite values; exact, unless there are infinities and a histogram."""
         low, high = self.extremes.low, self.extremes.high
-        if bool(low.isfinite().all()) and bool(high.isfinite().all()):
+        if isfinite((high - low).sum().item()):
             return low, high
         if self.histogram is None:
             values = self.values.double()
@@ -187,19 +188,24 @@ def _exact_quantiles(ordered: Array, shares: tuple[float, ...], count: Array) ->
     """Return the quantiles of sorted values, in shape [groups, shares]."""
     position = np.maximum(count - 1, 0)[:, None] * np.array(shares)
     ranks = np.floor(position).astype(np.int64), np.ceil(position).astype(np.int64)
-    below, above = (np.take_along_axis(ordered, rank, axis=1) for rank in ranks)
+    rows = np.arange(len(ordered))[:, None]
+    below, above = (ordered[rows, rank] for rank in ranks)
     weight = position - ranks[0]
     with np.errstate(invalid="ignore"):  # infinity times 0
         between = below * (1 - weight) + above * weight
-    found = np.where((weight == 0) | (below == above), below, between)
+    found: Array = np.where((weight == 0) | (below == above), below, between)
     found[count == 0] = nan
     return found
 
 
+_LARGEST = sys.float_info.max
+
+
 @lru_cache(maxsize=8)
-def _steps(num_bins: int) -> Array:
+def _steps(num_bins: int) -> tuple[Array, Array]:
+    """Return even steps from 0 to 1, and from 1 to 0."""
     steps: Array = torch.linspace(0.0, 1.0, num_bins + 1, dtype=torch.float64).numpy()
-    return steps
+    return steps, 1 - steps
 
 
 def _even_edges(low: Array, high: Array, num_bins: int) -> Array:
@@ -207,16 +213,15 @@ def _even_edges(low: Array, high: Array, num_bins: int) -> Array:
 
     Around a single value v they reach max(0.5, |v| / 2) to both sides.
     """
-    largest = np.finfo(np.float64).max
-    empty = low > high
-    low, high = np.where(empty, 0.0, low), np.where(empty, 0.0, high)
-    reach = np.where(low == high, np.maximum(np.abs(low), 1.0) * 0.5, 0.0)
-    first, last = np.maximum(low - reach, -largest), np.minimum(high + reach, largest)
-    steps = _steps(num_bins)
-    # Not `first + steps * (last - first)`: the difference may overflow.
-    edges: Array = first[:, None] * (1 - steps) + last[:, None] * steps
-    edges[:, 0], edges[:, -1] = first, last
-    edges[empty] = nan
+    edges = np.full((len(low), num_bins + 1), nan)
+    rising, falling = _steps(num_bins)
+    for row, lowest, highest in zip(edges, low.tolist(), high.tolist(), strict=True):
+        if lowest <= highest:
+            reach = max(abs(lowest), 1.0) * 0.5 if lowest == highest else 0.0
+            first, last = max(lowest - reach, -_LARGEST), min(highest + reach, _LARGEST)
+            # Not `first + rising * (last - first)`: the difference may overflow.
+            row[:] = first * falling + last * rising
+            row[0], row[-1] = first, last
     return edges
 
 

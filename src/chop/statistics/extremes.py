@@ -45,4 +45,6 @@ class Extremes:
 def as_range(low: Tensor, high: Tensor, count: Tensor) -> dict[str, Tensor]:
     """Return `min`, `max` and `range` for results; NaN for a group without values."""
     ends = {"min": low, "max": high, "range": high - low}
+    if bool(count.all()):
+        return ends
     return {name: end.masked_fill(count == 0, nan) for name, end in ends.items()}

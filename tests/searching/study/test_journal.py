@@ -191,3 +191,19 @@ def test_a_journal_is_read_as_by_optuna(tmp_path: Path) -> None:
     assert opened.get_all_trials(study._study_id) == expected
     with pytest.raises(optuna.exceptions.UpdateFinishedTrialError):
         opened.set_trial_user_attr(expected[0]._trial_id, "a", 2)
+
+
+def test_lines_of_two_processes_are_read_in_their_order(tmp_path: Path) -> None:
+    """A process does not read its own lines from the file, unless there are lines of others before them."""
+    path = tmp_path / "study.journal"
+    first, second = Journal(path), Journal(path)
+    first.append_logs([{"n": 1}, {"n": 2}])
+    second.append_logs([{"n": 3}])
+    first.append_logs([{"n": 4}])
+    assert [list(each.read_logs(0)) for each in (first, second)] == [[{"n": n} for n in (1, 2, 3, 4)]] * 2
+    first.append_logs([{"n": 5}])
+    assert list(first.read_logs(4)) == [{"n": 5}] == list(second.read_logs(4))
+    second.append_logs([{"n": 6}])
+    first.append_logs([{"n": 7}])
+    assert [list(each.read_logs(5)) for each in (first, second)] == [[{"n": 6}, {"n": 7}]] * 2
+    assert [list(each.read_logs(7)) for each in (first, second)] == [[], []]

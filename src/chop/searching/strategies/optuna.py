@@ -80,12 +80,14 @@ class OptunaStrategy(Strategy):
     ) -> BaseSampler | None:
         from optuna import samplers
 
+        from chop.searching.strategies.tpe import SharedTPESampler
+
         numbers = (number, num_earlier) if num_earlier else (number,)
         trial_seed = derived_seed(seed, *numbers) % 2**32  # NumPy, which Optuna uses, takes 32 bits
         match self.kind:
             case "tpe":
                 # Drawing all choices together takes a fifth of the time, and finds better fronts.
-                return samplers.TPESampler(seed=trial_seed, multivariate=True, constant_liar=num_workers > 1)
+                return SharedTPESampler(seed=trial_seed, multivariate=True, constant_liar=num_workers > 1)
             case "nsga2":
                 return samplers.NSGAIISampler(seed=trial_seed)
             case "nsga3":

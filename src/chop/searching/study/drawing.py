@@ -11,11 +11,12 @@ from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
-from optuna.samplers import BaseSampler, TPESampler
+from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial
 
 from chop.searching.space import Dimension, Label, Params, Space
 from chop.searching.space.dimension import equality_key
+from chop.searching.strategies.tpe import SharedTPESampler, TPEMemory
 from chop.searching.study.history import LimitedHistory
 
 MAX_DRAWS = 2
@@ -41,6 +42,7 @@ class ParamsDrawer:
         self._study, self._make_sampler = study, make_sampler
         self._history = LimitedHistory(study)
         self._search_space: Any = None
+        self._tpe_memory = TPEMemory()
 
     def draw(self, trial: FrozenTrial, space: Space, tried: Container[str], num_tried: int) -> dict[str, Label]:
         """Return params whose keys are not in `tried`, unless all configurations of the space were tried."""
@@ -55,7 +57,7 @@ class ParamsDrawer:
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             sampler = self._make_sampler(trial.number, num_earlier)
         assert sampler is not None, "the plan leaves params open only if the strategy has a sampler"
-        self._share_search_space(sampler)
+        self._share_memory(sampler)
         study = self._trials_for(sampler)
         sampler.before_trial(study, trial)
         space_of_all = sampler.infer_relative_search_space(study, trial)
@@ -74,17 +76,19 @@ class ParamsDrawer:
 
     def _trials_for(self, sampler: BaseSampler) -> optuna.Study:
         """Return the study with the trials that a sampler looks at; genetic algorithms need all of them."""
-        if isinstance(sampler, TPESampler):
+        if isinstance(sampler, SharedTPESampler):
             self._history.refresh()
             return self._history
         self._study._thread_local.cached_all_trials = None  # of an earlier draw
         return self._study
 
-    def _share_search_space(self, sampler: BaseSampler) -> None:
-        """Let the samplers of all trials share the list of dimensions that earlier trials have in common.
+    def _share_memory(self, sampler: BaseSampler) -> None:
+        """Let the samplers of all trials share what each new one would collect from all trials again.
 
-        Each new sampler would collect it from all trials again.
+        This is the list of dimensions that earlier trials have in common and, for TPE, their params as numbers.
         """
+        if isinstance(sampler, SharedTPESampler):
+            sampler.memory = self._tpe_memory
         if hasattr(sampler, "_search_space"):
             self._search_space = self._search_space or sampler._search_space
             sampler._search_space = self._search_space

@@ -40,11 +40,20 @@ class Journal(JournalFileBackend):
         super().__init__(str(path), lock_obj=_KernelLock(path.with_suffix(".lock")))
         self._path = path
         self._synced = time.monotonic()
+        self._own_lines: dict[int, str] = {}  # lines that this process has written and not read yet, by number
 
     def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
-        """Yield the lines from a number on; when a journal is opened, all are read at once, which is faster."""
+        """Yield the lines from a number on; the file is read only if other processes have written to it.
+
+        When a journal is opened, all lines are read at once, which is faster.
+        """
+        offsets = self._log_number_offset
+        while log_number_from in self._own_lines:
+            yield json.loads(self._own_lines.pop(log_number_from))
+            log_number_from += 1
+        if offsets.get(log_number_from) == self._path.stat().st_size:
+            return
         if log_number_from == 0:
-            offsets = self._log_number_offset
             for line in self._path.read_bytes().split(b"\n")[:-1]:
                 try:
                     log, end = _parse(text := line.decode(), 0)
@@ -67,9 +76,20 @@ class Journal(JournalFileBackend):
             except OSError:  # such as a full disk
                 os.ftruncate(file, size)
                 raise
+            self._note_own_lines(text, size)
             if (now := time.monotonic()) - self._synced > self.SYNC_SECONDS:
                 os.fsync(file)
                 self._synced = now
+
+    def _note_own_lines(self, text: str, start: int) -> None:
+        """Keep lines that were written at `start`, so that they need not be read, if all lines before are known."""
+        offsets = self._log_number_offset
+        number = len(offsets) - 1
+        if offsets[number] == start:
+            for line in text.splitlines():
+                self._own_lines[number] = line
+                offsets[number + 1] = offsets[number] + len(line) + 1  # JSON is written in ASCII
+                number += 1
 
     def repair(self) -> None:
         """Remove an incomplete last line, which a power cut can leave."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from chop.cost import Device, Energy, estimate
 from chop.ir import MaseGraph
@@ -36,8 +36,8 @@ def estimate_cost_analysis_pass(graph: MaseGraph, args: EstimateCostArgs) -> Pas
     if found.unknown:
         logger.warning("estimate_cost: nodes with unknown operations are not counted: %s", ", ".join(found.unknown))
     return graph, {
-        "by_node": {name: asdict(cost) for name, cost in found.by_node.items()},
-        "total": asdict(found.total),
+        "by_node": {name: {**vars(cost)} for name, cost in found.by_node.items()},
+        "total": {**vars(found.total)},
         "unknown": list(found.unknown),
         "convention": args.convention,
     }
