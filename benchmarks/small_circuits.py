@@ -16,6 +16,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 from torch import Tensor, nn
 
 from benchmarks.areas import area_of
@@ -46,13 +47,14 @@ SUMMARY = (
     "test rows. Everyone starts from random weights and has the same passes over the training rows (2,100 + "
     "4,200 steps of 512 rows): first without pressure on the widths; then the uniform widths train with "
     "rounding, with the fraction bits of the least error in each tensor, and the others with a penalty on "
-    "EBOPs that grows. HGQ2 has the front of two runs with other schedules, ours is a single run. EBOPs of "
-    "HGQ2 count the bits of its quantisers and of the biases, ours the bits that the rounded weights use. "
+    "EBOPs that grows and learning rates that fall. Ours and HGQ2 have the front of two runs with different "
+    "schedules; points are chosen among the 60 passes of each run by 4,000 validation rows. EBOPs of HGQ2 count "
+    "the bits of its quantisers and of the biases, ours the bits that the rounded weights use, without biases. "
     "Accuracies are those of the circuits (alkaid's interpreter, our integer program); `rows differ` counts "
     "the rows for which alkaid's scores are not those of Keras. LUT by the same Yosys (`synth_xilinx -family "
     "xc7`); ours has registers and a ready/valid handshake, alkaid's RTL of HGQ2's networks registers only. "
-    "Only points of up to 6,000 EBOPs were synthesised. The LUTs of ours at the accuracy of another point are "
-    "interpolated between two circuits, logarithmically."
+    "Only points of up to 5,000 EBOPs (HGQ2: 6,000) were synthesised. The LUTs of ours at the accuracy of another "
+    "point are interpolated between two circuits, logarithmically."
 )
 HGQ2 = Path(os.environ.get("HGQ2_PYTHON", "/tmp/hgq2-venv/bin/python"))
 FOLDER = os.environ.get("SMALL_CIRCUITS_FOLDER")
@@ -146,7 +148,7 @@ def _compare(name: str, hidden: Sequence[int], splits: Splits, folder: Path) -> 
 
 
 def draw(results: Sequence[Result], size: str, path: Path) -> None:
-    """Draw accuracy against look-up tables of all circuits of one size, a line for each way to choose widths."""
+    """Draw accuracy against look-up tables of all circuits of one size, a line for the front of each kind."""
     figure = Figure((6.4, 4))
     axes = figure.subplots()
     lines: dict[str, list[Measured]] = {}
@@ -155,9 +157,15 @@ def draw(results: Sequence[Result], size: str, path: Path) -> None:
             found = Measured(float(each.why.split(" ")[0]), round(each.measured), 0)
             lines.setdefault(each.what.removeprefix(f"{size}: "), []).append(found)
     for label, circuits in lines.items():
-        points = sorted(circuits, key=lambda circuit: circuit.lut)
-        axes.plot([each.lut for each in points], [each.accuracy for each in points], "o-", label=label)
+        front = front_of(circuits)
+        (line,) = axes.plot([each.lut for each in front], [each.accuracy for each in front], label=label)
+        axes.plot(
+            [each.lut for each in circuits], [each.accuracy for each in circuits], "o", color=line.get_color()
+        )
     axes.set(xscale="log", xlabel="look-up tables (Yosys, xc7)", ylabel="accuracy on test rows, %", title=size)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter("{x:.0f}")
+    axes.xaxis.set_minor_formatter("")
     axes.legend()
     axes.grid(alpha=0.3, which="both")
     figure.savefig(path, dpi=110, bbox_inches="tight")
