@@ -323,6 +323,28 @@ def test_an_interrupted_run_continues_after_its_finished_layers(tmp_path: Path) 
         gptq_transform_pass(quantized(model, x, PER_CHANNEL), given)
 
 
+def test_weights_make_up_for_rounded_inputs_unless_told_otherwise() -> None:
+    x = correlated(400, 24)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(24, 12, bias=False))
+    config = {**PER_CHANNEL, "data_in_name": "integer", "data_in_width": 3, "data_in_scale": "float"}
+    errors: dict[bool, tuple[float, float]] = {}
+    for given in (True, False):
+        graph, info = gptq_transform_pass(
+            quantized(model, x, config),
+            {"input_generator": [{"input": x}], "num_samples": 400, "earlier_layers": given},
+        )
+        layer = graph.modules["0"]
+        assert isinstance(layer, QuantizedLayer)
+        rounded = layer.rounded("data_in_0", x)
+        found = rounded @ weight_of(graph).t()
+        of_model, of_inputs = (each @ model.get_parameter("0.weight").detach().t() for each in (x, rounded))
+        errors[given] = tuple(float((found - each).square().sum()) for each in (of_model, of_inputs))  # type: ignore[assignment]
+        assert info["layers"]["_0"]["gain_db"] > 0
+    assert errors[True][0] < errors[False][0]
+    assert errors[False][1] < errors[True][1]
+
+
 def test_bad_arguments_are_reported() -> None:
     graph = quantized(nn.Sequential(nn.Linear(4, 4)), torch.randn(2, 4), PER_CHANNEL)
     with pytest.raises(ValueError, match="'damping' must be above 0, got 0"):

@@ -33,6 +33,8 @@ class GPTQArgs(CalibrationArgs):
     """What is added to the diagonal of the Hessian, as a fraction of its mean; None: 0.001 to 0.01, by the rows."""
     order: bool = True
     """Whether the inputs with the largest mean square are rounded first."""
+    earlier_layers: bool = True
+    """Whether weights also make up for the errors of earlier layers, and for the rounding of inputs."""
     sweeps: int = 1
     """How often scales are chosen and all weights rounded again, given those of other inputs; 0: plain GPTQ."""
 
@@ -53,7 +55,8 @@ def gptq_transform_pass(graph: MaseGraph, args: GPTQArgs) -> PassResult:
     The bias makes up for the mean error. An output keeps its rounding to nearest if that is better.
     `info["layers"]` has the signal-to-noise ratio of each layer's output in dB, before and after.
     """
-    return graph, adjust_layers(graph, args, "gptq", lambda problem: round_layer(problem, args))
+    compare = args.earlier_layers
+    return graph, adjust_layers(graph, args, "gptq", lambda problem: round_layer(problem, args), compare=compare)
 
 
 def round_layer(problem: LayerProblem, args: GPTQArgs) -> Tensor:

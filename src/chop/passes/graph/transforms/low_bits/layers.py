@@ -65,13 +65,19 @@ Change = Callable[[NodeMeta, Walk, FloatValues], dict[str, Any]]
 """Changes the layer of a node and returns a report."""
 
 
-def adjust_layers(graph: MaseGraph, args: CalibrationArgs, name: str, method: Method) -> dict[str, Any]:
-    """Change the weights of all quantised layers; no output becomes worse than with rounding to nearest."""
+def adjust_layers(
+    graph: MaseGraph, args: CalibrationArgs, name: str, method: Method, *, compare: bool = True
+) -> dict[str, Any]:
+    """Change the weights of all quantised layers; no output becomes worse than with rounding to nearest.
+
+    With `compare`, outputs are compared with those of the float model, else with those of the weights in float for
+    the same inputs.
+    """
 
     def change(meta: NodeMeta, walk: Walk, in_float: FloatValues) -> dict[str, Any]:
-        return _adjust(LayerProblem.of(meta, walk, in_float.inputs), args, name, method)
+        return _adjust(LayerProblem.of(meta, walk, in_float.inputs if compare else None), args, name, method)
 
-    info = change_layers(graph, args, name, change)
+    info = change_layers(graph, args, name, change, compare=compare)
     _warn_about_few_rows(info["layers"])
     return info
 
