@@ -46,7 +46,7 @@ def identity(spec: SearchSpec, experiment: Experiment) -> dict[str, Any]:
         "seed": spec.config.seed,
         "data": experiment.data_hash,
         "weights": weights.hexdigest(),
-        "space": _digest(to_toml_value(spec.config.search.search_space)),
+        "space": _digest(_without_new_keys(to_toml_value(spec.config.search.search_space))),
         "metrics": _digest_of_repr((spec.objectives, spec.evaluation, spec.training, spec.cost_runners)),
         "strategy": _digest_of_repr(_without_limits(spec.strategy)),
         **({"cf_args": _digest(spec.config.cf_args)} if spec.config.cf_args else {}),
@@ -64,6 +64,11 @@ def check_identity(study: Study, own_identity: Mapping[str, Any]) -> None:
                 f"study '{study.name}' is a different search: {difference}; resume it with its own options "
                 f"({launcher()} search --config RUN/run.toml --resume), or start a new one"
             )
+
+
+def _without_new_keys(space: dict[str, Any]) -> dict[str, Any]:
+    """Return a space without keys that studies of earlier versions lack, where they are not set."""
+    return {key: value for key, value in space.items() if key != "method" or value}
 
 
 def _without_limits(strategy: Strategy) -> Strategy:
