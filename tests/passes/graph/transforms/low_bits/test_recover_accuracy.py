@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from chop.formats import FORMATS
 from chop.ir import MaseGraph
 from chop.passes.graph import quantize_transform_pass, recover_accuracy_transform_pass
-from chop.passes.graph.transforms.low_bits.recover_accuracy import STEPS
+from chop.passes.graph.transforms.low_bits.recover_accuracy import STEPS, LayerFormats
 from samples import annotated
 
 DOCS = Path(__file__).parents[5] / "docs" / "low_bits.md"
@@ -50,6 +50,21 @@ def test_the_formats_decide_which_passes_run(config: dict[str, Any], expected: l
     _, info = recover_accuracy_transform_pass(quantized(model, x, config), {"input_generator": [{"input": x}]})
     assert info["passes"] == expected
     assert {f"{name}_db" for name in expected} >= set(info["layers"]["_0"]) >= {f"{expected[-1]}_db"}
+
+
+@pytest.mark.parametrize(
+    ("config", "options"),
+    [
+        ({**ROW, "data_in_width": 4}, {"earlier_layers": False}),
+        ({**ROW, "data_in_width": 8}, {}),
+        ({"data_in_name": "float"}, {}),
+        ({"data_in_scale": "float", "data_in_width": 4}, {}),
+    ],
+    ids=["4 bits per row", "8 bits per row", "float", "4 bits per tensor"],
+)
+def test_weights_do_not_make_up_for_the_noise_of_inputs(config: dict[str, Any], options: dict[str, Any]) -> None:
+    formats = LayerFormats.of(quantized(*network(), {**INTEGER, **CHANNEL, **config}))
+    assert [step.options for step in STEPS if step.name == "gptq" and step.applies(formats)] == [options]
 
 
 @pytest.mark.parametrize("name", [name for name, each in FORMATS.items() if each.rounds])

@@ -80,6 +80,17 @@ class LayerFormats:
         return self.may_learn and self.one_weight_scale and few
 
     @property
+    def few_weight_bits(self) -> bool:
+        """Whether weights have up to 6 bits whose rounding is not learned together."""
+        return self.weight_width <= 6 and not self.learn_together
+
+    @property
+    def noisy_inputs(self) -> bool:
+        """Whether inputs have up to 4 bits, and scales per row or block: their errors differ from call to call."""
+        follow = all(1 < _elements_per_scale(each) < _PROBE.numel() for each in self.inputs)
+        return self.input_width <= 4 and follow
+
+    @property
     def large_groups(self) -> bool:
         """Whether many values share a scale that follows them: per tensor, channel or row, not in small blocks."""
         return any(_elements_per_scale(each) >= _LARGE_GROUP for each in self.weights | self.inputs)
@@ -136,7 +147,13 @@ STEPS = (
     RecoveryStep(
         gptq_transform_pass,
         "weights of up to 6 bits, and `adaround` does not run",
-        lambda formats: formats.weight_width <= 6 and not formats.learn_together,
+        lambda formats: formats.few_weight_bits and not formats.noisy_inputs,
+    ),
+    RecoveryStep(
+        gptq_transform_pass,
+        "the same, with `earlier_layers = false`: inputs of up to 4 bits have scales per row or block",
+        lambda formats: formats.few_weight_bits and formats.noisy_inputs,
+        {"earlier_layers": False},
     ),
     RecoveryStep(
         correct_bias_transform_pass,
