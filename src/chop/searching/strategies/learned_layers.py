@@ -46,10 +46,10 @@ class LearnedInput(nn.Module):
     def bits(self) -> Tensor:
         """Return the bits of each element without its sign; gradients flow to the fraction bits."""
         largest = torch.maximum(self.high, -self.low)
-        bits = whole(self.fraction) + _integer_bits(largest)
+        bits = rounded_bits(self.fraction) + _integer_bits(largest)
         return torch.where(largest > 0, bits, torch.zeros_like(bits)).clamp(min=0)
 
-    def watch(self, x: Tensor) -> None:
+    def record_range(self, x: Tensor) -> None:
         """Widen the range to the rounded values of `x`."""
         rounded = round_to_fraction(x, self.fraction).detach()
         shape = self.fraction.shape
@@ -57,12 +57,12 @@ class LearnedInput(nn.Module):
         torch.maximum(self.high, _reduced(rounded, shape, torch.amax), out=self.high)
 
     def forget_range(self) -> None:
-        """Start to watch the range again."""
+        """Start to record the range again."""
         self.low.zero_()
         self.high.zero_()
 
     def number_format(self) -> MixedInteger:
-        """Return the format that holds all values that were watched."""
+        """Return the format that holds all values of the recorded range."""
         fraction = self.fraction.detach().round()
         largest = torch.maximum(self.high, -self.low - torch.exp2(-fraction)).clamp(min=0)
         bits = torch.where((self.high > 0) | (self.low < 0), _integer_bits(largest) + fraction, 0.0).clamp(min=0)
@@ -91,13 +91,13 @@ class LearnedParameter(nn.Module):
     def bits(self) -> Tensor:
         """Return the bits of each element without its sign; gradients flow to the fraction bits."""
         values = self().detach()
-        bits = whole(self.fraction) + _integer_bits(values.abs())
+        bits = rounded_bits(self.fraction) + _integer_bits(values.abs())
         return torch.where(values != 0, bits, torch.zeros_like(bits))
 
     def digits(self) -> Tensor:
         """Return the signed digits of each element that are not 0; gradients flow to the fraction bits."""
         values = self().detach()
-        fraction = whole(self.fraction)
+        fraction = rounded_bits(self.fraction)
         digits = _num_signed_digits((values * torch.exp2(fraction.detach())).round().long())
         slope = DIGITS_PER_BIT * (fraction - fraction.detach())
         return torch.where(values != 0, digits + slope, torch.zeros_like(values))
@@ -130,12 +130,12 @@ class LearnedLayer(nn.Module):
             shape = (len(layer.weight), *(1,) * (layer.weight.dim() - 1))
         self.weight = LearnedParameter(layer.weight, width, shape)
         self.bias = None if layer.bias is None else LearnedParameter(layer.bias, width, layer.bias.shape)
-        self.watches = False
+        self.records_range = False
         """Whether the next calls record the range of their inputs."""
 
     def forward(self, x: Tensor) -> Any:
-        if self.watches:
-            self.data.watch(x)
+        if self.records_range:
+            self.data.record_range(x)
         return self._compute(self.layer, self.data(x), self.weight(), None if self.bias is None else self.bias())
 
     def cost(self, term: CostTerm) -> Tensor:
@@ -151,7 +151,7 @@ class LearnedLayer(nn.Module):
         return found if self.bias is None else {**found, "bias": self.bias.number_format()}
 
 
-def whole(fraction: Tensor) -> Tensor:
+def rounded_bits(fraction: Tensor) -> Tensor:
     """Return whole numbers of bits; the gradient passes straight through."""
     return fraction + (fraction.round() - fraction).detach()
 

@@ -143,12 +143,12 @@ class WidthTraining:
         for data in self._inputs:
             data.forget_range()
         for layer in self.layers.values():
-            layer.watches = True
+            layer.records_range = True
         with torch.no_grad():
             for rows in self._rows.features[:num_rows].split(ROWS_AT_ONCE):
                 self._run(rows)
         for layer in self.layers.values():
-            layer.watches = False
+            layer.records_range = False
 
     def _run(self, features: Tensor) -> Tensor:
         return first_tensor(self._interpreter.run(*bind_inputs(self._graph, self._arguments(features))))
