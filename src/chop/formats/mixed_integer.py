@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -51,6 +51,8 @@ class MixedInteger(Rounded, Format):
         factor = torch.exp2(fractions.double()).float()
         object.__setattr__(self, "_factor", factor)
         object.__setattr__(self, "_table", torch.stack([factor, self._low, self._high, factor.reciprocal()]))
+        if size == 1:
+            object.__setattr__(self, "_only", tuple(each.item() for each in (factor, self._low, self._high)))
 
     @classmethod
     def of(cls, widths: Tensor, frac_widths: Tensor, **options: Any) -> MixedInteger:
@@ -96,8 +98,8 @@ class MixedInteger(Rounded, Format):
 
     def _quantize_by_loop(self, x: Tensor) -> Tensor | None:
         self._check_shape(x.shape)
-        if len(self.widths) == 1:
-            return round_fixed_point(x, self.rounding, *self._table[:3].flatten().tolist())
+        if self._only is not None:
+            return round_fixed_point(x, self.rounding, *self._only)
         row = x.shape[x.dim() - len(self.shape) :]
         return round_columns(x, self.rounding, self._table.expand(4, *row).reshape(4, -1))
 
@@ -133,3 +135,4 @@ class MixedInteger(Rounded, Format):
     _high = torch.zeros(())
     _factor = torch.ones(())
     _table = torch.ones(4)
+    _only: ClassVar[tuple[float, float, float] | None] = None

@@ -30,11 +30,6 @@ def has_lengths(inputs: Mapping[str, Any]) -> bool:
     return any(map(_is_sequence, inputs.values()))
 
 
-def shortened(inputs: Mapping[str, Any], length: int) -> dict[str, Any]:
-    """Return the inputs with at most `length` tokens of each sequence."""
-    return {name: value[:, :length] if _is_sequence(value) else value for name, value in inputs.items()}
-
-
 def _rows(value: Any) -> dict[int, Any] | None:
     return {0: Dim.AUTO} if isinstance(value, Tensor) and value.dim() else None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import types
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
@@ -19,7 +19,6 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 
-from chop.ir.graph.capture.dynamic_sizes import has_lengths, shortened
 from chop.ir.graph.capture.errors import no_tracebacks_of_torch
 from chop.ir.graph.capture.inline import operator_name
 from chop.ir.graph.training_mode import BY_MODE, MODE_OF, innermost_module
@@ -32,9 +31,6 @@ _NAMES = frozenset(
         *("batch_norm", "instance_norm", "scaled_dot_product_attention", "lstm", "gru", "rnn_tanh", "rnn_relu"),
     )
 )
-
-FEW_TOKENS = 4
-"""The length of sequences on which a run takes little time, but is none of the special cases 0 and 1."""
 
 Call = tuple[fx.Node, OpOverload]
 RecordedCall = tuple[str, tuple[Any, ...], dict[str, Any]]
@@ -58,12 +54,8 @@ def bind_to_training(calls: list[Call], model: nn.Module, inputs: Mapping[str, A
     remaining = [node for node, _ in calls if not node._erased]
     if not remaining:
         return
-    names = [function._schema.name for _, function in calls]
-    for run in (_calls_with_few_tokens, _calls_without_data):
-        recorded = run(model, inputs)
-        if names == [f"aten::{name}" for name, _, _ in recorded]:
-            break
-    else:
+    recorded = _calls_in_training(model, inputs)
+    if [function._schema.name for _, function in calls] != [f"aten::{name}" for name, _, _ in recorded]:
         logger.warning(
             "%s calls other functions in training than in evaluation; its graph is fixed to evaluation",
             type(model).__name__,
@@ -98,16 +90,7 @@ def _by_name(function: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, A
     return defaults | dict(zip((a.name for a in arguments), args, strict=False)) | dict(kwargs)
 
 
-def _calls_with_few_tokens(model: nn.Module, inputs: Mapping[str, Any]) -> list[RecordedCall]:
-    """Return the calls of a run in training mode on short sequences, which is fast; none without sequences."""
-    if not has_lengths(inputs):
-        return []
-    with _in_training(model), _recorded() as calls, suppress(Exception):  # a model may need more tokens
-        model(**pytree.tree_map_only(Tensor, torch.clone, shortened(inputs, FEW_TOKENS)))
-    return calls
-
-
-def _calls_without_data(model: nn.Module, inputs: Mapping[str, Any]) -> list[RecordedCall]:
+def _calls_in_training(model: nn.Module, inputs: Mapping[str, Any]) -> list[RecordedCall]:
     """Return the calls of one run in training mode: on tensors without data, or on the inputs if that fails."""
     with _in_training(model):
         try:
