@@ -83,7 +83,7 @@ def run(quick: bool = False) -> list[Result]:
                 llama["later"],
                 6.0,
                 "s",
-                "four fifths: torch.export itself",
+                "four fifths: torch.export, which takes twice as long for free lengths",
             ),
             Result("the same, first in a process", llama["first"], 9.0, "s"),
             Result("memory of the flow on this Llama", llama["memory"], 2.2, "x weights"),

@@ -42,6 +42,12 @@ class Dropout(nn.Sequential):
 '''
 
 
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """Import every file of tests from the same random state: some build models and tensors as parameters."""
+    if isinstance(collector, pytest.Module):
+        torch.manual_seed(0)
+
+
 @pytest.fixture(autouse=True)
 def _same_random_state() -> None:
     """Start every test from the same random state."""

@@ -100,8 +100,7 @@ class MixedInteger(Rounded, Format):
         self._check_shape(x.shape)
         if self._only is not None:
             return round_fixed_point(x, self.rounding, *self._only)
-        row = x.shape[x.dim() - len(self.shape) :]
-        return round_columns(x, self.rounding, self._table.expand(4, *row).reshape(4, -1))
+        return round_columns(x, self.rounding, self._table)
 
     def integers(self, x: Tensor) -> tuple[Tensor, Tensor]:
         refuse_nan(x)

@@ -92,11 +92,15 @@ def round_fixed_point(x: Tensor, rounding: str, factor: float, low: float, high:
 
 
 def round_columns(x: Tensor, rounding: str, table: Tensor) -> Tensor | None:
-    """Return `x` in fixed point: rows of the table are factors, lowest and highest integers and 1 / factors."""
+    """Return `x` in fixed point; the table has factors, lowest and highest integers and 1 / factors.
+
+    Each of these four has a shape that is broadcast to the last dimensions of `x`.
+    """
     loop = None if rounding == "stochastic" else find_loop(x, "fixed_point_columns", rounding)
     if loop is None or not x.is_contiguous():
         return None
-    return _by_rows(loop, x, torch.empty_like(x), (table.shape[1], 1, 1), table.data_ptr())
+    rows = table.expand(4, *x.shape[x.dim() - table.dim() + 1 :]).reshape(4, -1)
+    return _by_rows(loop, x, torch.empty_like(x), (rows.shape[1], 1, 1), rows.data_ptr())
 
 
 def round_on_grid(x: Tensor, element: Element | None) -> Tensor | None:

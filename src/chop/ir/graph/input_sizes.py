@@ -22,7 +22,7 @@ class CapturedSizes:
     least: int = 0
     """The smallest size of axis 1 of an input [rows, length] or [rows, length, size]."""
     most: int | None = None
-    """The largest size, or None if there is no limit."""
+    """The largest size; None means no limit."""
 
     def check(self, name: str, value: Any) -> None:
         """Raise an error if the graph may compute something else than the model for an input of this length."""
