@@ -1,5 +1,6 @@
 """Fixtures of all tests. Every test can import `samples`, which is in this folder."""
 
+import gc
 import logging
 import os
 import sys
@@ -46,6 +47,13 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
     """Import every file of tests from the same random state: some build models and tensors as parameters."""
     if isinstance(collector, pytest.Module):
         torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _fast_garbage_collection() -> None:
+    """Leave what is in memory out of later collections: they would visit all tests and imported packages each time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
