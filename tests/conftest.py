@@ -51,7 +51,7 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def _fast_garbage_collection() -> None:
-    """Leave what is in memory out of later collections: they would visit all tests and imported packages each time."""
+    """Leave what stays in memory, such as all collected tests, out of later garbage collections."""
     gc.collect()
     gc.freeze()
 

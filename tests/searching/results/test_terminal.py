@@ -142,6 +142,14 @@ def test_the_table_shows_the_front_with_the_nearest_baselines(
     assert f"{rule}; ready for ch transform" in text
 
 
+def test_the_table_shows_choices_that_are_not_formats(capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = {"[training]/learning_rate": 0.01, "[method]/method": "gptq", "linear/weight_width": 4}
+    show_results(results(trial(0, 0.80, 300, **chosen)), None, RunFolder(Path("run")))
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["trial", "learning_rate", "method", "accuracy"] in [line[:4] for line in lines]
+    assert ["0", "0.01", "gptq", "0.8000"] in [line[:4] for line in lines]
+
+
 def test_a_search_without_complete_trials_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     show_results(results(trial(0, 0.5, 1, "failed")), None, RunFolder(Path("run")))
     assert "no trial was completed" in capsys.readouterr().out

@@ -24,6 +24,7 @@ from chop.searching.evaluation.objectives import (
 )
 from chop.searching.space import Configuration, Params, Space
 from chop.searching.space.dimension import equality_key
+from chop.searching.space.space import METHOD, MODEL, TRAINING
 from chop.searching.study.study import BASELINES, ORIGINAL, Study, TrialRecord
 
 DEFAULT_MAX_DROP = 1.0
@@ -110,6 +111,13 @@ class Results:
         """The Pareto-optimal baselines that are not trials, because the space does not offer their widths."""
         trials = set(self.baseline_labels.values())
         return [each for each in self.pareto_optimal_baselines if each.label not in trials]
+
+    @cached_property
+    def options(self) -> list[tuple[str, str]]:
+        """The choices that are not formats, such as a learning rate or the method: their parts and names."""
+        names = dict.fromkeys(name for record in self.complete for name in record.params)
+        pairs = (name.partition("/") for name in names)
+        return [(part, name) for part, _, name in pairs if part in (TRAINING, MODEL, METHOD)]
 
     @property
     def cost(self) -> Objective:

@@ -127,19 +127,27 @@ def _show_front(results: Results, folder: RunFolder) -> None:
     rows = [
         (
             record.number,
+            *(record.params.get(f"{part}/{name}", "") for part, name in results.options),
             *(_cell(each, record.metrics) for each in columns),
             *_nearest_baseline(results, record.metrics),
         )
         for record in results.front[:MAX_ROWS_SHOWN]
     ]
     rows += [
-        ("-", *(_cell(each, baseline.metrics) for each in columns), baseline.label, "", "")
+        (
+            "-",
+            *(baseline.configuration.get(part, {}).get(name, "") for part, name in results.options),
+            *(_cell(each, baseline.metrics) for each in columns),
+            *(baseline.label, "", ""),
+        )
         for baseline in results.baselines_outside_the_space
     ]
     cost_title = known_metrics()[results.cost.name].column_title
     quality = quality_figure(results.task).column_title
-    headers = ("trial", *(each.column_title for each in columns), "nearest uniform", quality, cost_title)
-    align = ("right",) * (1 + len(columns)) + ("left", "right", "right")
+    options = [name for _, name in results.options]
+    titles = [each.column_title for each in columns]
+    headers = ("trial", *options, *titles, "nearest uniform", quality, cost_title)
+    align = ("right",) * (1 + len(options) + len(columns)) + ("left", "right", "right")
     print(f"\nPareto front: {len(results.front)} of {len(results.complete)} trials")
     if not shown_in_notebook(headers, rows):
         print(tabulate(rows, headers, disable_numparse=True, colalign=align))
