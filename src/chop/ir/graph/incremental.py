@@ -177,17 +177,21 @@ class IncrementalRun:
     ) -> None:
         """Run the nodes whose replacement changed, and those that depend on them."""
         before, values.replaced = values.replaced, replaced
-        changed = {node for node in replaced.keys() | before.keys() if replaced.get(node) is not before.get(node)}
-        is_new = [False] * len(self._steps)
+        must_run = [False] * len(self._steps)
+        for node in replaced.keys() | before.keys():
+            must_run[self._indices[node]] = replaced.get(node) is not before.get(node)
         for step in self._steps:
-            if step.node in changed or any(is_new[source] for source in step.sources):
-                old = values.by_step[step.index]
+            index = step.index
+            if must_run[index]:
+                old = values.by_step[index]
                 if self._cache is None:
                     result = _compute(step, values, observed)
                 else:
                     result = _compute_cached(step, values, observed, self._cache)
-                values.by_step[step.index] = result
-                is_new[step.index] = result is not old
+                values.by_step[index] = result
+                if result is not old:
+                    for reader in step.readers:
+                        must_run[reader] = True
             if kept is not None:
                 _release(step, values, kept)
 
@@ -203,19 +207,22 @@ def _compute_cached(step: Step, values: NodeValues, observed: _Observations, cac
     - The second run computes both again, and caches both.
     - The third run computes nothing.
     """
+    for source in step.sources:
+        if not values.is_cached[source]:
+            values.is_cached[step.index] = False
+            return _compute(step, values, observed)
     function = values.replaced.get(step.node, step.function)
     computed_from = (step, function, *[values.by_step[source] for source in step.sources])
     is_cached, result = cache.find(computed_from)
     if not is_cached:
         result = _compute(step, values, observed)
-        if all(values.is_cached[source] for source in step.sources):
-            is_cached = cache.add(computed_from, result, at_once=step.node not in values.replaced)
+        is_cached = cache.add(computed_from, result, at_once=step.node not in values.replaced)
     values.is_cached[step.index] = is_cached
     return result
 
 
 def _compute(step: Step, values: NodeValues, observed: _Observations) -> Any:
-    state = observed.random_states.get(step.node)
+    state = observed.random_states.get(step.node) if observed.random_states else None
     if state is None:
         return _call(step, values, observed.in_place)
     with torch.random.fork_rng(devices=[]):

@@ -42,10 +42,15 @@ class Step:
     """The function writes into its first argument."""
     out_of_place: Callable[..., Any] | None
     """What computes the same without overwriting the argument, if known."""
-    last_reader: int = -1
-    """The last step that reads its value; -1 if none does."""
     last_reads: tuple[int, ...] = ()
     """The steps whose values are not read after this one."""
+    readers: tuple[int, ...] = ()
+    """The steps that read its value, in order."""
+
+    @property
+    def last_reader(self) -> int:
+        """The last step that reads its value; -1 if none does."""
+        return self.readers[-1] if self.readers else -1
 
     def __post_init__(self) -> None:
         arguments = (*self.args, *self.kwargs.values())
@@ -75,7 +80,6 @@ def steps_of(graph: MaseGraph, inputs: Sequence[Any]) -> list[Step]:
     remaining = iter(inputs)
     steps: list[Step] = []
     sources: dict[fx.Node, int] = {}
-    last_readers: dict[int, int] = {}
     for index, node in enumerate(graph.fx_graph.nodes):
         step = (
             _input_step(index, node, next(remaining)) if node.op == "placeholder" else _step(index, node, sources)
@@ -84,11 +88,12 @@ def steps_of(graph: MaseGraph, inputs: Sequence[Any]) -> list[Step]:
         if step.overwrites:  # later readers of the overwritten value read the result, which is the same
             overwritten = step.sources[0]
             sources.update({other: index for other, source in sources.items() if source == overwritten})
-        last_readers.update(dict.fromkeys(step.sources, index))
         steps.append(step)
-    for source, reader in last_readers.items():
-        steps[reader].last_reads += (source,)
-        steps[source].last_reader = reader
+        for source in set(step.sources):
+            steps[source].readers += (index,)
+    for step in steps:
+        if step.readers:
+            steps[step.last_reader].last_reads += (step.index,)
     return steps
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,7 +28,7 @@ class PTQProblem(UnitwiseProblem):
         self.evaluator = evaluator
         self.training_rows = training_rows
         self._costs = costs
-        self._quantized_units: dict[tuple[str, object], QuantizedUnit] = {}
+        self._quantized: dict[tuple[str, object], QuantizedUnit] = {}
         self._read_configs: dict[object, QuantConfig | None] = {}
 
     @property
@@ -43,9 +43,10 @@ class PTQProblem(UnitwiseProblem):
         return {step: step for step in steps if step < self.num_rows}
 
     def measure(self, configuration: Configuration, should_continue: ShouldContinue | None = None) -> Metrics:
-        costs = self.costs(configuration)
+        quantized = self._quantized_units(configuration, self.space.units)
+        costs = self._costs.total(each.cost_change for each in quantized)
         after_batch = None if should_continue is None else partial(should_continue, costs)
-        found = self.evaluator.evaluate(self.replacements(configuration), after_batch)
+        found = self.evaluator.evaluate(_together(quantized), after_batch)
         return {"accuracy": found.accuracy, "loss": found.loss, **costs, "num_rows": found.num_rows}
 
     def measure_original(self) -> Metrics:
@@ -54,18 +55,21 @@ class PTQProblem(UnitwiseProblem):
 
     def costs(self, configuration: Configuration) -> Metrics:
         named = [unit for unit in self.space.units if unit.name in configuration]
-        return self._costs.total(self.quantized_unit(unit, configuration[unit.name]).cost_change for unit in named)
+        return self._costs.total(each.cost_change for each in self._quantized_units(configuration, named))
 
     def replacements(self, configuration: Configuration) -> dict[fx.Node, Callable[..., Any]]:
-        quantized = (self.quantized_unit(unit, configuration[unit.name]) for unit in self.space.units)
-        return {node: target for each in quantized for node, target in each.replacements.items()}
+        return _together(self._quantized_units(configuration, self.space.units))
+
+    def _quantized_units(self, configuration: Configuration, units: Sequence[Unit]) -> list[QuantizedUnit]:
+        return [self.quantized_unit(unit, configuration[unit.name]) for unit in units]
 
     def quantized_unit(self, unit: Unit, config: Mapping[str, Any]) -> QuantizedUnit:
         """Return a unit in a config; made once per config."""
         key = (unit.name, tuple(config.items()))
-        if key not in self._quantized_units:
-            self._quantized_units[key] = self._quantize(unit, config, key[1])
-        return self._quantized_units[key]
+        found = self._quantized.get(key)
+        if found is None:
+            found = self._quantized[key] = self._quantize(unit, config, key[1])
+        return found
 
     def _quantize(self, unit: Unit, config: Mapping[str, Any], key: object) -> QuantizedUnit:
         if key not in self._read_configs:
@@ -76,3 +80,7 @@ class PTQProblem(UnitwiseProblem):
         replacement = self.evaluator.replacement(unit.metas[0], read)
         formats = {meta.node.name: replacement.formats for meta in unit.metas}
         return QuantizedUnit({meta.node: replacement for meta in unit.metas}, self._costs.change(formats))
+
+
+def _together(quantized: Iterable[QuantizedUnit]) -> dict[fx.Node, Callable[..., Any]]:
+    return {node: target for each in quantized for node, target in each.replacements.items()}

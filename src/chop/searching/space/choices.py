@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -27,6 +27,13 @@ class _KeysOfFormats:
     """Key, name of its dimension, and allowed values."""
     following: list[tuple[str, str]] = field(default_factory=list)
     """Key, and the key whose value it takes."""
+    first_config: dict[str, Any] = field(default_factory=dict)
+    """The first value of each chosen key, after the formats that are copied from other keys."""
+
+    @cached_property
+    def open(self) -> list[tuple[str, str, tuple[Any, ...]]]:
+        """The chosen keys with more than one value."""
+        return [each for each in self.chosen if len(each[2]) > 1]
 
 
 @dataclass(frozen=True)
@@ -68,13 +75,27 @@ class Choices:
             return config
         for key in self.format_keys:
             config[key] = self._suggest(prefix, key, self.values(key), suggest)
-        config |= self._followed_formats(config)
-        keys = self._keys(_formats_by_role(config))
-        for key, name, values in keys.chosen:
-            config[key] = self._suggest(prefix, name, values, suggest)
+        keys = self._keys_with(config)
+        config |= keys.first_config
+        for key, name, values in keys.open:
+            config[key] = suggest(make_dimension(f"{prefix}/{name}", values))
         for key, followed in keys.following:
             config[key] = config[followed]
         return config
+
+    def _keys_with(self, config: dict[str, Any]) -> _KeysOfFormats:
+        """Return the keys to choose when `name` and the format keys are chosen."""
+        names = tuple(config.values())
+        if names not in self._keys_by_names:
+            followed = self._followed_formats(config)
+            keys = self._keys(_formats_by_role(config | followed))
+            first = followed | {key: values[0] for key, _, values in keys.chosen}
+            self._keys_by_names[names] = replace(keys, first_config=first)
+        return self._keys_by_names[names]
+
+    @cached_property
+    def _keys_by_names(self) -> dict[tuple[Any, ...], _KeysOfFormats]:
+        return {}
 
     @cached_property
     def num_configs(self) -> int:
@@ -105,8 +126,8 @@ class Choices:
 
     def dimensions(self, prefix: str, format_name: str) -> list[Dimension]:
         """Return the dimensions that are left when all operands have the same format; named as by `draw`."""
-        chosen = self._keys((format_name,) * len(ROLES)).chosen
-        return [make_dimension(f"{prefix}/{name}", values) for _, name, values in chosen if len(values) > 1]
+        keys = self._keys((format_name,) * len(ROLES))
+        return [make_dimension(f"{prefix}/{name}", values) for _, name, values in keys.open]
 
     def followed_key(self, key: str) -> str | None:
         """Return the key whose value `key` copies, as in `"same as weight_width"`; None if it has its own."""
