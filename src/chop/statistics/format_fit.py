@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,6 +22,8 @@ CHUNK_SIZE = 2**20
 TOLERANCE = 1e-6
 """A value saturates if it exceeds the limit by more than this share, which allows for the rounding of a scale."""
 
+Values = np.ndarray[Any, np.dtype[np.float64]]
+
 
 class Limits(NamedTuple):
     """The smallest and the largest number that a format can represent, for each value or one for all values."""
@@ -30,6 +32,36 @@ class Limits(NamedTuple):
     high: Tensor
     follow_data: bool
     """Whether the limits depend on a scale that is computed from the data."""
+
+
+class Losses(NamedTuple):
+    """How many of some values are lost when they are rounded."""
+
+    num_nonzero: int
+    num_to_zero: int
+    """Nonzero values that become 0."""
+    num_saturated: int
+    """Values outside the range of the format."""
+    largest_relative_to_limit: float
+    """0.25: a quarter of the range is used; 2: the largest value is twice the limit."""
+
+    @classmethod
+    def of(cls, before: Values, after: Values, limits: Values) -> Losses:
+        """Compare finite values with their rounded values and the limits of the format on their side of 0.
+
+        In numpy: on the few values of a small tensor, it takes a third of the time of torch.
+        """
+        nonzero = before != 0
+        num_nonzero = int(np.count_nonzero(nonzero))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            # A limit of 0, as for negative numbers in an unsigned format, gives an infinite ratio.
+            relative_to_limit = np.where(nonzero, np.abs(before) / np.abs(limits), 0.0)
+        return cls(
+            num_nonzero,
+            int(np.count_nonzero(nonzero & (after == 0))),
+            int(np.count_nonzero(relative_to_limit > 1 + TOLERANCE)),
+            float(relative_to_limit.max()),
+        )
 
 
 @dataclass(frozen=True)
@@ -119,16 +151,12 @@ class FormatFitMeter:
 
     def _compare(self, x: Tensor, rounded: Tensor, limit: Tensor) -> None:
         self.deviation.add(x, rounded)
-        # On the few values of a small tensor, numpy takes a third of the time of torch.
         before, after, limits = (each.detach().cpu().numpy() for each in (x, rounded, limit))
-        nonzero = before != 0
-        self.num_nonzero += int(np.count_nonzero(nonzero))
-        self.num_to_zero += int(np.count_nonzero(nonzero & (after == 0)))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            # A limit of 0, as for negative numbers in an unsigned format, gives an infinite ratio.
-            relative_to_limit = np.where(nonzero, np.abs(before) / np.abs(limits), 0.0)
-        self.num_saturated += int(np.count_nonzero(relative_to_limit > 1 + TOLERANCE))
-        self.largest_relative_to_limit = max(self.largest_relative_to_limit, float(relative_to_limit.max()))
+        found = Losses.of(before, after, limits)
+        self.num_nonzero += found.num_nonzero
+        self.num_to_zero += found.num_to_zero
+        self.num_saturated += found.num_saturated
+        self.largest_relative_to_limit = max(self.largest_relative_to_limit, found.largest_relative_to_limit)
 
     def _unused_bits(self) -> int | None:
         """Return the number of unused top bits: 2 if the largest magnitude is a quarter of the limit."""

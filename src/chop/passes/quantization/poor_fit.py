@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+import torch
 from torch import Tensor, fx
 
 from chop.formats.integer import Integer
 from chop.nn.quantized import QuantizedCall, QuantizedLayer
 from chop.passes.quantization.suggest import Suggestion, best_of_width
-from chop.statistics.format_fit import MAX_SAMPLE_SIZE, FormatFitMeter
+from chop.statistics.deviation import Deviation
+from chop.statistics.format_fit import MAX_SAMPLE_SIZE, Losses, limits_of
 
 if TYPE_CHECKING:
     from chop.ir import NodeMeta
@@ -76,14 +79,20 @@ def _poor_fit(node: str, operand: str, number_format: Integer, value: Tensor | N
         return None
     flat = value.detach().flatten()
     sample = flat[:: -(-len(flat) // MAX_SAMPLE_SIZE)].double().cpu()
-    meter = FormatFitMeter(number_format, keeps_sample=False)
-    meter.add(sample)
-    fit = meter.read()
-    if fit.saturated is None or fit.to_zero is None or max(fit.saturated, fit.to_zero) <= MAX_SHARE:
+    limits = limits_of(number_format, sample, None)
+    x, rounded = sample.numpy(), number_format(sample).numpy()
+    finite = np.isfinite(x)
+    if not finite.all():
+        x, rounded = x[finite], rounded[finite]
+    if not len(x):
         return None
-    finite = sample[sample.isfinite()]
-    better = best_of_width(finite, number_format.width, number_format.is_signed)
-    sqnr = fit.sqnr_db if fit.sqnr_db is not None else 0.0
-    if better is None or better.sqnr_db < sqnr + MIN_GAIN_DB:
+    lost = Losses.of(x, rounded, np.where(x < 0, limits.low.item(), limits.high.item()))
+    saturated, to_zero = lost.num_saturated / len(x), lost.num_to_zero / max(1, lost.num_nonzero)
+    if max(saturated, to_zero) <= MAX_SHARE:
         return None
-    return PoorFit(node, operand, number_format, fit.saturated, fit.to_zero, sqnr, better)
+    values, deviation = torch.from_numpy(x), Deviation()
+    deviation.add(values, torch.from_numpy(rounded))
+    better = best_of_width(values, number_format.width, number_format.is_signed)
+    if better is None or better.sqnr_db < deviation.sqnr_db + MIN_GAIN_DB:
+        return None
+    return PoorFit(node, operand, number_format, saturated, to_zero, deviation.sqnr_db, better)

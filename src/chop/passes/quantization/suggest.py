@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from chop.formats.integer import Integer
@@ -32,11 +34,13 @@ def best_of_width(values: Tensor, width: int, is_signed: bool = True) -> Suggest
         return None
     fewest = Integer(width, 0, is_signed=is_signed).fitted(largest).frac_width
     assert isinstance(fewest, int), "a fitted format has its fraction bits"
-    candidates = [Integer(width, min(fewest + more, 126), is_signed=is_signed) for more in range(width + 1)]
-    signal = values.dot(values).item()
-    return max(
-        (Suggestion(each, _sqnr(values, each, signal)) for each in candidates), key=lambda found: found.sqnr_db
+    fractions = [min(fewest + more, 126) for more in range(width + 1)]
+    signal, *noises = _signal_and_noises(values, Integer(width, 0, is_signed=is_signed), fractions)
+    sqnr_db, fraction = max(
+        ((decibel(signal, noise), fraction) for noise, fraction in zip(noises, fractions, strict=True)),
+        key=lambda found: found[0],
     )
+    return Suggestion(Integer(width, fraction, is_signed=is_signed), sqnr_db)
 
 
 def narrowest(values: Tensor, sqnr_db: float, is_signed: bool = True) -> Suggestion | None:
@@ -48,6 +52,12 @@ def narrowest(values: Tensor, sqnr_db: float, is_signed: bool = True) -> Suggest
     return None
 
 
-def _sqnr(values: Tensor, number_format: Integer, signal: float) -> float:
-    error = number_format.quantize(values).sub_(values)
-    return decibel(signal, error.dot(error).item())
+def _signal_and_noises(values: Tensor, integers: Integer, fractions: Sequence[int]) -> list[float]:
+    """Return the power of the values, and of their errors for each number of fraction bits.
+
+    All numbers of fraction bits are tried together: rounding to steps of 1/4 is rounding 4 x to integers.
+    """
+    factors = torch.tensor([[2.0**fraction] for fraction in fractions], dtype=values.dtype, device=values.device)
+    errors = integers.quantize(values * factors).div_(factors).sub_(values)
+    found: list[float] = torch.stack([each.dot(each) for each in (values, *errors)]).tolist()
+    return found
