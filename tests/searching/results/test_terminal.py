@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -143,7 +144,7 @@ def test_the_table_shows_the_front_with_the_nearest_baselines(
 
 
 def test_the_table_shows_choices_that_are_not_formats(capsys: pytest.CaptureFixture[str]) -> None:
-    chosen = {"[training]/learning_rate": 0.01, "[method]/method": "gptq", "linear/weight_width": 4}
+    chosen: dict[str, Any] = {"[training]/learning_rate": 0.01, "[method]/method": "gptq", "linear/weight_width": 4}
     show_results(results(trial(0, 0.80, 300, **chosen)), None, RunFolder(Path("run")))
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["trial", "learning_rate", "method", "accuracy"] in [line[:4] for line in lines]
