@@ -20,7 +20,7 @@ from chop.exporting.onnx_fusions import GIVEN, Arrays, wrong_fusion
 from chop.exporting.onnx_graph.builder import OnnxBuilder, OnnxNode
 from chop.exporting.onnx_graph.call import Ref
 from chop.exporting.onnx_graph.lower import Lowered
-from chop.exporting.proof import Batch
+from chop.exporting.proof import Batch, Engine
 
 logger = logging.getLogger(__name__)
 MAX_ERROR_LENGTH = 300
@@ -147,7 +147,7 @@ def _one_line(error: Exception) -> str:
     return text if len(text) <= MAX_ERROR_LENGTH else f"{text[:60]} ... {text[-MAX_ERROR_LENGTH:]}"
 
 
-class OnnxEngine:
+class OnnxEngine(Engine):
     """A file that is run by onnxruntime or by the reference evaluator."""
 
     is_exact = False
@@ -190,15 +190,29 @@ class OnnxEngine:
 
     def run_layers(self, inputs: Batch, results: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the result of each node, from given results of the nodes before it."""
-        wanted = {name: ref for name, ref in self.lowered.results.items() if name in results}
-        if not wanted:
-            return {}
-        separate = separate_layers(self.lowered, wanted)
-        session = FirstThatRuns(make_model(separate, self.opset, {}, check=False), is_fused=False)
-        given = {f"{ref.name}{GIVEN}": results[name] for name, ref in wanted.items()}
-        found = as_tensors(run_session(session, as_arrays({**inputs, **given}, separate.inputs)))
-        by_value = dict(zip(separate.outputs, found, strict=True))
-        return {name: by_value[ref.name] for name, ref in wanted.items()}
+
+        def execute(separate: Lowered, arrays: Arrays) -> list[Tensor]:
+            session = FirstThatRuns(make_model(separate, self.opset, {}, check=False), is_fused=False)
+            return as_tensors(run_session(session, arrays))
+
+        return run_separate_layers(self.lowered, inputs, results, execute)
+
+
+def run_separate_layers(
+    lowered: Lowered,
+    inputs: Batch,
+    results: Mapping[str, Tensor],
+    execute: Callable[[Lowered, Arrays], list[Tensor]],
+) -> dict[str, Tensor]:
+    """Return what `execute` computes for each fx node from the given `results` of the nodes before it."""
+    wanted = {name: ref for name, ref in lowered.results.items() if name in results}
+    if not wanted:
+        return {}
+    separate = separate_layers(lowered, wanted)
+    given = {f"{ref.name}{GIVEN}": results[name] for name, ref in wanted.items()}
+    found = execute(separate, as_arrays({**inputs, **given}, separate.inputs))
+    by_value = dict(zip(separate.outputs, found, strict=True))
+    return {name: by_value[ref.name] for name, ref in wanted.items()}
 
 
 def separate_layers(lowered: Lowered, results: Mapping[str, Ref]) -> Lowered:

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from chop.display.extras import need
 from chop.exporting.export import TARGETS, ExportOptions
-from chop.exporting.onnx_engines import as_arrays, as_tensors, run_session, separate_layers
+from chop.exporting.onnx_engines import as_arrays, as_tensors, run_separate_layers, run_session
 from chop.exporting.onnx_file import choose_opset, make_model
-from chop.exporting.onnx_fusions import GIVEN, Arrays
+from chop.exporting.onnx_fusions import Arrays
 from chop.exporting.onnx_graph.call import Ref
 from chop.exporting.onnx_graph.lower import Lowered, lower
 from chop.exporting.onnx_target import formats_of
@@ -40,34 +40,27 @@ class QONNXTarget:
         return QONNXEngine(lowered, opset)
 
 
-class QONNXEngine:
+class QONNXEngine(Engine):
     """The executor of qonnx, which runs one node at a time and needs the shapes of all tensors."""
 
     is_exact = False
 
     def __init__(self, lowered: Lowered, opset: int) -> None:
         need("qonnx", "running a QONNX file")
-        self.title = f"qonnx {version('qonnx')}"
         self.lowered, self.opset = lowered, opset
+
+    @property
+    def title(self) -> str:
+        """The version of qonnx."""
+        return f"qonnx {version('qonnx')}"
 
     def run(self, inputs: Batch) -> list[Tensor]:
         """Return the outputs for a batch."""
         return self._execute(self.lowered, as_arrays(inputs, self.lowered.inputs))
 
-    def switch_off_wrong_fusions(self, inputs: Batch) -> bool:
-        """Return False: there is one way to run the file."""
-        return False
-
     def run_layers(self, inputs: Batch, results: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the result of each node, from given results of the nodes before it."""
-        wanted = {name: ref for name, ref in self.lowered.results.items() if name in results}
-        if not wanted:
-            return {}
-        separate = separate_layers(self.lowered, wanted)
-        given = {f"{ref.name}{GIVEN}": results[name] for name, ref in wanted.items()}
-        found = self._execute(separate, as_arrays({**inputs, **given}, separate.inputs))
-        by_value = dict(zip(separate.outputs, found, strict=True))
-        return {name: by_value[ref.name] for name, ref in wanted.items()}
+        return run_separate_layers(self.lowered, inputs, results, self._execute)
 
     def _execute(self, lowered: Lowered, arrays: Arrays) -> list[Tensor]:
         fixed = {name: _fixed(ref, arrays[name].shape) for name, ref in lowered.inputs.items()}

@@ -36,7 +36,7 @@ class SafetensorsTarget:
             return ReadBack(read_safetensors(path, into=copy.deepcopy(graph)))
 
 
-class ReadBack:
+class ReadBack(Engine):
     """A graph that was read from a file."""
 
     title = f"read back by chop {__version__}"
@@ -48,10 +48,6 @@ class ReadBack:
     def run(self, inputs: Batch) -> list[Tensor]:
         """Return the outputs of the graph."""
         return outputs_of(self.graph, inputs)
-
-    def switch_off_wrong_fusions(self, inputs: Batch) -> bool:
-        """Return False: there is one way to run the file."""
-        return False
 
     def run_layers(self, inputs: Batch, results: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the result of each node, from given results of the nodes before it."""
