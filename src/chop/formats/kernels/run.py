@@ -81,7 +81,7 @@ def _can_run(x: Tensor) -> bool:
 def map_elements(loop: Loop, x: Tensor, *parameters: float) -> Tensor:
     """Return a loop's result for each element, in the memory layout of `x`."""
     y = torch.empty_like(x)
-    if y.stride() != x.stride():
+    if not x.is_contiguous() and y.stride() != x.stride():
         y.copy_(x)
         x = y
     source, target, packed, numel = x.data_ptr(), y.data_ptr(), pack(parameters), x.numel()
