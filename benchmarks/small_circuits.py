@@ -219,10 +219,7 @@ def _measured(point: Point, test: Rows, folder: Path) -> Measured:
     """Return accuracy and area of the circuit of a graph."""
     program = prepare(point.what).program
     integers = program.run(program.quantize(test.features.numpy()))
-    scores = np.ldexp(
-        integers.astype(np.float64), -program[program.result].out.frac
-    )  # which differ between classes
-    accuracy = float((scores.argmax(1) == test.labels.numpy()).mean())
+    accuracy = float((integers.argmax(1) == test.labels.numpy()).mean())
     folder = folder / f"{point.ebops:.0f}"
     design = make_design(program, DesignOptions(strategy={"default": "unrolled"}))
     area = area_of(write_rtl(design, folder), design.options.name, folder / "reports")

@@ -16,14 +16,15 @@ from torch import Tensor, nn
 from chop.formats.integer import Integer
 from chop.formats.mixed_integer import MixedInteger
 from chop.hardware.describe import describe_signal
-from chop.hardware.emit import write_rtl, write_testbench
+from chop.hardware.emit import read_manifest, write_rtl, write_testbench
 from chop.hardware.node_estimate import estimate_node
 from chop.hardware.prepare import HardwareModel, prepare
 from chop.hardware.program import Signal
 from chop.hardware.resolve.layers import set_formats
 from chop.hardware.rtl.design import DesignOptions, make_design
+from chop.hardware.rtl.pipeline import Strategy
 from chop.hardware.simulate.cosimulate import Simulation
-from chop.hardware.simulate.simulators import SIMULATORS
+from chop.hardware.simulate.simulators import SIMULATORS, Verilator
 from chop.ir import MaseGraph
 
 
@@ -116,6 +117,81 @@ def test_the_circuit_equals_the_integer_program(tmp_path: Path) -> None:
     assert str(built.compare(ready.program.quantize(x.numpy()))) == "100 of 100 vectors equal in verilator"
 
 
+def classifier() -> tuple[MaseGraph, Tensor]:
+    """Return a layer whose outputs have 1, 4, 2 and 0 fraction bits, and one that is always 0; and rows."""
+    layer = nn.Linear(3, 5)
+    layer.weight.data = torch.tensor([[3.5, 0, 0], [0, 1.0625, 0], [0, 0, 1.25], [2, 0, 0], [0, 0, 0]])
+    layer.bias.data = torch.tensor([0.0, 0, 0, 1, 0])
+    x = torch.randint(-4, 4, (200, 3), generator=torch.Generator().manual_seed(0)).float()
+    graph = annotated(nn.Sequential(layer), x)
+    (meta,) = (meta for meta in graph.annotated_metas() if meta.mase_op == "linear")
+    widths = torch.tensor([[6], [7], [6], [6], [0]])
+    weight = MixedInteger.of(widths, torch.tensor([[1], [4], [2], [0], [0]]))
+    set_formats(meta, {"data_in_0": Integer(4, 0), "weight": weight, "bias": Integer(4, 0)})
+    return graph, x
+
+
+def test_integers_of_the_result_compare_where_the_classes_have_different_fraction_bits() -> None:
+    graph, x = classifier()
+    program = check(graph, x).program
+    expected = graph.model(x).argmax(1).numpy()
+    integers = program.run(program.quantize(x.numpy()))
+    (before,) = program.output.reads
+    unaligned = program.trace(program.quantize(x.numpy()))[before]
+    assert program[before].out.frac.tolist() == [1, 4, 2, 0, 0]
+    assert (unaligned.argmax(1) != expected).mean() > 0.1
+    assert (integers.argmax(1) == expected).all()
+    assert program.output.out.frac.tolist() == [4] * 5
+    assert program.output.out.widths().tolist() == [10, 9, 9, 9, 0]  # -28 with 4 fraction bits is -448
+
+
+@pytest.mark.skipif(not SIMULATORS["verilator"].is_available(), reason="Verilator is not installed")
+@pytest.mark.parametrize(("strategy", "axi_stream"), [("unrolled", True), ("folded", False)])
+def test_the_output_port_has_one_format(strategy: Strategy, axi_stream: bool, tmp_path: Path) -> None:
+    graph, x = classifier()
+    program = prepare(graph).program
+    design = make_design(program, DesignOptions(strategy={"_0": strategy}))
+    rtl, bench = write_rtl(design, tmp_path, axi_stream), write_testbench(design, tmp_path, axi_stream)
+    assert read_manifest(tmp_path)["output"] == {
+        "shape": [5], "lanes": 5, "width": 10, "frac": 4, "signed": True
+    }  # fmt: skip
+    simulator = SIMULATORS["verilator"]
+    assert isinstance(simulator, Verilator)
+    top = f"network{'_axis' if axi_stream else ''}"
+    assert simulator.lint([path for path in rtl if path.suffix == ".sv"], top, tmp_path) == ""
+    built = Simulation(design, [*rtl, *bench], "verilator", simulator, tmp_path / "simulation")
+    assert str(built.compare(program.quantize(x.numpy()))) == "200 of 200 vectors equal in verilator"
+
+
+@pytest.mark.skipif(not SIMULATORS["verilator"].is_available(), reason="Verilator is not installed")
+def test_pixels_of_the_result_have_one_format(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    x = torch.randn(10, 2, 6, 6) * 4
+    model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1))
+    program = check(mixed(model, x, per_channel=True), x).program
+    assert len(np.unique(program[program.output.reads[0]].out.frac)) > 1
+    design = make_design(program, DesignOptions(strategy={"default": "stream_conv"}))
+    assert design.output_stream.beats == 16
+    files = [*write_rtl(design, tmp_path), *write_testbench(design, tmp_path)]
+    built = Simulation(design, files, "verilator", SIMULATORS["verilator"], tmp_path / "simulation")
+    assert str(built.compare(program.quantize(x.numpy()))) == "10 of 10 vectors equal in verilator"
+    assert len(np.unique(design.output.frac)) == 1
+
+
+def test_alignment_does_not_make_float32_inexact() -> None:
+    layer = nn.Linear(1, 2, bias=False)
+    layer.weight.data = torch.tensor([[2.0**10], [2.0**-12]])
+    x = torch.tensor([[1.0], [-3.0]])
+    graph = annotated(nn.Sequential(layer), x)
+    (meta,) = (meta for meta in graph.annotated_metas() if meta.mase_op == "linear")
+    weight = MixedInteger.of(torch.tensor([[2], [2]]), torch.tensor([[-10], [12]]))
+    set_formats(meta, {"data_in_0": Integer(4, 0), "weight": weight})
+    program = check(graph, x).program
+    assert program.bound > 2**24
+    assert program.beyond_float32 == ()
+    assert program.run(np.array([[1], [-3]])).tolist() == [[2**22, 1], [-3 * 2**22, -3]]
+
+
 def test_sums_before_a_width_of_0_bits_have_no_adders(tmp_path: Path) -> None:
     torch.manual_seed(0)
     x = torch.randn(20, 4)
@@ -133,6 +209,19 @@ def test_sums_before_a_width_of_0_bits_have_no_adders(tmp_path: Path) -> None:
         adders.append(text.count(" + ") + text.count(" - "))
     assert 0 < adders[0] <= 12  # one output of 4 weights, at most two signed digits each, rounding and bias
     assert adders[1] == 0
+
+
+def test_a_strategy_holds_for_the_named_node_and_not_for_the_one_before_it() -> None:
+    x = torch.randn(20, 4)
+    graph = annotated(perceptron(4, 3, 2), x)
+    for meta in graph.annotated_metas():
+        if meta.mase_op == "linear":
+            set_formats(meta, {"data_in_0": Integer(6, 3), "weight": Integer(4, 2), "bias": Integer(4, 2)})
+    design = make_design(prepare(graph).program, DesignOptions(strategy={"_2": "folded"}))
+    assert [(each.unit.nodes, each.strategy) for each in design.units] == [
+        (("_0", "_1"), "unrolled"),
+        (("_2",), "folded"),
+    ]
 
 
 def test_ports_list_the_fraction_bits_of_each_element() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from chop.hardware.program.instructions import PADDING, Block, LinearMap, Requantize, WindowShape
+from chop.hardware.program.instructions import PADDING, Align, Block, LinearMap, Requantize, WindowShape
 from chop.hardware.program.rounding import ExactRounding
 from chop.hardware.program.signal import MAX_WIDTH, IntArray, Signal
 
@@ -72,6 +72,18 @@ def requantize(
     return Requantize(name=name, node=node, reads=(read,), out=out, shift=shift, rounding=rounding, before=source)
 
 
+def align(name: str, node: str, read: str, source: Signal) -> Align | None:
+    """Return the instruction that gives all elements the most fraction bits of any; None if they have them."""
+    used = (source.low != 0) | (source.high != 0)
+    finest = int(source.frac[used].max()) if used.any() else int(source.frac.max(initial=0))
+    if (source.frac == finest).all():
+        return None
+    shift = np.where(used, finest - source.frac, 0)
+    low, high = (_scaled(each, shift, node) for each in (source.low, source.high))
+    out = Signal(np.full_like(source.frac, finest), low, high)
+    return Align(name=name, node=node, reads=(read,), out=out, shift=shift.ravel())
+
+
 def _range_after(source: Signal, target: Signal) -> tuple[IntArray, IntArray]:
     """Return the bounds of `target` that the rounded values of `source` can reach."""
     scale = np.ldexp(1.0, target.frac - source.frac)
@@ -102,7 +114,7 @@ def _scaled(values: IntArray, shift: IntArray, node: str) -> IntArray:
     wide = np.abs(values).astype(np.float64) * np.exp2(np.maximum(shift, 0).astype(np.float64))
     if (wide >= 2.0 ** (MAX_WIDTH - 1)).any():
         raise ValueError(
-            f"node '{node}': aligning its weights needs more than {MAX_WIDTH} bits; use closer formats"
+            f"node '{node}': aligning its integers needs more than {MAX_WIDTH} bits; use closer formats"
         )
     return np.where(values == 0, 0, values << np.clip(shift, 0, MAX_WIDTH))
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from chop.hardware.program.build import requantize
+from chop.hardware.program.build import align, requantize
 from chop.hardware.program.instructions import InputPort, Instruction, LookUp
 from chop.hardware.program.number_formats import data_signal
 from chop.hardware.program.program import Program
@@ -78,6 +78,15 @@ class ProgramBuilder:
         signal, rounding = next(each for each in wanted if each)
         name = meta.node.name
         self.finish_input(meta.node, InputPort(name=name, node=name, reads=(), out=signal, rounding=rounding))
+
+    def result(self, meta: NodeMeta, source: fx.Node) -> str:
+        """Return the instruction that holds the result of the graph: integers of one format, which compare."""
+        held = self.read(meta, source)
+        made = align(f"{held}_aligned", self.instructions[held].node, held, self.signal(held))
+        if made is None:
+            return held
+        self.instructions[made.name] = made
+        return made.name
 
     def _readers(self, source: NodeMeta) -> list[tuple[NodeMeta, str]]:
         """Return the nodes that read a result, and as which operand, past those that only move it."""

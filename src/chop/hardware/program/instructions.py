@@ -194,6 +194,18 @@ class Rearrange(Instruction):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class Align(Instruction):
+    """Elements shifted to the left, so that all have the same fraction bits; costs wires only."""
+
+    shift: IntArray
+    """By element, flat; 0 for elements that are always 0."""
+
+    def run(self, x: Rows) -> Rows:
+        shifted: Rows = x << self.shift.astype(x.dtype)
+        return shifted
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class LookUp(Instruction):
     """A function of single elements, as a table of its results."""
 

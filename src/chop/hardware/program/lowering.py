@@ -43,7 +43,7 @@ def lower(graph: MaseGraph) -> Program:
         elif node.op == "output":
             if not isinstance(node.args[0], fx.Node):
                 raise ValueError("hardware needs a model that returns one tensor")
-            result = builder.read(meta, node.args[0])
+            result = builder.result(meta, node.args[0])
         elif node.op == "get_attr":
             continue  # the node that reads it says that hardware does not support it
         elif meta.mase_op in _LOWERINGS:

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from chop.formats.rounding import round_
-from chop.hardware.program.instructions import InputPort, Instruction, Rows
+from chop.hardware.program.instructions import Align, InputPort, Instruction, Rows
 
 ROWS_AT_ONCE = 4096
 """Rows per step of the interpreter, so that intermediate results stay in the cache."""
@@ -50,7 +50,8 @@ class Program:
     @property
     def beyond_float32(self) -> tuple[str, ...]:
         """The nodes whose sums can exceed 2**24, so that float32 does not compute them exactly."""
-        return tuple(dict.fromkeys(each.node for each in self if each.bound > FLOAT32_BOUND))
+        computing = [each for each in self if not isinstance(each, Align)]  # which adds zeros only
+        return tuple(dict.fromkeys(each.node for each in computing if each.bound > FLOAT32_BOUND))
 
     def readers(self, name: str) -> list[Instruction]:
         """Return the instructions that read a result."""

@@ -10,6 +10,7 @@ import numpy as np
 from chop.hardware.program import Signal
 from chop.hardware.program.instructions import (
     PADDING,
+    Align,
     Block,
     Instruction,
     LinearMap,
@@ -121,6 +122,8 @@ def _at_a_pixel(unit: CircuitUnit, sources: Sequence[Signal]) -> Instruction:
         if (index % pixels != np.arange(pixels)).any() or (index // pixels != index[:, :1] // pixels).any():
             raise ValueError("it moves pixels")
         return replace(head, out=merge_pixels(head.out), index=index[:, 0] // pixels)
+    if isinstance(head, Align):
+        return replace(head, out=merge_pixels(head.out), shift=head.shift.reshape(-1, pixels).max(axis=1))
     if isinstance(head, LookUp | Rectify):
         return replace(head, out=merge_pixels(head.out))
     assert isinstance(head, Requantize), "all other instructions are handled above"

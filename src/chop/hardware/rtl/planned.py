@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from chop.hardware.program.instructions import LinearMap, Rearrange
+from chop.hardware.program.instructions import LinearMap
 from chop.hardware.rtl.estimate import AreaEstimate, estimate_folded, estimate_line_buffer
 from chop.hardware.rtl.folded import FoldedUnit, Folding, fold, folded_module, single_block
 from chop.hardware.rtl.line_buffer import LineBuffer
@@ -143,7 +143,7 @@ def _by_pixel(
     buffer = None
     if pixel.window is not None:
         buffer = LineBuffer(pixel.window, unit.sources[0].width, pixel.fill)
-    if isinstance(unit.head, Rearrange) and not unit.posts:
+    if unit.is_wiring:
         return PlannedUnit(unit, pixel.unit, "stream_conv", module, 0, 1, AreaEstimate()), {}
     make = _folded if _is_large(pixel.unit) else _unrolled
     return make(module, unit, pixel.unit, "stream_conv", buffer, options)

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from chop.hardware.program.instructions import Rearrange
+from chop.hardware.program.instructions import Align, Rearrange
 from chop.hardware.rtl.estimate import AreaEstimate, estimate_fifo, estimate_line_buffer, estimate_skid
 from chop.hardware.rtl.library import DELAY, PIXELS_TO_VECTOR, SKID_BUFFER, STREAM_FIFO, VECTOR_TO_PIXELS
 from chop.hardware.rtl.line_buffer import LineBuffer
@@ -22,6 +22,7 @@ from chop.hardware.rtl.schedule import (
     Timer,
 )
 from chop.hardware.rtl.streams import Stream
+from chop.hardware.rtl.units import CircuitUnit
 from chop.hardware.rtl.unrolled import element_bits
 
 Wires = Mapping[str, str]
@@ -263,15 +264,29 @@ def _instance(
     data[unit.result], bits[unit.result] = out, port_width(unit.out)
     width = bits[unit.result]
     if unit.is_wiring:
-        assert isinstance(unit.head, Rearrange), "only these are wiring"
-        parts = [element_bits(unit.sources, at, unit.out) for at in reversed(unit.head.index.tolist())]
-        text = "{" + ", ".join(parts) + "}"
+        text = "{" + ", ".join(reversed(_moved(unit))) + "}"
         for i in reversed(range(len(given))):
             text = text.replace(f"in{i}_data[", f"{given[i]}[")
-        return [*lines, f"wire [{width - 1}:0] {out} = {text};"]
+        # Elements that need no bits, or fewer than their neighbours, do not use all wires.
+        unused = f"wire unused_{unit.name} = &{{1'b0, {', '.join(given)}}};"
+        return [*lines, f"wire [{width - 1}:0] {out} = {text};", unused]
     ports = ", ".join(f".in{i}_data({wire})" for i, wire in enumerate(given))
     return [
         *lines,
         f"wire [{width - 1}:0] {out};",
         f"{planned.module} u_{unit.name} (.clk(clk), .enable({enable}), {ports}, .out_data({out}));",
+    ]
+
+
+def _moved(unit: CircuitUnit) -> list[str]:
+    """Return the elements of a result that consists of wires."""
+    head, width = unit.head, unit.out.width
+    if isinstance(head, Rearrange):
+        return [element_bits(unit.sources, at, width) for at in head.index.tolist()]
+    assert isinstance(head, Align), "no other instruction is wiring"
+    return [
+        f"{{{element_bits(unit.sources, at, width - shift)}, {shift}'d0}}"
+        if shift
+        else element_bits(unit.sources, at, width)
+        for at, shift in enumerate(head.shift.tolist())
     ]

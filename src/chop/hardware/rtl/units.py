@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from chop.hardware.program import Program, Signal
-from chop.hardware.program.instructions import InputPort, Instruction, Rearrange, Rectify, Requantize
+from chop.hardware.program.instructions import Align, InputPort, Instruction, Rearrange, Rectify, Requantize
 from chop.hardware.program.signal import IntArray
 
 Post = Requantize | Rectify
@@ -32,8 +32,9 @@ class CircuitUnit:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The nodes of the graph that the unit computes."""
-        return tuple(dict.fromkeys(each.node for each in (self.head, *self.posts)))
+        """The nodes of the graph that the unit computes; rounding may belong to the node that reads the result."""
+        computing = [post for post in self.posts if isinstance(post, Rectify)]
+        return tuple(dict.fromkeys(each.node for each in (self.head, *computing)))
 
     @property
     def result(self) -> str:
@@ -47,7 +48,7 @@ class CircuitUnit:
     @property
     def is_wiring(self) -> bool:
         """Whether the unit only renames wires."""
-        return isinstance(self.head, Rearrange) and not self.posts
+        return isinstance(self.head, Rearrange | Align) and not self.posts
 
 
 def make_units(program: Program) -> list[CircuitUnit]:

@@ -228,7 +228,7 @@ def _repeated(name: str, unit: CircuitUnit, head: LinearMap, cutoff: int, use_al
     for module, block in zip(modules, head.blocks, strict=True):
         lanes = _block_input(block, source)
         for reads, writes in zip(block.reads.tolist(), block.writes.tolist(), strict=True):
-            parts = [element_bits(unit.sources, at, lanes) for at in reversed(reads)]
+            parts = [element_bits(unit.sources, at, lanes.width) for at in reversed(reads)]
             outs = [f"out_data[{(at + 1) * width - 1}:{at * width}]" for at in reversed(writes)]
             lines.append(
                 f"{module.name} u{len(lines)} (.clk(clk), .enable(enable), "
@@ -268,22 +268,21 @@ def merge_roundings(chains: Sequence[Sequence[Rounding]]) -> list[Rounding]:
     return merged
 
 
-def element_bits(sources: Sequence[Signal], at: int, lanes: Signal) -> str:
-    """Return one element of the input ports as a lane of another signal; `PADDING` is 0."""
+def element_bits(sources: Sequence[Signal], at: int, width: int) -> str:
+    """Return one element of the input ports in `width` bits; `PADDING` is 0."""
     if at == PADDING:
-        return f"{lanes.width}'d0"
+        return f"{width}'d0"
     port = 0
     while at >= sources[port].numel:
         at -= sources[port].numel
         port += 1
-    width = sources[port].width
-    start, bits = at * width, min(width, lanes.width)
+    start, bits = at * sources[port].width, min(sources[port].width, width)
     if bits == 0:
-        return f"{lanes.width}'d0"
+        return f"{width}'d0"
     part = f"in{port}_data[{start + bits - 1}:{start}]"
-    if bits == lanes.width:
+    if bits == width:
         return part
-    return f"{lanes.width}'($signed({part}))" if sources[port].signed else f"{lanes.width}'({part})"
+    return f"{width}'($signed({part}))" if sources[port].signed else f"{width}'({part})"
 
 
 def wrap_module(
