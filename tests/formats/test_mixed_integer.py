@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pytest
 import torch
 
 from chop.formats.integer import Integer
+from chop.formats.kernels.run import settings
 from chop.formats.mixed_integer import MixedInteger
 
 X = torch.tensor([[0.30, -9.0, 5.0, 0.7], [-0.30, 9.0, -5.0, 0.2]])
@@ -36,6 +39,16 @@ def test_bits_are_counted_element_by_element() -> None:
     mixed = MixedInteger((8, 4, 0, 3), (4, 1, 0, 2), shape=(4,))
     assert (mixed.width, mixed.bits, mixed.storage_bits((10, 4))) == (8, 3.75, 150)
     assert str(mixed) == "mixed_integer(0 to 8 bits, mean 3.75)"
+
+
+@pytest.mark.parametrize("is_signed, width", [(False, 8), (True, 0), (True, 1)])
+def test_zeros_keep_their_sign_at_every_position(is_signed: bool, width: int) -> None:
+    # 17 columns: some are computed by vector instructions, and some are left over.
+    mixed = MixedInteger((width,) * 17, (4,) * 17, shape=(17,), is_signed=is_signed)
+    for enabled in (False, True):
+        with patch.object(settings, "enabled", enabled), patch.object(settings, "min_numel_to_load", 0):
+            assert mixed.quantize(torch.full((6, 17), -0.01)).signbit().all()
+            assert not mixed.quantize(torch.full((6, 17), 0.01)).signbit().any()
 
 
 def test_of_takes_tensors() -> None:

@@ -119,7 +119,9 @@ class MixedInteger(Rounded, Format):
             top = (largest_of(x.dtype) * factor.double()).floor().to(factor.dtype)
             low, high = low.maximum(-top), high.minimum(top)
         scaled = round_(working(x) * factor, self.rounding)
-        return scaled.clamp_(low, high)
+        # Not `clamp`: with tensors as limits, the sign of its zeros depends on their position in the tensor.
+        scaled = torch.where(scaled < low, low, scaled)
+        return torch.where(scaled > high, high, scaled)
 
     def _check_shape(self, shape: Sequence[int]) -> None:
         own = self.shape
