@@ -41,7 +41,7 @@ def test_bits_are_counted_element_by_element() -> None:
     assert str(mixed) == "mixed_integer(0 to 8 bits, mean 3.75)"
 
 
-@pytest.mark.parametrize("is_signed, width", [(False, 8), (True, 0), (True, 1)])
+@pytest.mark.parametrize(("is_signed", "width"), [(False, 8), (True, 0), (True, 1)])
 def test_zeros_keep_their_sign_at_every_position(is_signed: bool, width: int) -> None:
     # 17 columns: some are computed by vector instructions, and some are left over.
     mixed = MixedInteger((width,) * 17, (4,) * 17, shape=(17,), is_signed=is_signed)

@@ -11,7 +11,7 @@ from chop.cost.energy import Energy, energy_of
 from chop.cost.memory import average_bits, input_storage, weight_storage
 from chop.cost.operations import is_floating_point, operations_in
 from chop.cost.parameters import parameter_storage, read_storage
-from chop.cost.peak_activations import Activations, activations
+from chop.cost.peak_activations import Activations, stored_activations
 from chop.cost.roofline import Bound, Device, estimate_time, moved_bits, operations_per_byte
 from chop.cost.storage_formats import as_stored
 from chop.ir import NodeMeta
@@ -89,7 +89,8 @@ def estimate(
 
     Results are assumed to be stored in the formats in which they are read (`as_stored`).
     """
-    picojoules, kept, live = table or Energy(), as_stored(metas), activations(metas)
+    picojoules, kept = table or Energy(), as_stored(metas)
+    live = stored_activations(kept)
     found = {
         meta.node.name: _node_cost(meta, live.by_node[meta.node.name], convention, device, picojoules)
         for meta in kept

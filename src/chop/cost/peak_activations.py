@@ -51,7 +51,11 @@ def activations(metas: Sequence[NodeMeta]) -> Activations:
     `flatten` count as views; `contiguous`, `clone`, `repeat`, `cat`, `stack`, indexing with tensors or lists, and
     casts to another dtype count as copies.
     """
-    kept = as_stored(metas)
+    return stored_activations(as_stored(metas))
+
+
+def stored_activations(kept: Sequence[NodeMeta]) -> Activations:
+    """Return the memory of the activations of a graph whose results are in the formats in which they are stored."""
     owners = _owners(kept)
     sizes, ends = _sizes_and_ends(kept, owners)
     present: Number = 0

@@ -34,13 +34,16 @@ class RepresentableValues:
     num_scales: int
     """How many different scales the data lead to."""
     values: Tensor | None = None
+    """In ascending order, in double precision."""
 
     def between(self, low: float, high: float) -> tuple[list[float], int]:
         """Return the values to draw over data from `low` to `high`, and the stride: 4 means every fourth value."""
         if self.values is None:
             return [], 1
         margin = (high - low or 1.0) * MARGIN
-        inside = self.values[(self.values >= low - margin) & (self.values <= high + margin)]
+        values = self.values.numpy()
+        first, last = values.searchsorted(low - margin), values.searchsorted(high + margin, side="right")
+        inside = values[first:last]
         stride = -(-len(inside) // MAX_VALUES_DRAWN) or 1
         return inside[::stride].tolist(), stride
 

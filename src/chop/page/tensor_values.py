@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, fx
@@ -18,8 +18,10 @@ from chop.ir.graph.node_target import get_node_actual_target
 from chop.page.representable_values import RepresentableValues, representable_values
 from chop.statistics.batches import limited_batches, num_rows
 from chop.statistics.format_fit import FormatFitMeter
+from chop.statistics.joint_results import compute_all
 from chop.statistics.profile import Profile, TensorKey, update
 from chop.statistics.profiler import Profiler, weights_of
+from chop.statistics.summary import Summary
 
 TensorName = tuple[str, str]
 """A node, and the name of one of its operands or results."""
@@ -66,13 +68,13 @@ def measure_tensors(
 def _distinct_summaries(profile: Profile) -> tuple[list[dict[str, Any]], dict[TensorName, int]]:
     """Return each summary once, and the position of each tensor's summary."""
     positions: dict[int, int] = {}
-    summaries: list[dict[str, Any]] = []
+    statistics: list[Summary] = []
     for collection in profile.collections.values():
         if id(collection) not in positions:
-            positions[id(collection)] = len(summaries)
-            summaries.append(collection[SUMMARY].compute())
+            positions[id(collection)] = len(statistics)
+            statistics.append(cast(Summary, collection[SUMMARY]))
     index = {(key.node, key.entry): positions[id(each)] for key, each in profile.collections.items()}
-    return summaries, index
+    return compute_all(statistics), index
 
 
 class _TensorObserver(Profiler):

@@ -35,6 +35,7 @@ class PageTensor:
     """The effect of rounding it to its format."""
 
 
+@lru_cache(maxsize=1024)
 def format_name(number_format: Format) -> str:
     """Return the format as text, with `float` for 32-bit floating point."""
     return "float" if number_format == _FLOAT else str(number_format)
@@ -63,15 +64,16 @@ def describe_tensors(meta: NodeMeta, original: NodeMeta | None, values: TensorVa
 
 def describe_histogram(summary: Mapping[str, Any]) -> dict[str, Any]:
     """Return the numbers and bars of a histogram, from the result of the statistic `summary`."""
-    if summary["count"] == 0 or not bool(summary["edges"].isfinite().all()):
+    edges = summary["edges"].tolist() if summary["count"] else []
+    if not edges or not all(map(math.isfinite, edges)):
         return {"count": summary["count"], "num_not_finite": summary.get("nan_count", 0), "counts": []}
     counts = summary["counts"].tolist()
     variance = summary["variance"]
     return {
         "low": summary["min"],
         "high": summary["max"],
-        "from": summary["edges"][0].item(),
-        "to": summary["edges"][-1].item(),
+        "from": edges[0],
+        "to": edges[-1],
         "mean": summary["mean"],
         "median": summary["quantiles"][0].item(),
         "standard_deviation": math.sqrt(max(variance, 0.0)) if math.isfinite(variance) else None,

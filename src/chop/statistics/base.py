@@ -79,7 +79,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class _Total(Generic[S]):
+class Total(Generic[S]):
     """What a reduction has observed so far."""
 
     kept_shape: torch.Size
@@ -87,13 +87,13 @@ class _Total(Generic[S]):
     nan_count: Tensor
     state: S
 
-    def merged(self, other: _Total[S]) -> _Total[S]:
+    def merged(self, other: Total[S]) -> Total[S]:
         if self.kept_shape != other.kept_shape:
             raise ValueError(
                 f"the dimensions that are not reduced changed from {list(self.kept_shape)} to "
                 f"{list(other.kept_shape)}; reduce more dimensions, or use batches of one size"
             )
-        return _Total(
+        return Total(
             self.kept_shape,
             self.count + other.count,
             self.nan_count + other.nan_count,
@@ -107,7 +107,7 @@ class Reduction(Statistic, Generic[S]):
 
     always_has_nan_count: ClassVar[bool] = False
     """Whether results have `nan_count` even if it is 0."""
-    _total: _Total[S] | None = field(default=None, init=False, repr=False)
+    _total: Total[S] | None = field(default=None, init=False, repr=False)
 
     @abstractmethod
     def observe(self, grouped: GroupedValues) -> S:
@@ -122,7 +122,7 @@ class Reduction(Statistic, Generic[S]):
             return
         grouped = observed.grouped(Layout(self.dims, self.keep, self.device))
         state = self.observe(grouped)  # first: it may find the extremes, which the counts need
-        self._add(_Total(grouped.kept_shape, grouped.count, grouped.nan_count, state))
+        self._add(Total(grouped.kept_shape, grouped.count, grouped.nan_count, state))
 
     def merge(self, other: Self) -> None:
         self.check_mergeable(other)
@@ -150,15 +150,20 @@ class Reduction(Statistic, Generic[S]):
         if not tensors:
             return
         kept_shape = torch.Size(header["kept_shape"])
-        if min(kept_shape, default=1) < 1 or (self._is_single and kept_shape):
+        if min(kept_shape, default=1) < 1 or (self.is_single and kept_shape):
             raise ValueError(f"results cannot have shape {list(kept_shape)}")
-        total = _Total(kept_shape, tensors["count"], tensors["nan_count"], self._state(tensors))
+        total = Total(kept_shape, tensors["count"], tensors["nan_count"], self._state(tensors))
         for counts in (total.count, total.nan_count):
             check_tensor(counts, torch.int64, kept_shape.numel())
             if bool((counts < 0).any()):
                 raise ValueError("a count is negative")
         total.state.check(total.count)
         self._total = total
+
+    @property
+    def total(self) -> Total[S] | None:
+        """What was observed so far; None if there are no values yet."""
+        return self._total
 
     def component(self, kind: type[T]) -> T | None:
         """Return the part of the state with a class, such as `Distribution`; None if there is none."""
@@ -170,16 +175,16 @@ class Reduction(Statistic, Generic[S]):
         return from_tensors(kind, tensors, "state.")
 
     @property
-    def _is_single(self) -> bool:
+    def is_single(self) -> bool:
         """Whether all values form one group."""
         return self.dims == "all" and self.keep is None
 
-    def _add(self, total: _Total[S]) -> None:
+    def _add(self, total: Total[S]) -> None:
         self._total = total if self._total is None else self._total.merged(total)
 
     def _presented(self, result: Tensor) -> Tensor | float | int:
         assert self._total is not None, "there are no results without values"
-        if self._is_single and result.ndim == 1:
+        if self.is_single and result.ndim == 1:
             return result.item()
         return result.reshape(self._total.kept_shape + result.shape[1:])
 

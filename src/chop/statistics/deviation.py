@@ -43,8 +43,12 @@ class Deviation:
             shapes = ([list(tensor.shape) for tensor in side] for side in (before, after))
             raise ValueError("only tensors of the same shape can be compared, got {} and {}".format(*shapes))
         for ours, theirs in zip(before, after, strict=True):
-            for a, b in zip(_chunks(ours), _chunks(theirs), strict=True):
-                self._add(a.double(), b.double())
+            self.add_tensor(ours, theirs)
+
+    def add_tensor(self, original: Tensor, other: Tensor) -> None:
+        """Add two tensors of real numbers and of the same shape."""
+        for a, b in zip(_chunks(original), _chunks(other), strict=True):
+            self._add(a.double(), b.double())
 
     def _add(self, a: Tensor, b: Tensor) -> None:
         if a.numel() == 0:

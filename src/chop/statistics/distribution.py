@@ -213,15 +213,14 @@ def _even_edges(low: Array, high: Array, num_bins: int) -> Array:
 
     Around a single value v they reach max(0.5, |v| / 2) to both sides.
     """
-    edges = np.full((len(low), num_bins + 1), nan)
     rising, falling = _steps(num_bins)
-    for row, lowest, highest in zip(edges, low.tolist(), high.tolist(), strict=True):
-        if lowest <= highest:
-            reach = max(abs(lowest), 1.0) * 0.5 if lowest == highest else 0.0
-            first, last = max(lowest - reach, -_LARGEST), min(highest + reach, _LARGEST)
-            # Not `first + rising * (last - first)`: the difference may overflow.
-            row[:] = first * falling + last * rising
-            row[0], row[-1] = first, last
+    reach = np.where(low == high, np.maximum(np.abs(low), 1.0) * 0.5, 0.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        first, last = np.maximum(low - reach, -_LARGEST)[:, None], np.minimum(high + reach, _LARGEST)[:, None]
+        # Not `first + rising * (last - first)`: the difference may overflow.
+        edges: Array = first * falling + last * rising
+    edges[:, :1], edges[:, -1:] = first, last
+    edges[~(low <= high)] = nan
     return edges
 
 

@@ -21,6 +21,7 @@ CHUNK_SIZE = 2**20
 """The number of values that are converted to double precision at a time."""
 TOLERANCE = 1e-6
 """A value saturates if it exceeds the limit by more than this share, which allows for the rounding of a scale."""
+_NOTHING = torch.empty(0)
 
 Values = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -97,9 +98,9 @@ class FormatFitMeter:
         self.largest_relative_to_limit = 0.0  # 0.25: a quarter of the range is used, 2: twice the largest number
         self.deviation = Deviation()
         self.limits: Limits | None = None
-        self.sample = torch.empty(0, dtype=torch.float64)
-        self._keys = torch.empty(0)  # one random number per value of the sample; the smallest ones are kept
-        self._random = torch.Generator().manual_seed(0)
+        self.sample = _NOTHING.double() if keeps_sample else _NOTHING
+        self._keys = _NOTHING  # one random number per value of the sample; the smallest ones are kept
+        self._random = torch.Generator().manual_seed(0) if keeps_sample else None
 
     def add(self, values: Tensor) -> None:
         """Add values, and compare them with their rounded values if there is a format."""
@@ -108,18 +109,21 @@ class FormatFitMeter:
         tensors = [values]
         if self.format is not None:
             limits = limits_of(self.format, values, self.scale)
-            self.limits = Limits(limits.low.amin(), limits.high.amax(), limits.follow_data)  # few bytes to keep
+            self.limits = limits if limits.low.numel() == 1 else _outermost(limits)  # few bytes to keep
             tensors += [self.format(values, self.scale), torch.where(values < 0, limits.low, limits.high)]
-        for parts in zip(*(tensor.flatten().split(CHUNK_SIZE) for tensor in tensors), strict=True):
-            finite = parts[0].isfinite()
-            if not finite.all():
-                self.num_not_finite += int((~finite).sum())
-                parts = tuple(part[finite] for part in parts)
+        for parts in zip(*(_chunks(tensor) for tensor in tensors), strict=True):
             x, *rounded_and_limit = (part.double() for part in parts)
-            if x.numel():
-                self._count(x)
-                if rounded_and_limit:
-                    self._compare(x, *rounded_and_limit)
+            ends = torch.stack(x.aminmax()).tolist()
+            if not all(map(math.isfinite, ends)):
+                finite = x.isfinite()
+                self.num_not_finite += int((~finite).sum())
+                x, *rounded_and_limit = (part[finite] for part in (x, *rounded_and_limit))
+                if not x.numel():
+                    continue
+                ends = torch.stack(x.aminmax()).tolist()
+            self._count(x, *ends)
+            if rounded_and_limit:
+                self._compare(x, *rounded_and_limit)
 
     @property
     def largest(self) -> float:
@@ -142,15 +146,14 @@ class FormatFitMeter:
             sqnr_db=self.deviation.sqnr_db if has_format and self.largest > 0 else None,
         )
 
-    def _count(self, x: Tensor) -> None:
+    def _count(self, x: Tensor, low: float, high: float) -> None:
         self.num_values += x.numel()
-        low, high = torch.stack(x.aminmax()).tolist()
         self.min, self.max = min(self.min, low), max(self.max, high)
         if self.keeps_sample:
             self._keep(x)
 
     def _compare(self, x: Tensor, rounded: Tensor, limit: Tensor) -> None:
-        self.deviation.add(x, rounded)
+        self.deviation.add_tensor(x, rounded)
         before, after, limits = (each.detach().cpu().numpy() for each in (x, rounded, limit))
         found = Losses.of(before, after, limits)
         self.num_nonzero += found.num_nonzero
@@ -171,6 +174,15 @@ class FormatFitMeter:
         if len(self.sample) > MAX_SAMPLE_SIZE:
             self._keys, kept = self._keys.topk(MAX_SAMPLE_SIZE, largest=False)
             self.sample = self.sample[kept]
+
+
+def _chunks(tensor: Tensor) -> tuple[Tensor, ...]:
+    values = tensor.flatten()
+    return (values,) if values.numel() <= CHUNK_SIZE else values.split(CHUNK_SIZE)
+
+
+def _outermost(limits: Limits) -> Limits:
+    return Limits(limits.low.amin(), limits.high.amax(), limits.follow_data)
 
 
 def limits_of(number_format: Format, values: Tensor, scale: Tensor | None) -> Limits:

@@ -70,6 +70,9 @@ class GroupedValues:
     @cached_property
     def count(self) -> Tensor:
         """The number of values per group, without NaNs."""
+        if self.nans is None:
+            groups, length = self.values.shape
+            return torch.full((groups,), length, device=self.values.device)
         return self.values.shape[1] - self.nan_count
 
     def fill(self, tensor: Tensor, neutral: float) -> Tensor:

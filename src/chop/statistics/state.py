@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, Protocol, Self, TypeVar, get_args
 
@@ -37,9 +37,11 @@ def check_tensor(tensor: Tensor, dtype: torch.dtype | None, *shape: int | None) 
 def to_tensors(state: Any, prefix: str = "") -> dict[str, Tensor]:
     """Return the tensors of a state by field path, such as `moments.count`; fields that are None are left out."""
     found: dict[str, Tensor] = {}
-    for f in fields(state):
-        value, path = getattr(state, f.name), f"{prefix}{f.name}"
-        if isinstance(value, tuple):
+    for name in _field_names(state):
+        value, path = getattr(state, name), f"{prefix}{name}"
+        if isinstance(value, Tensor):
+            found[path] = value
+        elif isinstance(value, tuple):
             found |= {f"{path}.{i}": tensor for i, tensor in enumerate(value)}
         elif is_dataclass(value):
             found |= to_tensors(value, f"{path}.")
@@ -52,14 +54,33 @@ def find_component(state: Any, kind: type[T]) -> T | None:
     """Return the state, or the first of its fields at any depth, that is of a class; None if there is none."""
     if isinstance(state, kind):
         return state
-    inner = (getattr(state, f.name) for f in fields(state))
+    inner = (getattr(state, name) for name in _field_names(state))
     parts = (find_component(value, kind) for value in inner if is_dataclass(value))
     return next((part for part in parts if part is not None), None)
+
+
+def _field_names(state: Any) -> tuple[str, ...]:
+    kind = type(state)
+    if kind not in _names:  # `fields` takes longer than all the rest
+        _names[kind] = tuple(f.name for f in fields(state))
+    return _names[kind]
+
+
+_names: dict[type, tuple[str, ...]] = {}
 
 
 def from_tensors(cls: type[T], tensors: Mapping[str, Tensor], prefix: str = "") -> T:
     """Return the state of class `cls` with these tensors."""
     return cls(**{f.name: _read(type_hints(cls)[f.name], tensors, f"{prefix}{f.name}") for f in fields(cls)})  # type: ignore[arg-type]
+
+
+def join_groups(kind: type[T], states: Sequence[Mapping[str, Tensor]]) -> T:
+    """Return one state with the groups of several, given as named tensors of the same shapes: one row per group."""
+    joined = {
+        path: torch.cat([each[path] for each in states]) if first.ndim else first
+        for path, first in states[0].items()
+    }
+    return from_tensors(kind, joined)
 
 
 def _read(hint: Any, tensors: Mapping[str, Tensor], path: str) -> Any:

@@ -29,7 +29,8 @@ def row_moments(values: Tensor) -> list[Tensor] | None:
 
     in_threads(run, rows, values.numel())
     columns = [column.clone() for column in found.unbind(1)]  # not views of one tensor, because they are saved
-    return columns if math.isfinite(columns[2].sum().item()) else None
+    total = columns[2].item() if rows == 1 else columns[2].sum().item()
+    return columns if math.isfinite(total) else None
 
 
 def code_counts(values: Tensor) -> Tensor | None:

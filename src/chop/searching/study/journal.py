@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import fcntl
-import gc
 import json
 import os
 import time
@@ -23,6 +22,7 @@ from optuna.storages.journal._storage import JournalOperation, JournalStorageRep
 from optuna.trial import FrozenTrial, TrialState
 
 from chop.files import naming
+from chop.garbage import without_garbage_collection
 
 _parse = make_scanner(json.JSONDecoder())  # type: ignore[arg-type]  # it takes a decoder; the stub is wrong
 """Reads the JSON value at a position of a text; returns it with the position of its end."""
@@ -149,7 +149,7 @@ class FastJournalStorage(JournalStorage):
         super().__init__(_EmptyJournal())
         self._backend = journal
         self._replay_result = _FastReplay(self._worker_id_prefix)
-        with _without_garbage_collection():
+        with without_garbage_collection():
             self._sync_with_backend()
 
 
@@ -161,18 +161,6 @@ class _EmptyJournal(BaseJournalBackend):
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
         raise AssertionError("it is only read")
-
-
-@contextmanager
-def _without_garbage_collection() -> Iterator[None]:
-    """Create many objects that all stay; each collection would look at all of them and find nothing."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 class _FastReplay(JournalStorageReplayResult):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from chop.files import write_bytes
+from chop.garbage import without_garbage_collection
 from chop.ir import MaseGraph
 from chop.page.document import ReportInputs, make_document
 from chop.page.render import render
@@ -65,6 +66,15 @@ def report_html_analysis_pass(graph: MaseGraph, args: ReportHtmlArgs) -> PassRes
     graph is run on `num_samples` rows in evaluation mode and is not changed.
     """
     graph.annotated_metas()
+    with without_garbage_collection():
+        document = _document(graph, args)
+        page = render(document).encode()
+    args.path.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(args.path, page)
+    return graph, {"path": str(args.path), "bytes": len(page), "document": document}
+
+
+def _document(graph: MaseGraph, args: ReportHtmlArgs) -> dict[str, Any]:
     batches = _batches(args)
     inputs = ReportInputs(
         title=args.title or type(graph.model).__name__,
@@ -78,11 +88,7 @@ def report_html_analysis_pass(graph: MaseGraph, args: ReportHtmlArgs) -> PassRes
         hardware=args.hardware,
     )
     values = measure_tensors(graph, batches, args.num_samples)
-    document = make_document(graph, args.original, values, inputs)
-    page = render(document).encode()
-    args.path.parent.mkdir(parents=True, exist_ok=True)
-    write_bytes(args.path, page)
-    return graph, {"path": str(args.path), "bytes": len(page), "document": document}
+    return make_document(graph, args.original, values, inputs)
 
 
 def _cost(graph: MaseGraph, args: ReportHtmlArgs) -> Info:
