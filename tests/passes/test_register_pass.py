@@ -9,6 +9,7 @@ from typing import cast
 import pytest
 
 from chop.ir import MaseGraph
+from chop.ir.graph.graph_module import MaseGraphModule
 from chop.passes import ANALYSIS_PASSES, PASSES, TRANSFORM_PASSES, PassResult, register_pass
 from chop.passes.base import arguments_of, read_arguments
 from samples import tiny_graph
@@ -87,6 +88,21 @@ def test_code_is_regenerated_after_a_transform() -> None:
     assert "unused" in graph.model.code
     sample_transform_pass(graph)
     assert "unused" not in graph.model.code
+
+
+def test_code_is_regenerated_only_if_nodes_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    @register_pass("sample", kind="transform")
+    def sample_transform_pass(graph: MaseGraph, args: Args) -> PassResult:
+        return graph, {}
+
+    graph, num_generated = tiny_graph(), []
+    monkeypatch.setattr(MaseGraphModule, "recompile", lambda self: num_generated.append(1))
+    PASSES["quantize"](graph, {"by": "type", "linear": {"config": {"name": "integer"}}})
+    assert not num_generated
+    node = next(node for node in graph.fx_graph.nodes if node.op == "call_module")
+    node.args = (*node.args,)
+    sample_transform_pass(graph)  # also changes that were made before the pass
+    assert num_generated
 
 
 def test_a_name_can_be_registered_once() -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import torch
@@ -266,6 +267,7 @@ def register_format(name: str) -> Callable[[FormatClass], FormatClass]:
     return FORMATS.register(name, with_name)
 
 
+@cache
 def parameters(format_class: type[Format]) -> tuple[dataclasses.Field[Any], ...]:
     """Return the fields of a format's parameters: its own in declaration order, then the keyword-only ones."""
     # mypy does not know that every concrete format is a dataclass.

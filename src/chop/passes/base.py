@@ -45,7 +45,8 @@ def register_pass(
     """Register `function(graph, args)` as `name`, so that it can be called with a dict of arguments.
 
     The dict is read into the dataclass that annotates `args` and is never changed. A dataclass with a classmethod
-    `from_pass_args` reads the dict itself. After a transform the graph is checked and its code is regenerated.
+    `from_pass_args` reads the dict itself. After a transform the graph is checked, and its code is regenerated if
+    nodes have changed.
 
     `compare` declares that the numbers in `info` are worth comparing: `ch transform` shows them before and after.
     `prints` declares that the pass shows its results itself; otherwise `ch transform` prints `info` as tables.
@@ -64,7 +65,7 @@ def register_pass(
             graph, info = _check_result(result, function.__name__)
             if kind == "transform":
                 graph.fx_graph.lint()
-                graph.model.recompile()
+                graph.model.recompile_if_changed()
             return graph, info
 
         registered = cast(Pass, _accepting_two_graphs(run, args_class) if two_graphs else run)

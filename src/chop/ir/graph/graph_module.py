@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import copyreg
+import operator
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -97,11 +98,23 @@ class MaseGraphModule(fx.GraphModule):
     def recompile(self) -> Any:
         self._mode_followers = nodes_that_follow_the_mode(self.graph)
         self._inputs = input_sizes(self.graph)
+        self._generated_from = _calls(self.graph)
         return super().recompile()
+
+    def recompile_if_changed(self) -> None:
+        """Generate the code again if nodes have changed; new layers at the same paths need no new code."""
+        before, after = self._generated_from, _calls(self.graph)
+        if len(before) != len(after) or not all(map(operator.is_, before, after)):  # 1 and True are equal
+            self.recompile()
 
     def _follow_modes(self) -> None:
         if self._mode_followers and set_arguments(self._mode_followers, self):
             self.recompile()
+
+
+def _calls(graph: fx.Graph) -> list[object]:
+    """Return what the code of a graph is generated from; a change replaces some of these objects."""
+    return [part for node in graph.nodes for part in (node.op, node.target, node.name, node.args, node.kwargs)]
 
 
 _STATE = tuple(vars(nn.Module()))

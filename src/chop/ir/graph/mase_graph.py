@@ -12,7 +12,7 @@ from chop.display.html import html_table
 from chop.ir.graph.capture import Capture, capture_model
 from chop.ir.graph.capture.trace import constants_removed
 from chop.ir.graph.drawing import Drawing, draw_nodes
-from chop.ir.graph.graph_module import graph_module, relink
+from chop.ir.graph.graph_module import MaseGraphModule, graph_module, relink
 from chop.ir.graph.meta import NodeMeta, metas
 
 
@@ -42,7 +42,7 @@ class MaseGraph:
         if isinstance(model, fx.GraphModule) and not cf_args:
             graph = copy.deepcopy(model.graph)
             relink(graph)
-            self.model: fx.GraphModule = graph_module(model, graph)
+            self.model: MaseGraphModule = graph_module(model, graph)
         else:
             with constants_removed(model):
                 graph, self.capture = capture_model(model, cf_args, leaf_modules, example_inputs, capture)
