@@ -251,3 +251,26 @@ def test_an_error_names_the_pass_to_run_first() -> None:
     graph, _ = init_metadata_analysis_pass(graph, None)
     with pytest.raises(ValueError, match="run add_common_metadata_analysis_pass first"):
         add_software_metadata_analysis_pass(graph, None)
+
+
+class Unsqueezed(nn.Module):
+    """Two functions on tensors of the same shape, and a function that changes the shape of one result."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        a = torch.relu(x)
+        b = torch.relu(x).unsqueeze_(0)
+        return torch.relu(a), torch.relu(b), torch.relu(x)
+
+
+@pytest.mark.parametrize("model", [Unsqueezed(), Mixed()])
+def test_shapes_are_the_same_without_data(model: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs = {"x": torch.randn(3, 6)}
+    graph, _ = init_metadata_analysis_pass(MaseGraph(model.eval(), example_inputs=inputs, capture="export"))
+    found: list[Any] = []
+    for least in (2**23, 0):
+        monkeypatch.setattr("chop.ir.graph.annotate._LARGE", least)
+        add_common_metadata_analysis_pass(graph, {"dummy_in": inputs, "add_value": False})
+        found.append(
+            [[each.shape for each in (*meta.args.values(), *meta.results.values())] for meta in graph.metas()]
+        )
+    assert found[0] == found[1]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
+from functools import partial
 from typing import Any
 
 from torch import Tensor, fx, nn
+from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 
@@ -22,6 +24,7 @@ from chop.ir.graph.interpreter import (
     tensors_in,
     undisturbed,
 )
+from chop.ir.graph.kinds import UnknownKindError, kind_of, kind_of_layer
 from chop.ir.graph.mase_graph import MaseGraph
 from chop.ir.graph.meta import GRAPH_KINDS, NodeMeta, TensorMeta, largest_magnitude
 from chop.ops import Op
@@ -62,7 +65,7 @@ def _annotate_without_data(model: fx.GraphModule, metas: list[NodeMeta], argumen
         return False
     try:
         with evaluation_mode(model), no_tracebacks_of_torch(), FakeTensorMode(allow_non_fake_inputs=True) as fake:
-            _Annotator(model).run(*pytree.tree_map_only(Tensor, fake.from_tensor, arguments))
+            _AnnotatorWithoutData(model).run(*pytree.tree_map_only(Tensor, fake.from_tensor, arguments))
     except Exception:  # the run with data shows whether it is an error
         logger.debug("annotating without data", exc_info=True)
         return False
@@ -119,6 +122,43 @@ class _Annotator(NodeInterpreter):
             for noted in self.by_storage.pop(tensor.untyped_storage().data_ptr(), []):
                 if noted.value is not None:
                     noted.value = noted.value.clone()
+
+
+class _AnnotatorWithoutData(_Annotator):
+    """An annotator that computes each result once: another node of the same kind gets the same tensors.
+
+    That is not possible if functions such as `unsqueeze_` change the shapes of tensors.
+    """
+
+    def __init__(self, model: fx.GraphModule) -> None:
+        super().__init__(model)
+        self.results: dict[Hashable, Any] = {}
+        calls = (node for node in model.graph.nodes if node.op in ("call_function", "call_method"))
+        self.may_share = not any(writes_in_place(node, None) for node in calls)
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        run = partial(super().call_function, target, args, kwargs)
+        if not isinstance(target, OpOverload):
+            return run()
+        return self._once(lambda: target, args, kwargs, run)
+
+    def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        module = self.fetch_attr(target)
+        run = partial(super().call_module, target, args, kwargs)
+        return self._once(lambda: kind_of_layer(module), args, kwargs, run)
+
+    def _once(
+        self, kind: Callable[[], Hashable], args: tuple[Any, ...], kwargs: dict[str, Any], run: Callable[[], Any]
+    ) -> Any:
+        if not self.may_share:
+            return run()
+        try:
+            key = (kind(), kind_of((args, kwargs), []))
+        except UnknownKindError:
+            return run()
+        if key not in self.results:
+            self.results[key] = run()
+        return self.results[key]
 
 
 def _may_overwrite(meta: NodeMeta, module: nn.Module | None) -> bool:

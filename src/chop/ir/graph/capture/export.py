@@ -15,11 +15,13 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
+from chop.ir.graph.capture.block_templates import NotRepeatedError, TemplateRecorder, copy_templates
 from chop.ir.graph.capture.dynamic_sizes import captured_sizes, conditions_are_ranges, free_axes, has_lengths
 from chop.ir.graph.capture.errors import ExportError, first_sentence, no_tracebacks_of_torch, source_line
 from chop.ir.graph.capture.inline import inline, operator_name
 from chop.ir.graph.capture.mode_of_functions import bind_to_training, calls_that_may_follow_the_mode
 from chop.ir.graph.capture.raise_modules import STACK, raise_modules
+from chop.ir.graph.capture.repeated_blocks import repeated_blocks
 from chop.ir.graph.capture.signature import register_dataclasses, restore_inputs, restore_output
 from chop.ir.graph.capture.sizes_of_one import check_sizes_of_one
 from chop.ir.graph.input_sizes import CAPTURED_SIZES
@@ -37,8 +39,7 @@ def export(model: nn.Module, inputs: Mapping[str, Any], leaf_modules: tuple[type
     Values in `inputs` that are not tensors are fixed. Constants of the graph are stored in `model`.
     """
     with _in_evaluation(model):
-        program = _export(model, inputs)
-        graph = _flat_graph(program, model, inputs)
+        program, graph = _exported_graph(model, inputs)
         calls = calls_that_may_follow_the_mode(graph)
         raise_modules(graph, model, leaf_modules)
         graph.eliminate_dead_code(lambda node: node.op == "call_module" or node.is_impure())
@@ -49,18 +50,34 @@ def export(model: nn.Module, inputs: Mapping[str, Any], leaf_modules: tuple[type
     return graph
 
 
-def _export(model: nn.Module, inputs: Mapping[str, Any]) -> ExportedProgram:
-    """Export for any number of rows and any length if possible, else any number of rows, else fixed sizes."""
+def _exported_graph(model: nn.Module, inputs: Mapping[str, Any]) -> tuple[ExportedProgram, fx.Graph]:
+    """Return the exported program, and its nodes with those of repeated blocks."""
+    program = _export(model, inputs)
+    graph = _flat_graph(program, model, inputs)
+    try:
+        copy_templates(graph, model)
+    except NotRepeatedError as error:
+        logger.debug("every block is exported: %s", error)
+        program = _export(model, inputs, repeat=False)
+        graph = _flat_graph(program, model, inputs)
+    return program, graph
+
+
+def _export(model: nn.Module, inputs: Mapping[str, Any], *, repeat: bool = True) -> ExportedProgram:
+    """Export for any number of rows and any length if possible, else any number of rows, else fixed sizes.
+
+    With `repeat`, only two blocks of each kind are traced.
+    """
     for lengths in (True, False) if has_lengths(inputs) else (False,):
         try:
-            program = _exported(model, _with_two_rows(inputs), free_axes(inputs, lengths=lengths))
+            program = _exported(model, _with_two_rows(inputs), free_axes(inputs, lengths=lengths), repeat)
         except Exception:  # torch.export raises errors of many kinds
             logger.debug("torch.export with free rows%s", " and lengths" * lengths, exc_info=True)
             continue
         if not lengths or conditions_are_ranges(program):
             return program
     try:
-        program = _exported(model, inputs, None)
+        program = _exported(model, inputs, None, repeat)
     except Exception as error:
         raise ExportError(
             f"torch.export cannot capture {type(model).__name__}{source_line(error)}: {first_sentence(error)}"
@@ -69,7 +86,18 @@ def _export(model: nn.Module, inputs: Mapping[str, Any]) -> ExportedProgram:
     return program
 
 
-def _exported(model: nn.Module, inputs: Mapping[str, Any], shapes: dict[str, Any] | None) -> ExportedProgram:
+def _exported(
+    model: nn.Module, inputs: Mapping[str, Any], shapes: dict[str, Any] | None, repeat: bool
+) -> ExportedProgram:
+    if repeat:
+        recorder = TemplateRecorder()
+        try:
+            with repeated_blocks(model, recorder):
+                return _exported(model, inputs, shapes, repeat=False)
+        except Exception:  # torch.export raises errors of many kinds
+            if not recorder.replaced:
+                raise
+            logger.debug("torch.export with repeated blocks", exc_info=True)
     printed = StringIO()  # unfinished graphs, and what the model itself writes
     quiet = redirect_stderr(printed)
     try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import types
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
@@ -21,6 +21,7 @@ from torch.utils import _pytree as pytree
 
 from chop.ir.graph.capture.errors import no_tracebacks_of_torch
 from chop.ir.graph.capture.inline import operator_name
+from chop.ir.graph.capture.repeated_blocks import repeated_blocks
 from chop.ir.graph.training_mode import BY_MODE, MODE_OF, innermost_module
 
 logger = logging.getLogger(__name__)
@@ -94,13 +95,45 @@ def _calls_in_training(model: nn.Module, inputs: Mapping[str, Any]) -> list[Reco
     """Return the calls of one run in training mode: on tensors without data, or on the inputs if that fails."""
     with _in_training(model):
         try:
-            with no_tracebacks_of_torch(), FakeTensorMode(allow_non_fake_inputs=True) as fake, _recorded() as calls:
+            without_data = FakeTensorMode(allow_non_fake_inputs=True)
+            with no_tracebacks_of_torch(), without_data as fake, _recorded() as calls, _repeated(model, calls):
                 model(**pytree.tree_map_only(Tensor, fake.from_tensor, dict(inputs)))
         except Exception:  # a model's own code may raise anything
             logger.debug("training mode on tensors without data", exc_info=True)
             with _recorded() as calls:
                 model(**pytree.tree_map_only(Tensor, torch.clone, dict(inputs)))
     return calls
+
+
+def _repeated(model: nn.Module, calls: list[RecordedCall]) -> AbstractContextManager[None]:
+    """Let one of each kind of block run; the others add the same calls."""
+    return repeated_blocks(model, _CallRecorder(calls))
+
+
+class _CallRecorder:
+    """Adds the calls of a block that ran for each block that does not run."""
+
+    runs = 1
+
+    def __init__(self, calls: list[RecordedCall]) -> None:
+        self.calls = calls
+
+    def start(self, inputs: list[Tensor]) -> int:
+        """Return the number of calls before the block."""
+        return len(self.calls)
+
+    def end(self, path: str, start: int, outputs: list[Tensor]) -> list[RecordedCall]:
+        """Return the calls in the block."""
+        return self.calls[start:]
+
+    def repeat(
+        self, recorded: list[RecordedCall], path: str, inputs: list[Tensor], outputs: list[Tensor]
+    ) -> list[Tensor]:
+        """Return tensors like the outputs of the block that ran; they have no data."""
+        self.calls += recorded
+        return [
+            torch.empty_strided(each.shape, each.stride(), dtype=each.dtype, device=each.device) for each in outputs
+        ]
 
 
 @contextmanager
