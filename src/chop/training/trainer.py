@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 
@@ -181,8 +181,9 @@ class Trainer:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a state that was saved."""
         load_model_state(self.module, state["state_dict"])
+        settings = [dict(group) for group in self.loop.optimizer.param_groups]
         self.loop.optimizer.load_state_dict(state["optimizer"])
-        _check_optimizer_state(self.loop.optimizer)
+        _check_optimizer_state(self.loop.optimizer, settings)
         self.loop.epoch, self.loop.batch, self.loop.step = (
             _count(state, key) for key in ("epoch", "batch", "step")
         )
@@ -192,12 +193,26 @@ class Trainer:
         set_random_state(state["random"])
 
 
-def _check_optimizer_state(optimizer: Optimizer) -> None:
-    """Raise an error unless each tensor is a scalar or has the shape of its parameter."""
+def _check_optimizer_state(optimizer: Optimizer, settings: Sequence[Mapping[str, Any]]) -> None:
+    """Raise an error unless tensors are scalars or have the shape of their parameter, and settings their types.
+
+    `settings` are the parameter groups of the new optimizer.
+    """
+    for group, expected in zip(optimizer.param_groups, settings, strict=True):
+        for name in group.keys() & expected.keys() - {"params", "fused", "foreign"}:  # these two may be None
+            if _kind(group[name]) != _kind(expected[name]):
+                raise ValueError(f"'{name}' of the optimizer is {group[name]!r}")
     for parameter, values in optimizer.state.items():
         for name, value in values.items():
             if isinstance(value, Tensor) and value.shape not in (torch.Size(), parameter.shape):
                 raise ValueError(f"'{name}' of the optimizer has shape {list(value.shape)}")
+
+
+def _kind(setting: object) -> object:
+    """Return the type of a setting: `float` for all numbers, and the types of the items of a tuple."""
+    if isinstance(setting, tuple | list):
+        return tuple(_kind(item) for item in setting)
+    return float if isinstance(setting, int) and not isinstance(setting, bool) else type(setting)
 
 
 def _count(state: Mapping[str, Any], key: str) -> int:
