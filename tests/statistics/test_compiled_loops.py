@@ -10,11 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from chop.formats.kernels.row_scores import label_scores
 from chop.formats.kernels.row_statistics import code_counts, row_moments
-from chop.formats.kernels.run import settings
 from chop.statistics import make_statistic
-from chop.statistics.scoring import fast_cross_entropy_sum, loss_and_correct
 
 pytestmark = pytest.mark.usefixtures("loops")
 
@@ -96,44 +93,3 @@ def test_other_than_finite_numbers_have_no_moments_by_a_loop(value: float) -> No
 @pytest.mark.parametrize("x", [torch.randn(2, 64).double(), torch.randn(64, 2).t(), torch.full((1, 64), 1e-40)])
 def test_histograms_that_no_loop_counts(x: Tensor) -> None:
     assert code_counts(x) is None
-
-
-def _logits(kind: str) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(5)
-    rows, classes = (300, 1000) if kind == "many classes" else (20_001, 5)
-    logits = torch.randn(rows, classes, generator=generator)
-    if kind == "ties":
-        logits = logits.clamp_(-0.1, 0.1).round(decimals=1)  # -0.1, -0, 0 and 0.1
-    if kind == "special":
-        values = torch.tensor([math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0, 1e-40])
-        logits = values[torch.randint(0, len(values), logits.shape, generator=generator)]
-    return logits, torch.randint(0, classes, (rows,), generator=generator)
-
-
-@pytest.mark.parametrize("kind", ["normal", "ties", "special", "many classes"])
-@pytest.mark.parametrize("threads", [1, 2])
-def test_the_loop_scores_logits_exactly_as_torch_does(kind: str, threads: int) -> None:
-    logits, labels = _logits(kind)
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        found = label_scores(logits, labels)
-        loss, correct = loss_and_correct(logits, labels)
-        expected = fast_cross_entropy_sum(logits, labels).item()
-    finally:
-        torch.set_num_threads(before)
-    assert (found is not None) == settings.enabled
-    if found is not None:
-        assert torch.equal(found[0].nan_to_num(7.0), logits.gather(1, labels[:, None])[:, 0].nan_to_num(7.0))
-        assert found[1] == correct
-    assert correct == (logits.argmax(dim=1) == labels).sum().item()
-    assert loss == pytest.approx(expected, rel=0, abs=0, nan_ok=True)
-
-
-@pytest.mark.parametrize("label", [-1, 5, 2**32, -(2**40)])
-def test_a_label_that_is_not_a_class_is_an_error(label: int) -> None:
-    logits, labels = _logits("normal")
-    labels[-1] = label
-    assert label_scores(logits, labels) is None
-    with pytest.raises(RuntimeError, match="out of bounds"):
-        loss_and_correct(logits, labels)

@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from chop.dataset.splits import IGNORED
-from chop.formats.kernels.row_scores import label_scores
 from chop.ir import MaseGraph
 from chop.ir.graph.interpreter import run_model, tensors_in, undisturbed
 
@@ -55,15 +54,6 @@ def fast_cross_entropy_sum(logits: Tensor, labels: Tensor) -> Tensor:
 def num_correct(logits: Tensor, labels: Tensor) -> Tensor:
     """Return the number of rows whose largest logit is that of their label, as a tensor."""
     return (logits.argmax(dim=1) == labels).sum()
-
-
-def loss_and_correct(logits: Tensor, labels: Tensor) -> tuple[float, int]:
-    """Return what `fast_cross_entropy_sum` and `num_correct` compute; a compiled loop takes less time."""
-    found = label_scores(logits, labels)
-    if found is None:
-        return fast_cross_entropy_sum(logits, labels).item(), int(num_correct(logits, labels).item())
-    of_labels, correct = found
-    return (logits.logsumexp(dim=1).sum() - of_labels.sum()).item(), correct
 
 
 class Score:

@@ -39,7 +39,6 @@ _FILES = {
     "signs": "signs",
     "moments": "statistics",
     "code_counts": "statistics",
-    "label_scores": "scores",
 }
 _SOURCES = Path(__file__).parent / "loops"
 _DIGEST = 32

@@ -19,7 +19,7 @@ from chop.ir.graph.meta import annotated_batch_size
 from chop.ir.graph.result_cache import ResultCache
 from chop.nn.quantized import QuantConfig, QuantizedCall, QuantizedLayer
 from chop.passes.quantization.replacement import formats_of, make_replacement
-from chop.statistics.scoring import loss_and_correct, per_token
+from chop.statistics.scoring import fast_cross_entropy_sum, num_correct, per_token
 from chop.tasks.base import first_tensor
 
 MAX_CACHE_BYTES = 2**30
@@ -154,7 +154,10 @@ class _EvaluatedBatch:
         logits = self.output(replacements)
         if self._last is None or self._last[0] is not logits:
             with torch.no_grad():
-                self._last = (logits, loss_and_correct(*per_token(logits, self._labels)))
+                scores, labels = per_token(logits, self._labels)
+                loss = fast_cross_entropy_sum(scores, labels).item()
+                correct = int(num_correct(scores, labels).item())
+            self._last = (logits, (loss, correct))
         return self._last[1]
 
     def output(self, replacements: Replacements) -> Tensor:
