@@ -78,13 +78,7 @@ def run(quick: bool = False) -> list[Result]:
     if not quick:
         llama = _measure(LLAMA_135M, quick)
         results += [
-            Result(
-                "flow on a Llama with 135 M parameters",
-                llama["later"],
-                6.0,
-                "s",
-                "four fifths: torch.export, which takes twice as long for free lengths",
-            ),
+            Result("flow on a Llama with 135 M parameters", llama["later"], 6.0, "s"),
             Result("the same, first in a process", llama["first"], 9.0, "s"),
             Result("memory of the flow on this Llama", llama["memory"], 2.2, "x weights"),
         ]
