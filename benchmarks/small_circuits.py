@@ -65,7 +65,7 @@ BATCH_SIZE, WARM_UP, STEPS, POINTS = 512, 2100, 4200, 60
 MIN_EBOPS, MAX_EBOPS, HGQ2_MAX_EBOPS = 400, 5_000, 6_000
 """Larger points are not synthesised, because Yosys takes minutes; smaller ones are of no use."""
 WIDTHS = (3, 4)
-SYNTHESISED, HGQ2_SYNTHESISED = 8, 4
+SYNTHESISED, HGQ2_SYNTHESISED = 12, 4
 """Points of each front that are synthesised."""
 PICTURE = Path(__file__).parents[1] / "docs/images/small_circuits.png"
 DECAY_TO = 0.1
