@@ -42,11 +42,12 @@ def main(folder: Path) -> None:
     """Train with each schedule of a task; write `points.json`, and RTL of some points of the front of all runs."""
     given = json.loads((folder / "task.json").read_text())
     rows = np.load(folder / "rows.npz")
+    keras.utils.set_random_seed(given["seed"])  # the initial weights
     model = _model(rows["train_x"].shape[1], given["hidden"], int(rows["train_y"].max()) + 1)
     start = _weights(model)
     found = []
     for number, run in enumerate(given["runs"]):
-        keras.utils.set_random_seed(given["seed"])
+        keras.utils.set_random_seed(given["seed"])  # the order of rows
         model.set_weights(start)
         for epoch, weights in _train(model, rows, given, run).items():
             model.set_weights(weights)
