@@ -12,11 +12,11 @@ from benchmarks.formats import evaluation, training
 from benchmarks.results import Result
 from benchmarks.statistics import annotated
 from benchmarks.timing import cpu_times
+from chop.allocator import keep_freed_memory
 from chop.dataset.base import DatasetInfo
 from chop.formats import FORMATS, parameters
 from chop.models import get_model
 from chop.passes.graph import quantize_transform_pass
-from chop.tools.allocator import keep_freed_memory
 from chop.transforming.pipeline import pass_messages_from
 
 SUMMARY = (

@@ -14,19 +14,19 @@ from torch import Tensor, nn
 
 from benchmarks.results import Result
 from benchmarks.timing import cpu_times, one_thread, warm_times
+from chop.allocator import keep_freed_memory
 from chop.formats import FORMATS, Format, parameters
 from chop.formats.integer import Integer
 from chop.formats.kernels.compiler import is_available
 from chop.formats.kernels.run import settings
 from chop.nn.quantized import QuantizedLayer, quantize_layer
-from chop.tools.allocator import keep_freed_memory
 
 SUMMARY = (
     "CPU time, one thread. Quantising is compared with `copy_` of the same tensor: the minimum of repeated calls, "
     "with the data in the cache. `eager` are the definitions in PyTorch, which run without numba; other rows use "
     "the compiled loops (`chop.formats.kernels`) if it is there, and so do the layers. Layers are compared with "
     "`nn.Linear`: the median of repeats that alternate, so that no one finds its data in the cache. Blocks have 32 "
-    "elements. Freed memory is kept (`chop.tools.allocator`) in all measurements."
+    "elements. Freed memory is kept (`chop.allocator`) in all measurements."
 )
 _BARS = {"integer": 1.5, "block_fp": 3.0, "mxint": 3.0, "mxfp": 4.0, "nvfp4": 4.0}
 _BARS |= dict.fromkeys(("log", "ternary", "binary"), 5.0)

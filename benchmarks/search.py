@@ -19,6 +19,7 @@ from torch import nn
 from benchmarks.results import Result
 from benchmarks.search_workers import measure_workers
 from benchmarks.timing import cpu_times, one_thread
+from chop.allocator import keep_freed_memory
 from chop.config.search import SpaceSetup, SpaceTable
 from chop.dataset import MaseDataModule, Rows
 from chop.ir import MaseGraph
@@ -40,7 +41,6 @@ from chop.searching.strategies import STRATEGIES
 from chop.searching.study.storage import open_journal, open_memory
 from chop.searching.study.study import Study
 from chop.searching.study.worker import Worker
-from chop.tools.allocator import keep_freed_memory
 
 SUMMARY = (
     "One trial of a search, one thread: jsc-s on 10,000 generated jets, linear layers in `integer` with 3 data "

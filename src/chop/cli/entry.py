@@ -116,7 +116,7 @@ def _with_run_to_load(config: CommandConfig | TrainGrid) -> CommandConfig | Trai
 
 def _prepare(config: CommandConfig) -> None:
     """Set up logging and the memory allocator."""
-    from chop.tools.allocator import keep_freed_memory
+    from chop.allocator import keep_freed_memory
     from chop.tools.logger import set_logging_verbosity
 
     level = "debug" if config.debug else config.log_level

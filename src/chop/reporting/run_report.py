@@ -12,6 +12,7 @@ from typing import Any
 
 from tabulate import tabulate
 
+from chop.allocator import release_freed_memory
 from chop.config import ReportConfig, TransformConfig
 from chop.display.figures import figure
 from chop.display.launcher import option_name
@@ -37,7 +38,6 @@ from chop.runs.listing import find_grid
 from chop.runs.output_file import output_file
 from chop.runs.run import Run, TestBatches, open_run
 from chop.searching.results.command import command_of_best
-from chop.tools.allocator import release_freed_memory
 from chop.training.terminal import print_grid
 from chop.training.threads import limit_threads_for
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import nn
 
+from chop.allocator import release_freed_memory
 from chop.config import TransformConfig
 from chop.cost.summary import summarize_cost
 from chop.display.progress import ProgressBar
@@ -20,7 +21,6 @@ from chop.passes.graph import save_mase_graph_interface_pass
 from chop.passes.graph.transforms.quantize.summary import summarize_quantization
 from chop.runs import Experiment, RunFolder
 from chop.tasks import Evaluation
-from chop.tools.allocator import release_freed_memory
 from chop.training.batches import evaluation_batches, to_device
 from chop.training.devices import pick_device
 from chop.training.evaluation import evaluate

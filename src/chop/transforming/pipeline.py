@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from chop.allocator import release_freed_memory
 from chop.display.launcher import option_name
 from chop.ir import MaseGraph
 from chop.nn.quantized import forget_rounded
@@ -16,7 +17,6 @@ from chop.passes import PASSES
 from chop.passes.base import arguments_of, read_arguments
 from chop.passes.graph.utils import deepcopy_mase_graph
 from chop.runs import Experiment
-from chop.tools.allocator import release_freed_memory
 
 Passes = Mapping[str, Mapping[str, Any]]
 """The arguments of each pass, in the order in which they run."""

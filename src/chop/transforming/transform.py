@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import torch
 
+from chop.allocator import release_freed_memory
 from chop.config import TransformConfig
 from chop.display.launcher import launcher, option_name
 from chop.files import write_bytes
@@ -17,7 +18,6 @@ from chop.passes.graph import quantize_transform_pass
 from chop.passes.graph.utils import deepcopy_mase_graph
 from chop.passes.module import quantize_module_transform_pass
 from chop.runs import Experiment, RunFolder
-from chop.tools.allocator import release_freed_memory
 from chop.training.threads import limit_threads_for
 from chop.transforming.outcome import Outcome, graph_outcome, write_outcome
 from chop.transforming.pipeline import PassResults, check_names, run_passes, with_recovery

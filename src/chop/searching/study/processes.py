@@ -18,6 +18,7 @@ from multiprocessing.process import BaseProcess
 import optuna
 import torch
 
+from chop.allocator import keep_freed_memory
 from chop.config import SearchConfig
 from chop.plugins import load_plugin
 from chop.runs import RunFolder
@@ -25,7 +26,6 @@ from chop.searching.spec import SearchSpec
 from chop.searching.study.storage import database_errors_explained, open_database, open_journal
 from chop.searching.study.study import POLL_SECONDS, Study
 from chop.searching.study.worker import make_worker
-from chop.tools.allocator import keep_freed_memory
 from chop.tools.logger import set_logging_verbosity
 
 logger = logging.getLogger(__name__)

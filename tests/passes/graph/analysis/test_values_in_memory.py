@@ -18,6 +18,7 @@ from chop.passes.graph import (
     quantize_transform_pass,
     sensitivity_analysis_pass,
 )
+from chop.passes.graph.analysis.sensitivity import measure
 from chop.passes.graph.utils import deepcopy_mase_graph
 from chop.statistics.deviation import Deviation
 from samples import annotated
@@ -73,6 +74,17 @@ def test_sensitivity_keeps_one_rounded_copy_of_the_weights(rounded: Alive) -> No
     assert NUM_LAYERS <= rounded.most <= NUM_LAYERS + 2
     forget_rounded(graph.model)
     assert rounded.now == 0
+
+
+def test_sensitivity_returns_the_memory_of_own_weights_before_it_rounds_those_of_all_replacements(
+    rounded: Alive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alive: list[int] = []
+    monkeypatch.setattr(measure, "release_freed_memory", lambda: alive.append(rounded.now))
+    sensitivity_analysis_pass(
+        quantised(chain()), {"config": INT8, "input_generator": [{"input": torch.randn(3, 4)}]}
+    )
+    assert alive == [0]
 
 
 def test_comparing_graphs_keeps_only_values_that_are_not_yet_compared(monkeypatch: pytest.MonkeyPatch) -> None:

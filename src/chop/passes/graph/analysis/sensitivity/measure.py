@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import Tensor, fx, nn
 
+from chop.allocator import release_freed_memory
 from chop.display.progress import ProgressBar
 from chop.ir import MaseGraph
 from chop.ir.graph.incremental import IncrementalRun
@@ -163,6 +164,7 @@ class _Measurement:
     ) -> None:
         together = self._replacements(self.nodes, label)
         _forget_own(self.nodes)
+        release_freed_memory()  # else the rounded weights of the replacements add to it
         self.quantized[label].add(plain, incremental.run(together), labels)
         progress.step()
         if self.both:

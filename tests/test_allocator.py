@@ -8,7 +8,7 @@ import sys
 import pytest
 
 FREED = """
-from chop.tools import allocator
+from chop import allocator
 allocator.LARGE_PROCESS = 100 * 2**20
 assert allocator.keep_freed_memory()
 blocks = [bytearray(b"1") * 2**20 for _ in range(300)]
