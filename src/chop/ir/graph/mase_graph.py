@@ -10,7 +10,7 @@ from torch import fx, nn
 
 from chop.display.html import html_table
 from chop.ir.graph.capture import Capture, capture_model
-from chop.ir.graph.capture.trace import constants_removed
+from chop.ir.graph.capture.trace import additions_removed
 from chop.ir.graph.drawing import Drawing, draw_nodes
 from chop.ir.graph.graph_module import MaseGraphModule, graph_module, relink
 from chop.ir.graph.meta import NodeMeta, metas
@@ -44,7 +44,7 @@ class MaseGraph:
             relink(graph)
             self.model: MaseGraphModule = graph_module(model, graph)
         else:
-            with constants_removed(model):
+            with additions_removed(model):
                 graph, self.capture = capture_model(model, cf_args, leaf_modules, example_inputs, capture)
                 self.model = graph_module(model, graph)
 

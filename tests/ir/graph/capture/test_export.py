@@ -347,3 +347,14 @@ def test_what_a_model_prints_during_the_capture_is_logged(caplog: pytest.LogCapt
     with caplog.at_level(logging.DEBUG, "chop.ir"):
         MaseGraph(Talkative(), example_inputs={"x": torch.randn(2, 3)}, capture="export")
     assert "a message of the model" in " ".join(caplog.messages)
+
+
+def test_capturing_adds_no_hooks_to_a_model() -> None:
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 32}
+    config = transformers.BertConfig(vocab_size=50, output_hidden_states=True, **sizes)
+    model = transformers.BertModel(config).eval()
+    inputs = {"input_ids": torch.randint(0, 50, (2, 8))}
+    graph = MaseGraph(model, example_inputs=inputs)
+    assert len(graph.model(**inputs).hidden_states) == 4
+    assert len(model(**inputs).hidden_states) == 4

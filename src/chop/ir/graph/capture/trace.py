@@ -145,7 +145,7 @@ def _in_mode(model: nn.Module, training: bool) -> Iterator[None]:
     for module, _ in modes:
         module.training = training
     try:
-        with constants_removed(model):
+        with additions_removed(model):
             yield
     finally:
         for module, before in modes:
@@ -153,14 +153,26 @@ def _in_mode(model: nn.Module, training: bool) -> Iterator[None]:
 
 
 @contextmanager
-def constants_removed(model: nn.Module) -> Iterator[None]:
-    """Remove at the end the constants, such as `_tensor_constant0`, that tracing has stored in the model."""
-    attributes = set(vars(model))
+def additions_removed(model: nn.Module) -> Iterator[None]:
+    """Remove at the end what was added to a model and its parts: constants like `_tensor_constant0`, and hooks.
+
+    Models of transformers add hooks to themselves in their first run, and an attribute that says so.
+    """
+    before = [(vars(part), set(vars(part)), _hooks(part)) for part in model.modules()]
     try:
         yield
     finally:
-        for name in vars(model).keys() - attributes:
-            delattr(model, name)
+        for state, attributes, hooks in before:
+            for name in state.keys() - attributes:
+                del state[name]
+            for name, numbers in hooks.items():
+                for number in state[name].keys() - numbers:
+                    del state[name][number]
+
+
+def _hooks(module: nn.Module) -> dict[str, set[int]]:
+    """Return the numbers of a module's hooks for the forward, by the attribute that holds them."""
+    return {name: set(held) for name, held in vars(module).items() if name.startswith("_forward_")}
 
 
 def _explain(error: Exception, model: nn.Module, path: list[str]) -> str:
