@@ -56,7 +56,7 @@ def test_progress_shows_trials_the_best_the_rate_and_the_time_left(
     last = capsys.readouterr().err.splitlines()[-1]
     bar = "━" * 10 + "╌" * 10
     # (0.75, 12) dominates (0.75, 20), and (0.5, 10) dominates (0.4, 15).
-    assert last == f"trials 4/8 {bar}  best accuracy 0.75, 2 on the front  0.05 trials/s, 1:20 left"
+    assert last == f"trials 4/8 {bar}  0.05 trials/s, 1:20 left  best accuracy 0.75, 2 on the front"
 
 
 def test_progress_shows_the_best_sum(problem: PTQProblem, capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,7 +26,7 @@ MAX_LINE_SECONDS = 60.0
 
 
 class SearchProgress:
-    """The status line of a search: its finished trials, the best so far, the rate and the remaining time."""
+    """The status line of a search: its finished trials, the rate, the remaining time and the best so far."""
 
     def __init__(self, study: Study, objectives: Objectives, every: int, save: Callable[[], object]) -> None:
         """Call `save` each time `every` more trials are finished; 0: never."""
@@ -84,7 +84,7 @@ class SearchProgress:
 
     def _text(self) -> str:
         done, planned = len(self._seen), self._num_planned
-        parts = [f"trials {done}/{planned} {bar(done / max(1, planned))}", self._best(), self._rate()]
+        parts = [f"trials {done}/{planned} {bar(done / max(1, planned))}", self._rate(), self._best()]
         return "  ".join(part for part in parts if part)
 
     def _best(self) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chop.display.launcher import option_name
+from chop.display.progress import ProgressBar
 from chop.searching.evaluation.problem import Problem
 from chop.searching.space import Configuration, Params, Space
 from chop.searching.space.baselines import uniform_baselines
@@ -102,9 +103,11 @@ def _store_plan(study: Study, plan: TrialPlan, own_identity: Mapping[str, Any]) 
 def _measure_baselines(baselines: Mapping[str, Configuration], problem: Problem) -> list[dict[str, Any]]:
     """Return the baselines with their metrics; one that its format does not allow is left out with a warning."""
     found = []
-    for label, configuration in baselines.items():
-        try:
-            found.append({"label": label, "configs": configuration, "metrics": problem.measure(configuration)})
-        except ValueError as error:
-            logger.warning("the uniform baseline '%s' is not possible: %s", label, error)
+    with ProgressBar("measuring uniform baselines", len(baselines)) as progress:
+        for label, configuration in baselines.items():
+            try:
+                found.append({"label": label, "configs": configuration, "metrics": problem.measure(configuration)})
+            except ValueError as error:
+                logger.warning("the uniform baseline '%s' is not possible: %s", label, error)
+            progress.step()
     return found
