@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 import statistics
@@ -37,17 +38,19 @@ def cpu_times(*functions: Callable[[], object], repeats: int, warm_up: int = 2) 
     return [statistics.median(taken) for taken in samples]
 
 
-def warm_times(*functions: Callable[[], object], repeats: int) -> list[float]:
-    """Return the minimum CPU seconds of each function, called again and again with its data in the cache."""
-    found = []
+def warm_times(*functions: Callable[[], object], repeats: int, rounds: int = 5) -> list[float]:
+    """Return the minimum CPU seconds of each function, called again and again with its data in the cache.
+
+    The functions take turns in several rounds: a shared machine can be slow for a second.
+    """
+    found = [math.inf for _ in functions]
     with one_thread():
-        for function in functions:
-            taken = []
-            for _ in range(2 + repeats):
-                start = time.process_time()
-                function()
-                taken.append(time.process_time() - start)
-            found.append(min(taken))
+        for _ in range(rounds):
+            for index, function in enumerate(functions):
+                for _ in range(2 + repeats // rounds):
+                    start = time.process_time()
+                    function()
+                    found[index] = min(found[index], time.process_time() - start)
     return found
 
 
