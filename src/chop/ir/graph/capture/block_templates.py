@@ -14,6 +14,7 @@ from torch import Tensor, fx, nn
 from torch._ops import OpOverload
 
 from chop.ir.graph.capture.raise_modules import STACK
+from chop.ir.graph.capture.repeated_blocks import empty_like
 
 _WITHOUT_GRADIENT = "CompositeExplicitAutograd"
 _TEMPLATE = 4
@@ -47,7 +48,7 @@ def _operators() -> _Operators:
 def _like(
     inputs: list[Tensor], start: Tensor, end: Tensor, like: list[Tensor], template: str, block: str
 ) -> list[Tensor]:
-    return [torch.empty_strided(each.shape, each.stride(), dtype=each.dtype, device=each.device) for each in like]
+    return empty_like(like)
 
 
 class TemplateRecorder:

@@ -21,7 +21,7 @@ from torch.utils import _pytree as pytree
 
 from chop.ir.graph.capture.errors import no_tracebacks_of_torch
 from chop.ir.graph.capture.inline import operator_name
-from chop.ir.graph.capture.repeated_blocks import repeated_blocks
+from chop.ir.graph.capture.repeated_blocks import empty_like, repeated_blocks
 from chop.ir.graph.training_mode import BY_MODE, MODE_OF, innermost_module
 
 logger = logging.getLogger(__name__)
@@ -131,9 +131,7 @@ class _CallRecorder:
     ) -> list[Tensor]:
         """Return tensors like the outputs of the block that ran; they have no data."""
         self.calls += recorded
-        return [
-            torch.empty_strided(each.shape, each.stride(), dtype=each.dtype, device=each.device) for each in outputs
-        ]
+        return empty_like(outputs)
 
 
 @contextmanager

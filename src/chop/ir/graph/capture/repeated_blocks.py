@@ -36,6 +36,13 @@ class Recorder(Protocol):
         """Return tensors like the `outputs` of the recorded block, for a block that does not run."""
 
 
+def empty_like(tensors: list[Tensor]) -> list[Tensor]:
+    """Return tensors of the same sizes and types with memory of their own."""
+    return [
+        torch.empty_strided(each.shape, each.stride(), dtype=each.dtype, device=each.device) for each in tensors
+    ]
+
+
 @contextmanager
 def repeated_blocks(model: nn.Module, recorder: Recorder) -> Iterator[None]:
     """Let only the first blocks of each kind run, while the model runs on tensors without data."""
