@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 
 from chop.config import SearchConfig
 from chop.config.search import SearchTable, SpaceSetup, SpaceTable, StrategyTable
+from chop.dataset import Rows
 from chop.ir.graph.meta import annotated_batch_size
 from chop.models import get_model_info
 from chop.options import read_options
@@ -25,8 +26,6 @@ from chop.searching.evaluation.qat import QATProblem
 from chop.searching.space import read_space
 from chop.searching.space.space import METHOD, MODEL, TRAINING, read_option_choices
 from chop.searching.strategies import STRATEGIES, Strategy
-from chop.searching.strategies.learned import Learned
-from chop.searching.strategies.learned_front import LearnedFrontProblem
 
 logger = logging.getLogger(__name__)
 
@@ -101,25 +100,18 @@ class SearchSpec:
     def problem(self, experiment: Experiment | None = None) -> Problem:
         """Return the space with its model and data, ready to be measured; they are loaded if not given."""
         loaded = experiment or Experiment.load(self.config)
-        if isinstance(self.strategy, Learned) and self.strategy.trains_weights:
-            problem = self._learned_problem(loaded, self.strategy)
-        else:
-            problem = self._qat_problem(loaded) if trains(self.config) else self._ptq_problem(loaded)
+        rows = self.evaluation.rows(loaded.data)
+        problem = self.strategy.own_problem(self.config, loaded, rows, self.cost_runners, self.objectives)
+        if problem is None:
+            problem = self._qat_problem(loaded, rows) if trains(self.config) else self._ptq_problem(loaded, rows)
         if not problem.space.parts:
             raise ValueError("search.search_space.seed quantises no node; give at least one of them a format")
         return problem
 
-    def _learned_problem(self, experiment: Experiment, strategy: Learned) -> Problem:
-        options = strategy.training_options(self.objectives, self.config.seed)
-        rows = self.evaluation.rows(experiment.data)
-        return LearnedFrontProblem(self.config, experiment, rows, self.cost_runners, options)
-
-    def _qat_problem(self, experiment: Experiment) -> Problem:
-        rows = self.evaluation.rows(experiment.data)
+    def _qat_problem(self, experiment: Experiment, rows: Rows) -> Problem:
         return QATProblem(self.config, experiment, self.training, rows, self.cost_runners)
 
-    def _ptq_problem(self, experiment: Experiment) -> Problem:
-        rows = self.evaluation.rows(experiment.data)
+    def _ptq_problem(self, experiment: Experiment, rows: Rows) -> Problem:
         graph = experiment.annotated_graph()
         metas = graph.annotated_metas()
         space = read_space(self.config.search.search_space, metas)

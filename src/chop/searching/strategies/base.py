@@ -8,8 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from chop.config import SearchConfig
 from chop.config.search import Direction
+from chop.dataset import Rows
 from chop.registry import Decorator, Registry
+from chop.runs import Experiment
+from chop.searching.evaluation.cost_runners import CostRunner
 from chop.searching.evaluation.objectives import Objectives
 from chop.searching.evaluation.problem import Problem
 from chop.searching.space import Params
@@ -55,6 +59,17 @@ class Strategy(ABC):
     def with_defaults(cls, setup: Mapping[str, Any]) -> dict[str, Any]:
         """Return `[search.strategy.setup]` with defaults that depend on other keys of it."""
         return {**setup}
+
+    def own_problem(
+        self,
+        config: SearchConfig,
+        experiment: Experiment,
+        rows: Rows,
+        runners: Sequence[CostRunner],
+        objectives: Objectives,
+    ) -> Problem | None:
+        """Return the problem of a strategy that trains graphs itself, measured on `rows`; None for others."""
+        return None
 
     @abstractmethod
     def plan(self, problem: Problem, objectives: Objectives, seed: int) -> Sequence[Params]:

@@ -10,8 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from chop.config import SearchConfig
 from chop.dataset import Rows
 from chop.ir.graph.interpreter import bind_inputs
+from chop.runs import Experiment
+from chop.searching.evaluation.cost_runners import CostRunner
 from chop.searching.evaluation.objectives import Objectives
 from chop.searching.evaluation.problem import Problem, UnitwiseProblem
 from chop.searching.space import Params
@@ -21,7 +24,7 @@ from chop.searching.strategies.candidates import (
     cost_objectives,
     evenly_spaced,
 )
-from chop.searching.strategies.learned_front import LEARNED, STEP
+from chop.searching.strategies.learned_front import LEARNED, STEP, LearnedFrontProblem
 from chop.searching.strategies.learned_layers import Granularity
 from chop.searching.strategies.learned_training import (
     ReplacingInterpreter,
@@ -83,6 +86,19 @@ class Learned(Strategy):
     def trains_weights(self) -> bool:
         """Whether weights are trained, so that the problem is a `LearnedFrontProblem`."""
         return self.granularity != "tensor"
+
+    def own_problem(
+        self,
+        config: SearchConfig,
+        experiment: Experiment,
+        rows: Rows,
+        runners: Sequence[CostRunner],
+        objectives: Objectives,
+    ) -> Problem | None:
+        if not self.trains_weights:
+            return None
+        options = self.training_options(objectives, config.seed)
+        return LearnedFrontProblem(config, experiment, rows, runners, options)
 
     def training_options(self, objectives: Objectives, seed: int) -> WidthTrainingOptions:
         """Return how weights and widths are trained; look-up tables are the cost if they are an objective."""
