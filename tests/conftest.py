@@ -3,6 +3,7 @@
 import gc
 import logging
 import os
+import signal
 import sys
 import uuid
 from collections.abc import Iterator
@@ -21,6 +22,9 @@ from chop.formats.kernels.compiler import is_available
 # Without bytecode files, each process that a test starts compiles the package again, which takes 2 s.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# A shell that starts the tests in the background makes them, and the processes that they start, ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("full", max_examples=120, deadline=None, derandomize=True)
 settings.register_profile("quick", max_examples=15, deadline=None, derandomize=True)
