@@ -44,7 +44,7 @@ from chop.searching.strategies.learned_training import (
 )
 from samples import annotated
 
-SHORT = WidthTrainingOptions(steps=60, batch_size=64, width_learning_rate=0.1, beta_to=30)
+SHORT = WidthTrainingOptions(steps=60, batch_size=64, width_learning_rate=0.1, beta_to=30, finetune_steps=5)
 SEED: dict[str, Any] = {"name": "integer", "data_in_width": 6, "weight_width": 6}
 
 
@@ -166,12 +166,26 @@ def counted_ebops(graph: MaseGraph) -> int:
 
 
 def test_ebops_equal_an_independent_count() -> None:
-    run, _ = training(network())
+    run, _ = training(network(), replace(SHORT, finetune_steps=0))
     for step in (1, 40):
         graph = run.graph_at(step)
         counted = sum(bitops(meta, "ebops") or 0 for meta in graph.annotated_metas()) / 10
         assert counted == counted_ebops(graph) > 0
         assert counted <= run.cost().item()  # which does not know of zeros at the end of a weight
+
+
+def test_fine_tuning_lowers_the_loss_with_the_same_widths() -> None:
+    def losses_and_widths(finetune_steps: int) -> tuple[float, list[Any]]:
+        model = network()
+        run, x = training(model, replace(SHORT, finetune_steps=finetune_steps))
+        graph = run.graph_at(30)
+        loss = nn.functional.cross_entropy(graph.model(x), model(x).argmax(1))
+        formats = [layer.formats[name] for layer in quantized_layers(graph).values() for name in layer.formats]
+        return loss.item(), [(each.widths, each.frac_widths) for each in formats if isinstance(each, MixedInteger)]
+
+    (before, widths), (after, kept) = losses_and_widths(0), losses_and_widths(200)
+    assert kept == widths
+    assert after < 0.9 * before
 
 
 @pytest.mark.parametrize("granularity", ["channel", "element"])
@@ -249,6 +263,7 @@ def test_trials_are_evenly_spaced_steps() -> None:
 @pytest.fixture
 def element_search(toy_search: SearchConfig) -> SearchConfig:
     setup = {"granularity": "element", "steps": 40, "batch_size": 64, "n_trials": 4, "learning_rate": 0.1}
+    setup |= {"finetune_steps": 5}
     strategy = replace(
         toy_search.search.strategy,
         name="learned",
@@ -281,6 +296,7 @@ def test_a_search_traces_a_front_whose_trials_can_be_applied(element_search: Sea
         ({"name": "mxfp"}, {}, "learns the widths of format 'integer', but 'seq_blocks_0' may have others"),
         (SEED, {"granularity": "row"}, "granularity"),
         (SEED, {"weight_learning_rate": 0.0}, "'weight_learning_rate' must be above 0, got 0.0"),
+        (SEED, {"finetune_steps": -1}, "'finetune_steps' must be at least 0, got -1"),
     ],
 )
 def test_mistakes_are_explained(

@@ -49,7 +49,7 @@ class Learned(Strategy):
 
     With a finer `granularity` than "tensor", weights are trained together with a width per channel or element,
     which becomes 0 where a weight is pruned. The space says where to start; the graphs after evenly spaced steps
-    are trials.
+    are trials, whose weights are trained further with these widths.
     """
 
     granularity: Granularity = "tensor"
@@ -58,6 +58,8 @@ class Learned(Strategy):
     """The learning rate of the weights, if they are trained."""
     decay_to: float = 1.0
     """Share of the learning rates that is left at the last step, along half a cosine, if weights are trained."""
+    finetune_steps: int = 400
+    """Steps that train the weights of each trial further, with its widths, if weights are trained."""
 
     steps: int = 2000
     batch_size: int = 512
@@ -72,6 +74,8 @@ class Learned(Strategy):
         for name in ("steps", "batch_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"'{name}' must be at least 1, got {getattr(self, name)}")
+        if self.finetune_steps < 0:
+            raise ValueError(f"'finetune_steps' must be at least 0, got {self.finetune_steps}")
         for name in ("learning_rate", "weight_learning_rate"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"'{name}' must be above 0, got {getattr(self, name)}")
@@ -112,6 +116,7 @@ class Learned(Strategy):
             beta_from=self.beta_from,
             beta_to=self.beta_to,
             decay_to=self.decay_to,
+            finetune_steps=self.finetune_steps,
             seed=seed,
         )
 

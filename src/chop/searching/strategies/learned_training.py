@@ -18,6 +18,7 @@ from chop.hardware.resolve.batch_norm import NORMS, WEIGHTED, is_affine, make_af
 from chop.hardware.resolve.layers import replace_layer, set_formats, with_parameters
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.interpreter import NodeInterpreter, bind_inputs
+from chop.searching.strategies.learned_finetuning import Arguments, finetune
 from chop.searching.strategies.learned_layers import (
     CostTerm,
     Granularity,
@@ -27,8 +28,6 @@ from chop.searching.strategies.learned_layers import (
 )
 from chop.tasks.base import first_tensor
 
-Arguments = Callable[[Tensor], dict[str, Tensor]]
-"""Returns the arguments of a model for rows."""
 RANGE_STEPS = 100
 """Steps after which the ranges of activations are measured again."""
 RANGE_ROWS = 8192
@@ -49,6 +48,8 @@ class WidthTrainingOptions:
     beta_to: float = 100.0
     decay_to: float = 1.0
     """Share of both learning rates that is left at the last step; they fall along half a cosine."""
+    finetune_steps: int = 400
+    """Steps that train the weights of each returned graph, whose widths stay as they are."""
     seed: int = 0
 
 
@@ -79,12 +80,25 @@ class WidthTraining:
         self._start()
 
     def graph_at(self, step: int) -> MaseGraph:
-        """Return the graph after `step` steps, in format `mixed_integer`; the run starts again if it is past it."""
+        """Return the graph after `step` steps and fine-tuning, in format `mixed_integer`.
+
+        The run starts again if it is past this step.
+        """
         if step < self.step:
             self._start()
         while self.step < step:
             self._train_step()
-        return self._quantized()
+        graph, options = self._quantized(), self._options
+        finetune(
+            graph,
+            self._arguments,
+            self._rows,
+            steps=options.finetune_steps,
+            batch_size=options.batch_size,
+            learning_rate=options.weight_learning_rate,
+            seed=options.seed,
+        )
+        return graph
 
     def cost(self) -> Tensor:
         """Return the cost of all learned layers for one row."""

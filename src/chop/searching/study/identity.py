@@ -29,8 +29,9 @@ DIFFERENCES = {
 EARLIER_NAMES = {
     "Objectives(items=": "Objectives(each=",
     "SensitivityStrategy(": "Sensitivity(",
-    ", granularity='tensor', weight_learning_rate=0.002": "",
+    ", granularity='tensor', weight_learning_rate=0.002, decay_to=1.0, finetune_steps=400": "",
     ", decay_to=1.0": "",
+    ", finetune_steps=0": "",
 }
 """Names in the source that had other names when studies were first stored; their digests must stay the same."""
 
