@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from chop.dataset.splits import IGNORED
 from chop.statistics import scoring
-from chop.statistics.scoring import Score, add_output, fast_cross_entropy_sum, num_correct
+from chop.statistics.scoring import Score, add_output, fast_scores, num_correct
 
 
 @pytest.mark.parametrize("shape", [(64, 5), (3, 1000), (2, 7, 4)])
@@ -19,9 +19,17 @@ def test_the_loss_agrees_with_torch(shape: tuple[int, ...]) -> None:
     torch.manual_seed(0)
     logits = 10 * torch.randn(shape)
     labels = torch.randint(0, shape[1], (shape[0], *shape[2:]))
-    torch.testing.assert_close(
-        fast_cross_entropy_sum(logits, labels), F.cross_entropy(logits, labels, reduction="sum")
-    )
+    loss, correct = fast_scores(logits, labels)
+    assert loss == pytest.approx(F.cross_entropy(logits, labels, reduction="sum").item(), rel=1e-5)
+    assert correct == num_correct(logits, labels).item()
+
+
+def test_infinite_logits_are_scored_as_torch_does_it() -> None:
+    logits = torch.tensor([[math.inf, 0.0], [-math.inf, 0.0], [3.0e38, -3.0e38]])
+    labels = torch.tensor([1, 1, 0])
+    for row, label in zip(logits.split(1), labels.split(1), strict=True):
+        expected = row.logsumexp(dim=1).item() - row[0, label].item()
+        assert fast_scores(row, label)[0] == expected
 
 
 def test_a_language_model_is_scored_a_few_tokens_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,8 +50,9 @@ def test_a_language_model_is_scored_a_few_tokens_at_a_time(monkeypatch: pytest.M
 def test_two_rows_agree_with_hand_computed_numbers() -> None:
     logits = torch.tensor([[0.0, 0.0], [math.log(3.0), 0.0]])  # probabilities 1/2, 1/2 and 3/4, 1/4
     labels = torch.tensor([0, 1])
-    assert fast_cross_entropy_sum(logits, labels).item() == pytest.approx(math.log(2) + math.log(4))
-    assert num_correct(logits, labels).item() == 1  # of two equal logits, the first counts
+    loss, correct = fast_scores(logits, labels)
+    assert loss == pytest.approx(math.log(2) + math.log(4))
+    assert correct == num_correct(logits, labels).item() == 1  # of two equal logits, the first counts
 
 
 def test_batches_add_up_and_continue_from_saved_totals() -> None:

@@ -42,13 +42,20 @@ def by_text(logits: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         yield from map(per_token, text.split(tokens, 1), its_labels.split(tokens, 1))
 
 
-def fast_cross_entropy_sum(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the cross entropy summed over a batch, in a third of the time of `F.cross_entropy` for few classes.
+def fast_scores(logits: Tensor, labels: Tensor) -> tuple[float, int]:
+    """Return the cross entropy summed over a batch, and the number of correct rows, as `num_correct`.
 
-    `logits` has shape [rows, classes], `labels` (int64) shape [rows]. The difference of two large sums is less
-    accurate than `F.cross_entropy` if nearly all rows are confident and correct; a search ranks trials with it.
+    It takes a third of the time of `F.cross_entropy` for few classes, and finds the largest logit of each row once
+    for both. `logits` has shape [rows, classes], `labels` (int64) shape [rows]. The difference of two large sums
+    is less accurate than `F.cross_entropy` if nearly all rows are confident and correct; a search ranks trials.
     """
-    return logits.logsumexp(dim=1).sum() - logits.gather(1, labels.unsqueeze(1)).sum()
+    largest, predicted = logits.max(dim=1, keepdim=True)
+    labels = labels.unsqueeze(1)
+    finite = torch.finfo(logits.dtype)
+    shift = largest.clamp(finite.min, finite.max)  # the difference of two infinities is not a number
+    log_sums = (logits - shift).exp_().sum(dim=1, keepdim=True).log_().add_(shift)
+    loss = log_sums.sum() - logits.gather(1, labels).sum()
+    return loss.item(), int((predicted == labels).sum().item())
 
 
 def num_correct(logits: Tensor, labels: Tensor) -> Tensor:

@@ -71,14 +71,21 @@ def replaced(graph: MaseGraph, widths: dict[str, int], made: dict[Any, Any]) -> 
 @pytest.mark.parametrize("model", [Chain, Mixed])
 @pytest.mark.parametrize("keep", [True, False])
 @pytest.mark.parametrize("limit", [None, 2_000, 10**6])
-def test_any_order_of_changes_equals_a_complete_run(model: type[nn.Module], keep: bool, limit: int | None) -> None:
+@pytest.mark.parametrize("num_replaceable", [None, 1, 3])
+def test_any_order_of_changes_equals_a_complete_run(
+    model: type[nn.Module], keep: bool, limit: int | None, num_replaceable: int | None
+) -> None:
     torch.manual_seed(0)
     draw = random.Random(0)
     x = torch.randn(16, 6)
     graph = annotated(model().eval(), x=x)
-    names = [meta.node.name for meta in graph.metas() if meta.quantizable]
+    nodes = [meta.node for meta in graph.metas() if meta.quantizable]
+    if num_replaceable is not None:
+        nodes = nodes[::2][:num_replaceable]
+    names = [node.name for node in nodes]
     cache = None if limit is None else ResultCache(limit)
-    incremental = IncrementalRun(graph, {"x": x}, keep=keep, cache=cache)
+    replaceable = None if num_replaceable is None else nodes
+    incremental = IncrementalRun(graph, {"x": x}, keep=keep, cache=cache, replaceable=replaceable)
     made: dict[Any, Any] = {}
     for _ in range(12):
         widths = {name: draw.choice(WIDTHS) for name in names if draw.random() < 0.7}
@@ -108,6 +115,24 @@ def test_only_nodes_that_depend_on_a_change_run() -> None:
     calls.clear()
     incremental.run()
     assert calls == []
+
+
+def test_values_between_replaceable_nodes_are_not_kept() -> None:
+    """Of 4 x 6 numbers, three tensors are kept instead of five: the input, and what each linear layer reads."""
+    x = torch.randn(4, 6)
+    layers = nn.Linear(6, 6), nn.BatchNorm1d(6), nn.ReLU(inplace=True), nn.Linear(6, 6), nn.ReLU(inplace=True)
+    graph = annotated(nn.Sequential(*layers).eval(), input=x)
+    linear = [meta.node for meta in graph.metas() if meta.mase_op == "linear"]
+    incremental = IncrementalRun(graph, {"input": x}, replaceable=linear)
+    plain = incremental.run().clone()
+    assert incremental.nbytes == 3 * 4 * 24
+    assert torch.equal(plain, quantised_copy_output(graph, {}, x))
+    calls: list[str] = []
+    for path, module in graph.model.named_modules():
+        module.register_forward_hook(lambda *_, path=path: calls.append(path))
+    changed = {linear[1].name: 4}
+    assert torch.equal(incremental.run(replaced(graph, changed, {})), quantised_copy_output(graph, changed, x))
+    assert calls[:2] == ["3", "4"]
 
 
 def test_cached_results_are_not_computed_again() -> None:

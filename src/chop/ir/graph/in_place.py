@@ -61,6 +61,12 @@ def overwritten_input(node: fx.Node) -> fx.Node | None:
     return first if isinstance(first, fx.Node) else None
 
 
+def has_new_result(node: fx.Node) -> bool:
+    """Whether the result of a node, unless it works in place, is not in the memory of an input."""
+    op = node.meta["mase"].find_op()
+    return op is not None and op.quantizable
+
+
 def _sharing_memory(source: fx.Node, before: fx.Node) -> set[fx.Node]:
     """Return the nodes earlier than `before` whose results may share memory with that of `source`."""
     found: set[fx.Node] = set()
@@ -78,8 +84,7 @@ def _sharing_memory(source: fx.Node, before: fx.Node) -> set[fx.Node]:
 def _shared_inputs(node: fx.Node) -> list[fx.Node]:
     """Return the inputs whose memory the result of a node may share; unknown ops may return any input."""
     meta = node.meta["mase"]
-    op = meta.find_op()
-    if op is None or not op.quantizable:
+    if not has_new_result(node):
         return node.all_input_nodes
     source = overwritten_input(node)
     return [source] if source is not None and writes_in_place(node, meta.module) else []

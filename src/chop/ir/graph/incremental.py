@@ -20,7 +20,7 @@ Replacements = Mapping[fx.Node, Callable[..., Any]]
 
 @dataclass
 class NodeValues:
-    """The value of every node in one run: `values[node]`."""
+    """The value of every node that is a step in one run: `values[node]`."""
 
     replaced: Replacements
     """What was replaced in the run."""
@@ -70,13 +70,21 @@ class IncrementalRun:
     """
 
     def __init__(
-        self, graph: MaseGraph, inputs: Mapping[str, Any], *, keep: bool = True, cache: ResultCache | None = None
+        self,
+        graph: MaseGraph,
+        inputs: Mapping[str, Any],
+        *,
+        keep: bool = True,
+        cache: ResultCache | None = None,
+        replaceable: Collection[fx.Node] | None = None,
     ) -> None:
         """Prepare a graph. With `keep=False` values are not kept, and each run computes all nodes.
 
         `cache` also keeps results from runs before the last one, and may be shared with other graphs and inputs.
+        If only the nodes `replaceable` are ever replaced, most values between them are not kept: writing them to
+        memory takes a large part of the time of small layers.
         """
-        self._steps = steps_of(graph, bind_inputs(graph, inputs))
+        self._steps = steps_of(graph, bind_inputs(graph, inputs), replaceable)
         self._indices = {step.node: step.index for step in self._steps}
         self._keep = keep
         self._cache = cache
@@ -231,11 +239,8 @@ def _compute(step: Step, values: NodeValues, observed: _Observations) -> Any:
 
 
 def _call(step: Step, values: NodeValues, in_place: bool) -> Any:
-    try:
-        function = values.replaced.get(step.node, step.function)
-        return step.call(values.by_step, function, in_place=in_place)
-    except (RuntimeError, TypeError, IndexError, ValueError) as error:
-        raise ValueError(f"node '{step.node.name}' does not run on the given inputs: {error}") from error
+    function = values.replaced.get(step.node, step.function)
+    return step.call(values.by_step, function, in_place=in_place)
 
 
 def _release(step: Step, values: NodeValues, kept: Collection[int] = ()) -> None:

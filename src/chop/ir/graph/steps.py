@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -13,7 +13,7 @@ from torch import Tensor, fx, nn
 from torch.fx.node import map_aggregate
 
 from chop.formats.float import Float
-from chop.ir.graph.in_place import overwritten_input, writes_in_place
+from chop.ir.graph.in_place import has_new_result, overwritten_input, writes_in_place
 from chop.ir.graph.mase_graph import MaseGraph
 from chop.nn.quantized import QuantizedCall, QuantizedLayer
 from chop.ops import op_of_module
@@ -28,7 +28,10 @@ class _ValueOf:
 
 @dataclass
 class Step:
-    """A node, ready to be called: its function, and the steps whose values are its arguments."""
+    """A node, ready to be called: its function, and the steps whose values are its arguments.
+
+    It may compute nodes that follow as well; the value of the step is then that of the last of them.
+    """
 
     index: int
     """The position of the step. Values are kept in a list with one entry per step."""
@@ -46,6 +49,8 @@ class Step:
     """The steps whose values are not read after this one."""
     readers: tuple[int, ...] = ()
     """The steps that read its value, in order."""
+    followers: tuple[fx.Node, ...] = ()
+    """Nodes that read nothing but the result of the node before; they may overwrite it, since nothing else does."""
 
     @property
     def last_reader(self) -> int:
@@ -55,6 +60,12 @@ class Step:
     def __post_init__(self) -> None:
         arguments = (*self.args, *self.kwargs.values())
         self._sources_only = not self.kwargs and all(isinstance(argument, _ValueOf) for argument in arguments)
+        self._followers: list[Callable[..., Any]] = []
+
+    def add_follower(self, node: fx.Node) -> None:
+        """Compute one more node together with this step."""
+        self.followers += (node,)
+        self._followers.append(_function(node))
 
     def call(self, values: Sequence[Any], function: Callable[..., Any], *, in_place: bool) -> Any:
         """Call `function`, the step's own or a replacement, with the values of earlier steps.
@@ -72,15 +83,29 @@ class Step:
                 function = self.out_of_place
             elif not _rounds_first_argument(function):
                 args, kwargs = _with_first_copied(args, kwargs)
-        return function(*args, **kwargs)
+        return self._with_followers(_called(self.node, function, args, kwargs))
+
+    def _with_followers(self, result: Any) -> Any:
+        for node, function in zip(self.followers, self._followers, strict=True):
+            result = _called(node, function, (result,), {})
+        return result
 
 
-def steps_of(graph: MaseGraph, inputs: Sequence[Any]) -> list[Step]:
-    """Return one step per node, in graph order; `inputs` are the values of the placeholders in their order."""
+def steps_of(graph: MaseGraph, inputs: Sequence[Any], replaceable: Collection[fx.Node] | None = None) -> list[Step]:
+    """Return the steps of a graph in its order; `inputs` are the values of the placeholders in their order.
+
+    Every node is a step. If `replaceable` is given, only these nodes are sure to be steps: in the chain
+    `linear -> batch norm -> relu`, the last two are computed with the linear layer, unless they are replaceable.
+    """
     remaining = iter(inputs)
     steps: list[Step] = []
     sources: dict[fx.Node, int] = {}
-    for index, node in enumerate(graph.fx_graph.nodes):
+    for node in graph.fx_graph.nodes:
+        if replaceable is not None and node not in replaceable and _can_follow(node):
+            sources[node] = sources[node.args[0]]
+            steps[sources[node]].add_follower(node)
+            continue
+        index = len(steps)
         step = (
             _input_step(index, node, next(remaining)) if node.op == "placeholder" else _step(index, node, sources)
         )
@@ -95,6 +120,21 @@ def steps_of(graph: MaseGraph, inputs: Sequence[Any]) -> list[Step]:
         if step.readers:
             steps[step.last_reader].last_reads += (step.index,)
     return steps
+
+
+def _can_follow(node: fx.Node) -> bool:
+    """Whether a node only reads the result of another, which no other node reads and which has its own memory."""
+    before = node.args[0] if len(node.args) == 1 and not node.kwargs else None
+    return (
+        isinstance(before, fx.Node) and len(before.users) == 1 and has_new_result(before) and has_new_result(node)
+    )
+
+
+def _called(node: fx.Node, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    try:
+        return function(*args, **kwargs)
+    except (RuntimeError, TypeError, IndexError, ValueError) as error:
+        raise ValueError(f"node '{node.name}' does not run on the given inputs: {error}") from error
 
 
 def copied(value: Any) -> Any:

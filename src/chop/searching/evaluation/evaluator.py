@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,7 +19,7 @@ from chop.ir.graph.meta import annotated_batch_size
 from chop.ir.graph.result_cache import ResultCache
 from chop.nn.quantized import QuantConfig, QuantizedCall, QuantizedLayer
 from chop.passes.quantization.replacement import formats_of, make_replacement
-from chop.statistics.scoring import fast_cross_entropy_sum, num_correct, per_token
+from chop.statistics.scoring import fast_scores, per_token
 from chop.tasks.base import first_tensor
 
 MAX_CACHE_BYTES = 2**30
@@ -65,9 +65,16 @@ class Evaluator:
         cache = ResultCache(memory // 2)
         batches = _split(rows, graph.annotated_metas(), num_batches)
         self._batches = [_EvaluatedBatch(graph, self.arguments, batch, cache) for batch in batches]
+        self._replaceable: Collection[fx.Node] | None = None
         self._rounded_bytes = 0
         self._formats: dict[Format, Format] = {}
         self._rounded: dict[tuple[fx.Node, str, Format], QuantizedLayer] = {}
+
+    def replace_only(self, nodes: Collection[fx.Node]) -> None:
+        """Promise that no configuration replaces other nodes, so that fewer values are kept."""
+        self._replaceable = nodes
+        for batch in self._batches:
+            batch.replace_only(nodes)
 
     def replacement(self, meta: NodeMeta, config: QuantConfig) -> QuantizedLayer | QuantizedCall:
         """Return what replaces a node in a config, for repeated use."""
@@ -101,7 +108,10 @@ class Evaluator:
     def on_first_rows(self, num_rows: int) -> Evaluator:
         """Return an evaluator of the same graph on the first rows only; replacements fit both."""
         rows = Rows(self.rows.features[:num_rows], self.rows.labels[:num_rows])
-        return Evaluator(self.graph, self.arguments, rows, memory=self._memory)
+        evaluator = Evaluator(self.graph, self.arguments, rows, memory=self._memory)
+        if self._replaceable is not None:
+            evaluator.replace_only(self._replaceable)
+        return evaluator
 
     @property
     def num_rows(self) -> int:
@@ -138,6 +148,7 @@ class _EvaluatedBatch:
 
     def __init__(self, graph: MaseGraph, arguments: Arguments, rows: Rows, cache: ResultCache) -> None:
         self._graph, self._inputs, self._labels = graph, arguments(rows.features), rows.labels
+        self._cache = cache
         self._run = IncrementalRun(graph, self._inputs, cache=cache)
         self._last: tuple[Tensor, tuple[float, int]] | None = None
         self.num_rows = len(rows.labels)
@@ -154,14 +165,14 @@ class _EvaluatedBatch:
         logits = self.output(replacements)
         if self._last is None or self._last[0] is not logits:
             with torch.no_grad():
-                scores, labels = per_token(logits, self._labels)
-                loss = fast_cross_entropy_sum(scores, labels).item()
-                correct = int(num_correct(scores, labels).item())
-            self._last = (logits, (loss, correct))
+                self._last = (logits, fast_scores(*per_token(logits, self._labels)))
         return self._last[1]
 
     def output(self, replacements: Replacements) -> Tensor:
         return first_tensor(self._run.run(replacements))
+
+    def replace_only(self, nodes: Collection[fx.Node]) -> None:
+        self._run = IncrementalRun(self._graph, self._inputs, cache=self._cache, replaceable=nodes)
 
     def keep_no_values(self) -> None:
         self._run = IncrementalRun(self._graph, self._inputs, keep=False)

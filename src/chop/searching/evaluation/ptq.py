@@ -26,6 +26,7 @@ class PTQProblem(UnitwiseProblem):
     def __init__(self, space: Space, evaluator: Evaluator, costs: Costs, training_rows: Rows | None = None) -> None:
         self.space = space
         self.evaluator = evaluator
+        evaluator.replace_only({meta.node for unit in space.units for meta in unit.metas})
         self.training_rows = training_rows
         self._costs = costs
         self._quantized: dict[tuple[str, object], QuantizedUnit] = {}
