@@ -93,6 +93,7 @@ def test_every_pass_keeps_names_and_parameters(name: str, graph: MaseGraph, tmp_
     if PASSES[name].kind == "analysis":
         assert returned is graph
         assert graph.model.training == mode
+    if PASSES[name].keeps_weights:
         assert all(value.equal(before[key]) for key, value in state(graph).items())
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+import time
+
 import pytest
 
-from chop.display.progress import ProgressBar, StatusLine, bar, clock
+from chop.display.progress import ProgressBar, Stage, StatusLine, bar, clock
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (61, "1:01"), (3723, "1:02:03")])
@@ -49,3 +53,36 @@ def test_a_bar_without_a_total_shows_a_count_and_the_time_spent(
     with ProgressBar("measured:", None) as progress:
         progress.step(1500)
     assert capsys.readouterr().err == "measured: 1,500, 0:31\n"
+
+
+def test_a_stage_shows_its_title_and_the_time_until_it_ends(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("chop.display.progress.SECONDS_PER_CLOCK", 0.01)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    drawn = threading.Event()
+
+    def clock_at_three(seconds: float) -> str:
+        drawn.set()
+        return "0:03"
+
+    monkeypatch.setattr("chop.display.progress.clock", clock_at_three)
+    with Stage("reading model.gguf"):
+        assert drawn.wait(10)
+        time.sleep(0.01)
+    text = capsys.readouterr().err
+    assert "\r\x1b[Kreading model.gguf, 0:03" in text
+    assert text.endswith("\r\x1b[K")
+
+
+def test_a_short_stage_prints_nothing_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with Stage("reading model.gguf"):
+        pass
+    assert capsys.readouterr().err == ""
+
+
+def test_a_stage_ends_with_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    before = threading.active_count()
+    with pytest.raises(KeyboardInterrupt), Stage("reading model.gguf"):
+        raise KeyboardInterrupt
+    assert threading.active_count() == before

@@ -107,3 +107,23 @@ def test_code_of_a_repository_is_not_run(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text("raise SystemExit('this must not run')\n")
     with pytest.raises(ValueError, match="if you trust them, run them with --trust-remote-code"):
         get_model_info(str(tmp_path), "similarity")
+
+
+def test_weights_that_do_not_fit_the_configuration_are_named(tmp_path: Path) -> None:
+    folder = save_encoder(tmp_path / "encoder")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "vocab_size": 5}))
+    with pytest.raises(
+        ValueError, match=r"'.*word_embeddings.weight' has the shape \[18, 16\], .* needs \[5, 16\]"
+    ):
+        get_model(f"hf/{folder}", task="similarity")
+
+
+def test_the_weights_of_a_new_classifier_are_random(tmp_path: Path) -> None:
+    folder = save_encoder(tmp_path / "encoder")
+    info = get_model_info(str(folder), "cls")
+    info.build(None)
+    assert info.random_weights() == ("classifier.bias", "classifier.weight")
+    trained = get_model_info(str(save_classifier(tmp_path / "cls")), "cls")
+    trained.build(None)
+    assert trained.random_weights() == ()

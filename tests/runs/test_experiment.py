@@ -30,6 +30,15 @@ def test_the_seed_decides_the_untrained_weights(train_config: TrainConfig) -> No
     assert not first[key].equal(other[key])
 
 
+def test_weights_that_the_source_of_a_model_lacks_are_named(
+    train_config: TrainConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    experiment = Experiment.load(train_config)
+    info = replace(experiment.model_info, has_weights=True, random_weights=lambda: ("a", "b", "c", "d"))
+    replace(experiment, model_info=info).warn_if_untrained()
+    assert caplog.messages == ["model 'toy' has no trained weights for 'cls': a, b, c and 1 more are random"]
+
+
 def test_a_checkpoint_of_another_model_is_reported_with_its_keys(train_config: TrainConfig, tmp_path: Path) -> None:
     torch.save({"state_dict": {"model.other.weight": torch.ones(2)}}, tmp_path / "a.ckpt")
     with pytest.raises(

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import torch
 from torch import Tensor
 
 from chop.config import TransformConfig
 from chop.ir import MaseGraph
-from chop.passes.base import ANALYSIS_PASSES, PASSES, PassResult, register_pass
+from chop.passes.base import ANALYSIS_PASSES, PASSES, TRANSFORM_PASSES, PassResult, register_pass
 from chop.registry import UnknownNameError
 from chop.runs import Experiment
 from chop.transforming.pipeline import (
     Comparison,
-    _with_own_metadata,
     check_names,
     numbers_in,
     run_passes,
@@ -25,6 +25,8 @@ from chop.transforming.pipeline import (
 
 INTEGER = {"name": "integer", "weight_width": 4, "weight_frac_width": 2}
 QUANTIZE = {"by": "type", "linear": {"config": INTEGER}}
+NEED_HARDWARE = ("emit_verilog", "emit_testbench", "resolve_formats")
+"""Transforms of graphs in fixed point."""
 
 
 @pytest.fixture
@@ -71,14 +73,37 @@ def test_the_original_is_the_graph_before_the_transforms(
     assert any(meta.quantized for meta in graph.metas())
 
 
-def test_the_copy_for_a_compared_pass_shares_all_parameters(experiment: Experiment) -> None:
+def addresses(graph: MaseGraph) -> dict[str, int]:
+    """Return where the weights of layers are in memory; vectors and scalars are always copied."""
+    return {key: each.data_ptr() for key, each in graph.model.named_parameters() if each.dim() > 1}
+
+
+def test_weights_are_in_memory_once_if_no_pass_changes_them(experiment: Experiment) -> None:
     original = experiment.annotated_graph()
-    copied = _with_own_metadata(original)
-    ours, theirs = dict(original.model.named_parameters()), dict(copied.model.named_parameters())
-    assert ours.keys() == theirs.keys()
-    assert all(theirs[name] is parameter for name, parameter in ours.items())
-    copied.metas()[1].notes["own"] = {"macs": 1}
+    passes: dict[str, dict[str, Any]] = {"quantize": QUANTIZE, "calibrate": {}, "estimate_cost": {}}
+    graph = run_passes(passes, original, experiment).graph
+    assert addresses(graph) == addresses(original) != {}
+    graph.metas()[1].notes["own"] = {"macs": 1}
     assert "own" not in original.metas()[1].notes
+
+
+def test_moving_a_graph_that_shares_weights_leaves_the_original_where_it_is(experiment: Experiment) -> None:
+    original = experiment.annotated_graph()
+    graph = run_passes({"quantize": QUANTIZE}, original, experiment).graph
+    graph.model.to(torch.float64)
+    assert {each.dtype for each in original.model.parameters()} == {torch.float32}
+
+
+@pytest.mark.parametrize("name", [name for name, run in TRANSFORM_PASSES.items() if name not in NEED_HARDWARE])
+def test_transforms_leave_the_weights_of_the_original_as_they_are(name: str, experiment: Experiment) -> None:
+    learned = {**INTEGER, "data_in_scale": "learned", "weight_scale": "learned"}
+    quantize: dict[str, Any] = {"by": "type", "linear": {"config": learned}}
+    original = run_passes({"quantize": quantize}, experiment.annotated_graph(), experiment).graph
+    before = {key: each.clone() for key, each in original.model.state_dict().items()}
+    run_passes({name: quantize if name == "quantize" else {}}, original, experiment)
+    after = original.model.state_dict()
+    assert after.keys() == before.keys()
+    assert all(after[key].equal(value) for key, value in before.items())
 
 
 def test_passes_over_two_graphs_run_in_a_pipeline(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import shutil
 import sys
+import threading
 import time
 
 SECONDS_PER_REDRAW = 0.1
 SECONDS_PER_LINE = 30.0  # if there is no terminal
+SECONDS_PER_CLOCK = 1.0  # between two times that a stage shows on a terminal
 BAR_WIDTH = 20  # characters
 CLEAR_LINE = "\r\x1b[K"
 
@@ -71,6 +74,36 @@ class ProgressBar:
         left = elapsed / max(1, self._done) * max(0, self._total - self._done)
         share = min(1.0, self._done / max(1, self._total))
         return f"{self._title} {bar(share)} {self._done:,}/{self._total:,}, {clock(left)} left"
+
+
+class Stage:
+    """A part of a command whose length is not known: its title and the time spent, from the first second on.
+
+    A thread draws the line, because nothing is counted. If stderr is not a terminal, a line is printed every
+    `SECONDS_PER_LINE`. Worker processes print nothing: the terminal belongs to the process that started them.
+    """
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._line = StatusLine(multiprocessing.parent_process() is None)
+        self._finished = threading.Event()
+        self._thread = threading.Thread(target=self._show, daemon=True)
+
+    def __enter__(self) -> Stage:
+        self._start = time.perf_counter()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._finished.set()
+        self._thread.join()
+        self._line.close()
+
+    def _show(self) -> None:
+        wait = SECONDS_PER_CLOCK if self._line.is_terminal else SECONDS_PER_LINE
+        show = self._line.draw if self._line.is_terminal else self._line.print
+        while not self._finished.wait(wait):
+            show(f"{self._title}, {clock(time.perf_counter() - self._start)}")
 
 
 def bar(share: float) -> str:

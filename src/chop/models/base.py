@@ -52,6 +52,7 @@ class ModelInfo:
     tokenizer: Callable[[], Any] | None = None  # returns the tokenizer of a model that takes text
     class_names: tuple[str, ...] = ()  # if the weights were trained for these classes
     has_weights: bool = False  # whether the model is built with trained weights
+    random_weights: Callable[[], tuple[str, ...]] = tuple  # weights of the built model that are random
     cf_args: Mapping[str, object] = field(default_factory=dict)  # arguments of `forward` with a fixed value
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, cast
@@ -37,6 +37,8 @@ class HuggingFaceModel:
         if self.folder is not None and not (folder / "config.json").is_file():
             raise ValueError(f"folder '{folder}' is not a model of save_pretrained: it has no config.json")
         self.task = task or "cls"
+        self.random_weights: tuple[str, ...] = ()
+        """Weights of the built model that the source does not have, such as those of a new classifier."""
 
     @cached_property
     def config(self) -> Any:
@@ -93,9 +95,14 @@ class HuggingFaceModel:
             config = self._load("AutoConfig", **options)
             make = getattr(self.transformers, auto).from_config
             model = make(config, trust_remote_code=self.trust_remote_code, **common)
+            self.random_weights = tuple(name for name, _ in model.named_parameters())
         else:
             self._check_weights()
-            model = self._load(auto, **common, **options)
+            common |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
+            model, report = self._load(auto, **common, **options)
+            self._check_sizes(report["mismatched_keys"])
+            unused = self.task == "similarity"  # by which only the last hidden state is used, not a pooler after it
+            self.random_weights = () if unused else tuple(sorted(report["missing_keys"]))
         model.config.use_cache = False  # the outputs are scores only
         return cast(nn.Module, model)
 
@@ -119,6 +126,13 @@ class HuggingFaceModel:
             raise ValueError(
                 f"folder '{self.folder}' has no weights ({' or '.join(WEIGHTS)}); "
                 "for random weights use --model-option untrained=true"
+            )
+
+    def _check_sizes(self, mismatched: Iterable[tuple[str, Sequence[int], Sequence[int]]]) -> None:
+        for name, stored, expected in sorted(mismatched):
+            raise ValueError(
+                f"the weights of '{self.source}' do not fit its config.json: '{name}' has the shape "
+                f"{list(stored)}, but the configuration needs {list(expected)}"
             )
 
     def _load(self, auto: str, what: str = "model", **options: Any) -> Any:
@@ -168,6 +182,7 @@ def describe_hugging_face(name: str, task: str | None, pretrained: bool, trust_r
         tokenizer=None if source.takes_images else source.tokenizer,
         class_names=source.class_names,
         has_weights=True,
+        random_weights=lambda: source.random_weights,
     )
 
 

@@ -28,6 +28,8 @@ class Pass(Protocol):
     """Whether `ch transform` also runs the pass on the original graph, and shows its numbers before and after."""
     prints: bool
     """Whether the pass shows its results itself, so that `ch transform` does not print its `info`."""
+    keeps_weights: bool
+    """Whether the pass leaves weights as they are, so that `ch transform` need not copy those of the model."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> PassResult: ...
 
@@ -40,7 +42,13 @@ _KINDS = {"analysis": ANALYSIS_PASSES, "transform": TRANSFORM_PASSES, "interface
 
 
 def register_pass(
-    name: str, kind: Kind, *, compare: bool = False, prints: bool = False, two_graphs: bool = False
+    name: str,
+    kind: Kind,
+    *,
+    compare: bool = False,
+    prints: bool = False,
+    two_graphs: bool = False,
+    keeps_weights: bool | None = None,
 ) -> Callable[[Callable[[Any, Args], PassResult]], Pass]:
     """Register `function(graph, args)` as `name`, so that it can be called with a dict of arguments.
 
@@ -52,7 +60,7 @@ def register_pass(
     `prints` declares that the pass shows its results itself; otherwise `ch transform` prints `info` as tables.
     A pass over `two_graphs` takes the first one as its argument `original`, and can also be called as
     `run(original, graph, ...)`, followed by its other arguments. In a pipeline, `original` is the graph before the
-    transforms.
+    transforms. `keeps_weights` declares that the pass never writes to a weight of the graph, as no analysis does.
     """
 
     def decorate(function: Callable[[Any, Args], PassResult]) -> Pass:
@@ -71,6 +79,7 @@ def register_pass(
         registered = cast(Pass, _accepting_two_graphs(run, args_class) if two_graphs else run)
         registered.kind, registered.args_class = kind, args_class
         registered.compare, registered.prints = compare, prints
+        registered.keeps_weights = kind == "analysis" if keeps_weights is None else keeps_weights
         PASSES.add(name, registered)
         _KINDS[kind].add(name, registered)
         return registered

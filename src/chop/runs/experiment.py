@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -20,6 +20,7 @@ from chop import __version__
 from chop.config import ActionConfig
 from chop.dataset import MaseDataModule
 from chop.display.launcher import option_name
+from chop.display.progress import Stage
 from chop.ir import MaseGraph
 from chop.ir.graph.interpreter import evaluation_mode
 from chop.models import ModelInfo, check_supported, get_model_info
@@ -39,6 +40,7 @@ from chop.tasks.base import first_tensor
 logger = logging.getLogger(__name__)
 
 MAX_VALUES_KEPT = 2**26  # elements of the activations of a batch: 256 MB of float32
+MAX_WEIGHTS_NAMED = 3  # in a warning
 PACKAGES = ("torch", "numpy", "lightning-fabric")  # whose versions are in the summary
 
 
@@ -54,23 +56,22 @@ class Experiment:
     @classmethod
     def load(cls, config: ActionConfig, data: MaseDataModule | None = None) -> Experiment:
         """Load the model and the data of `config`, or use `data`, and check that they fit together."""
-        model_info = get_model_info(
-            config.model, config.task, pretrained=config.pretrained, trust_remote_code=config.trust_remote_code
-        )
-        check_supported(model_info, config.task, config.pretrained)
-        if config.cf_args:
-            model_info = model_info.with_arguments(config.cf_args)
-        data = data or open_data(config, model_info)
-        torch.manual_seed(config.seed)
-        model = model_info.build(data.dataset_info, config.model_options)
+        with Stage(f"reading {Path(config.model).name}"):
+            model_info = _model_info(config)
+            data = data or open_data(config, model_info)
+            torch.manual_seed(config.seed)
+            model = model_info.build(data.dataset_info, config.model_options)
         if config.load_name is not None:
-            first_batch = partial(_first_batch, data, model_info, config.task)
-            model = load_model(str(config.load_name), config.load_type, model, first_batch)
+            with Stage(f"loading {config.load_name}"):
+                first_batch = partial(_first_batch, data, model_info, config.task)
+                model = load_model(str(config.load_name), config.load_type, model, first_batch)
             _warn_about_graph(config.load_name)
-        data.prepare_data()  # last, because the other steps can fail without reading the rows
-        data.setup()
+        with Stage(f"reading {Path(config.dataset).name}"):
+            data.prepare_data()  # last, because the other steps can fail without reading the rows
+            data.setup()
         experiment = cls(config, data, model, model_info)
-        experiment._check_shapes()
+        with Stage("trying the model on two rows"):
+            experiment._check_shapes()
         return experiment
 
     @property
@@ -90,6 +91,10 @@ class Experiment:
         elif not self.model_info.has_weights:
             message = "no checkpoint is loaded: '%s' has untrained weights; load one with %s"
             logger.warning(message, name, option_name("load"))
+        elif random := self.model_info.random_weights():
+            more = f" and {len(random) - MAX_WEIGHTS_NAMED} more" if len(random) > MAX_WEIGHTS_NAMED else ""
+            message = "model '%s' has no trained weights for '%s': %s%s are random"
+            logger.warning(message, name, self.config.task, ", ".join(random[:MAX_WEIGHTS_NAMED]), more)
 
     @property
     def num_classes(self) -> int:
@@ -142,12 +147,10 @@ class Experiment:
         Activations are kept unless they take a lot of memory; then only their ranges are.
         """
         batch = {name: rows[:num_rows] for name, rows in next(iter(self.batches())).items()}
-        graph, _ = init_metadata_analysis_pass(MaseGraph(model=self.model, example_inputs=batch), None)
-        graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": batch, "add_value": False})
-        values = sum(tensor.numel for meta in graph.metas() for tensor in meta.results.values())
-        keep = {"add_value": values <= MAX_VALUES_KEPT, "add_range": values > MAX_VALUES_KEPT}
-        graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": batch, **keep})
-        graph, _ = add_software_metadata_analysis_pass(graph, None)
+        with Stage("capturing the graph"):
+            graph, _ = init_metadata_analysis_pass(MaseGraph(model=self.model, example_inputs=batch), None)
+        with Stage("annotating the graph"):
+            _annotate(graph, batch)
         return graph
 
     def describe(self, action: str) -> dict[str, Any]:
@@ -219,6 +222,24 @@ class Experiment:
                 f"model '{self.config.model}' returns {shape} for {len(features)} rows; "
                 f"{TASKS[self.config.task]} on '{self.config.dataset}' needs {expected}"
             )
+
+
+def _model_info(config: ActionConfig) -> ModelInfo:
+    """Return the description of the model that `config` names."""
+    info = get_model_info(
+        config.model, config.task, pretrained=config.pretrained, trust_remote_code=config.trust_remote_code
+    )
+    check_supported(info, config.task, config.pretrained)
+    return info.with_arguments(config.cf_args) if config.cf_args else info
+
+
+def _annotate(graph: MaseGraph, batch: Mapping[str, Tensor]) -> None:
+    """Add the metadata of a batch; activations are kept unless they take a lot of memory."""
+    add_common_metadata_analysis_pass(graph, {"dummy_in": batch, "add_value": False})
+    values = sum(tensor.numel for meta in graph.metas() for tensor in meta.results.values())
+    keep = {"add_value": values <= MAX_VALUES_KEPT, "add_range": values > MAX_VALUES_KEPT}
+    add_common_metadata_analysis_pass(graph, {"dummy_in": batch, **keep})
+    add_software_metadata_analysis_pass(graph, None)
 
 
 def _first_batch(data: MaseDataModule, model_info: ModelInfo, task: str) -> dict[str, torch.Tensor]:

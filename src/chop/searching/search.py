@@ -94,7 +94,9 @@ class Search:
         if self._num_unfinished:
             self._show_how_to_resume()
         if interrupted:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(
+                "" if self._num_unfinished else "all trials are finished, and the results are saved"
+            )
         return results
 
     def _run_trials(self) -> bool:

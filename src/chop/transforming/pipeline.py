@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from torch import nn
+
 from chop.allocator import release_freed_memory
 from chop.display.launcher import option_name
 from chop.ir import MaseGraph
@@ -61,18 +63,23 @@ class PassResults:
 
 
 def run_passes(passes: Passes, original: MaseGraph, experiment: Experiment) -> PassResults:
-    """Run all passes on a copy of `original`; those registered with `compare` also run on another copy, before."""
+    """Run all passes on a copy of `original`; those registered with `compare` also run on another copy, before.
+
+    The result shares weights with `original` unless a pass may have changed them.
+    """
     for name, given in passes.items():
         _arguments(name, given, original, experiment)  # reports mistakes before the first pass runs
-    graph = deepcopy_mase_graph(original)
+    graph, is_sharing = _copy_sharing_weights(original), True
     comparisons: list[Comparison] = []
     infos: dict[str, Mapping[str, Any]] = {}
     for name, given in passes.items():
         run = PASSES[name]
+        if is_sharing and not run.keeps_weights:
+            graph, is_sharing = deepcopy_mase_graph(graph), False
         graph, info = run(graph, _arguments(name, given, original, experiment))
         infos[name] = info
         if run.compare:
-            _, info_before = run(_with_own_metadata(original), _arguments(name, given, original, experiment))
+            _, info_before = run(_copy_sharing_weights(original), _arguments(name, given, original, experiment))
             before = numbers_in(info_before)
             comparisons += [
                 Comparison(name, measure, before.get(measure), after) for measure, after in numbers_in(info).items()
@@ -82,10 +89,18 @@ def run_passes(passes: Passes, original: MaseGraph, experiment: Experiment) -> P
     return PassResults(graph, comparisons, infos)
 
 
-def _with_own_metadata(graph: MaseGraph) -> MaseGraph:
-    """Return a copy for an analysis, which may add notes to it; the copy shares all parameters."""
-    shared = (*graph.model.parameters(), *graph.model.buffers())
-    return copy.deepcopy(graph, {id(tensor): tensor for tensor in shared})
+def _copy_sharing_weights(graph: MaseGraph) -> MaseGraph:
+    """Return a copy with its own metadata whose weights use the memory of the original's.
+
+    Vectors and scalars, among them the scales of formats, are small, and have their own memory.
+    """
+    shared = {id(weight): _same_memory(weight) for weight in graph.model.parameters() if weight.dim() > 1}
+    return copy.deepcopy(graph, shared)
+
+
+def _same_memory(weight: nn.Parameter) -> nn.Parameter:
+    """Return another parameter with the same values, so that moving one to a device does not move the other."""
+    return nn.Parameter(weight.detach(), requires_grad=weight.requires_grad)
 
 
 @contextmanager

@@ -34,19 +34,19 @@ class ExportOnnxArgs(ExportArgs):
     """The opset of the file; None: the smallest that has all types."""
 
 
-@register_pass("export_onnx", kind="interface")
+@register_pass("export_onnx", kind="interface", keeps_weights=True)
 def export_onnx_interface_pass(graph: MaseGraph, args: ExportOnnxArgs) -> PassResult:
     """Write an ONNX file with QuantizeLinear and DequantizeLinear, and weights in their narrow types."""
     return graph, _export(graph, args, "onnx", ExportOptions(args.opset))
 
 
-@register_pass("export_qonnx", kind="interface")
+@register_pass("export_qonnx", kind="interface", keeps_weights=True)
 def export_qonnx_interface_pass(graph: MaseGraph, args: ExportOnnxArgs) -> PassResult:
     """Write an ONNX file with the quantisers of QONNX: IntQuant for integers, FloatQuant for small floats."""
     return graph, _export(graph, args, "qonnx", ExportOptions(args.opset))
 
 
-@register_pass("export_safetensors", kind="interface")
+@register_pass("export_safetensors", kind="interface", keeps_weights=True)
 def export_safetensors_interface_pass(graph: MaseGraph, args: ExportArgs) -> PassResult:
     """Write the codes of all weights packed to their width, with scales and formats; `ch test --load` reads it."""
     return graph, _export(graph, args, "safetensors", ExportOptions())

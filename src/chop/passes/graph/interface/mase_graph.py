@@ -8,7 +8,7 @@ from chop.passes.base import PassResult, register_pass
 from chop.passes.graph.interface.args import LoadArgs, SaveArgs
 
 
-@register_pass("save_mase_graph", kind="interface")
+@register_pass("save_mase_graph", kind="interface", keeps_weights=True)
 def save_mase_graph_interface_pass(graph: MaseGraph, args: SaveArgs) -> PassResult:
     """Write the graph, its weights, formats and metadata to a folder as JSON and safetensors, without pickle."""
     save_graph(graph, args.save_dir)

@@ -51,7 +51,7 @@ class CalibrateArgs:
             raise ValueError(f"'num_batches' must be at least 1, got {self.num_batches}")
 
 
-@register_pass("calibrate", kind="transform")
+@register_pass("calibrate", kind="transform", keeps_weights=True)
 def calibrate_transform_pass(graph: MaseGraph, args: CalibrateArgs) -> PassResult:
     """Set the fraction bits, or the fixed scales, of quantised operands from their values on data.
 

@@ -19,7 +19,7 @@ __all__ = ["QuantizeArgs", "quantize_transform_pass"]
 logger = logging.getLogger(__name__)
 
 
-@register_pass("quantize", kind="transform", prints=True)
+@register_pass("quantize", kind="transform", prints=True, keeps_weights=True)
 def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> PassResult:
     """Round the operands of the chosen nodes to the formats of their configs.
 
