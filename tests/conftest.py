@@ -6,6 +6,7 @@ import os
 import sys
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = "1"  # read by torch; more threads than cores wait for one another
@@ -82,13 +83,29 @@ def _same_log(monkeypatch: pytest.MonkeyPatch) -> None:
     logger.manager._clear_cache()  # type: ignore[attr-defined]
 
 
+@pytest.fixture(scope="session")
+def session_cache(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Path:
+    """The cache folder of all workers.
+
+    Compiled loops stay in `.pytest_cache`: the name of a loop's file depends on its source, Numba and the processor.
+    """
+    folder = tmp_path_factory.getbasetemp()
+    shared = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "cache"
+    shared.mkdir(exist_ok=True)
+    if pytestconfig.pluginmanager.has_plugin("cacheprovider"):
+        with suppress(FileExistsError):  # another worker was first
+            (shared / "kernels").symlink_to(pytestconfig.cache.mkdir("kernels"))
+    return shared
+
+
 @pytest.fixture(autouse=True)
-def _no_network_and_no_cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+def _no_network_and_no_cache(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory, session_cache: Path
+) -> None:
     """Generate data sets instead of downloading them, and do not write to the user's cache and state folders."""
     folder = tmp_path_factory.getbasetemp()
-    shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder  # compiled loops are for all workers
     monkeypatch.setenv("CHOP_OFFLINE", "1")
-    monkeypatch.setenv("CHOP_CACHE", str(shared / "cache"))
+    monkeypatch.setenv("CHOP_CACHE", str(session_cache))
     # `mktemp` would list all earlier folders in each of the 13,000 tests.
     monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state" / uuid.uuid4().hex))
 
