@@ -18,6 +18,7 @@ from hypothesis import settings
 from chop.config import TrainConfig
 from chop.formats.kernels import run
 from chop.formats.kernels.compiler import is_available
+from command_server import CommandServer, started
 
 # Without bytecode files, each process that a test starts compiles the package again, which takes 2 s.
 sys.dont_write_bytecode = False
@@ -87,7 +88,7 @@ def _same_log(monkeypatch: pytest.MonkeyPatch) -> None:
 def session_cache(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Path:
     """The cache folder of all workers.
 
-    Compiled loops stay in `.pytest_cache`: the name of a loop's file depends on its source, Numba and the processor.
+    Compiled loops stay in `.pytest_cache`: the name of their file depends on source, Numba and the processor.
     """
     folder = tmp_path_factory.getbasetemp()
     shared = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "cache"
@@ -108,6 +109,12 @@ def _no_network_and_no_cache(
     monkeypatch.setenv("CHOP_CACHE", str(session_cache))
     # `mktemp` would list all earlier folders in each of the 13,000 tests.
     monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state" / uuid.uuid4().hex))
+
+
+@pytest.fixture(scope="session")
+def command_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandServer]:
+    with started(tmp_path_factory.mktemp("server")) as server:
+        yield server
 
 
 @pytest.fixture
