@@ -5,6 +5,7 @@ For tests of what commands do. How a process starts, and what happens when it is
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -18,13 +19,21 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+# What commands import when they need it. How real processes start is tested in `cli` and `test_launcher.py`.
 PRELOADED = (
-    "matplotlib.figure",
+    "alkaid.trace",
+    "lightning_fabric",
     "matplotlib.backends.backend_agg",
+    "matplotlib.figure",
+    "numba",
     "optuna",
     "pandas",
-    "pyarrow",
+    "pyarrow.parquet",
     "scipy.optimize",
+    "scipy.stats",
+    "sklearn.ensemble",
+    "torch._dynamo",
+    "torch.export",
 )
 CLIENT = """#!{python} -SE
 import json, os, socket, sys
@@ -70,6 +79,8 @@ def _serve(address: str) -> None:
     sys.path.pop(0)  # this folder
     for name in ("torch", *PRELOADED, *_modules_of_commands()):
         importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # a garbage collection in a copy would write to, and so copy, the memory of all objects
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen()

@@ -7,6 +7,7 @@ import signal
 import sys
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = "1"  # read by torch; more threads than cores wait for one another
@@ -18,6 +19,7 @@ from hypothesis import settings
 from chop.config import TrainConfig
 from chop.formats.kernels import run
 from chop.formats.kernels.compiler import is_available
+from command_server import CommandServer, started
 
 # Without bytecode files, each process that a test starts compiles the package again, which takes 2 s.
 sys.dont_write_bytecode = False
@@ -86,15 +88,37 @@ def _same_log(monkeypatch: pytest.MonkeyPatch) -> None:
     logger.manager._clear_cache()  # type: ignore[attr-defined]
 
 
+@pytest.fixture(scope="session")
+def session_cache(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Path:
+    """The cache folder of all workers.
+
+    Compiled loops stay in `.pytest_cache`: the name of their file depends on source, Numba and the processor.
+    """
+    folder = tmp_path_factory.getbasetemp()
+    shared = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "cache"
+    shared.mkdir(exist_ok=True)
+    if pytestconfig.pluginmanager.has_plugin("cacheprovider"):
+        with suppress(FileExistsError):  # another worker was first
+            (shared / "kernels").symlink_to(pytestconfig.cache.mkdir("kernels"))
+    return shared
+
+
 @pytest.fixture(autouse=True)
-def _no_network_and_no_cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+def _no_network_and_no_cache(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory, session_cache: Path
+) -> None:
     """Generate data sets instead of downloading them, and do not write to the user's cache and state folders."""
     folder = tmp_path_factory.getbasetemp()
-    shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder  # compiled loops are for all workers
     monkeypatch.setenv("CHOP_OFFLINE", "1")
-    monkeypatch.setenv("CHOP_CACHE", str(shared / "cache"))
+    monkeypatch.setenv("CHOP_CACHE", str(session_cache))
     # `mktemp` would list all earlier folders in each of the 13,000 tests.
     monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state" / uuid.uuid4().hex))
+
+
+@pytest.fixture(scope="session")
+def command_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandServer]:
+    with started(tmp_path_factory.mktemp("server")) as server:
+        yield server
 
 
 @pytest.fixture

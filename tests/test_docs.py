@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from chop import docs
-from command_server import CommandServer, started
+from command_server import CommandServer
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
@@ -43,14 +42,8 @@ def relative(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandServer]:
-    with started(tmp_path_factory.mktemp("server")) as server:
-        yield server
-
-
 @pytest.fixture
-def folder(tmp_path: Path, request: pytest.FixtureRequest, server: CommandServer) -> Path:
+def folder(tmp_path: Path, request: pytest.FixtureRequest, command_server: CommandServer) -> Path:
     """A folder with what the commands of a page use from a checkout, and a `ch` that skips the set-up."""
     if request.node.callspec.params.get("page") in MODEL_PAGES:
         models = os.environ.get("CHOP_MODELS")
@@ -59,8 +52,8 @@ def folder(tmp_path: Path, request: pytest.FixtureRequest, server: CommandServer
         (tmp_path / ".models").symlink_to(models)
     for name in ("configs", "docs", "src", "Makefile"):
         (tmp_path / name).symlink_to(ROOT / name)
-    server.write_command(tmp_path / "ch", "-m", "chop")
-    server.write_command(tmp_path / "run_page", "page.py")
+    command_server.write_command(tmp_path / "ch", "-m", "chop")
+    command_server.write_command(tmp_path / "run_page", "page.py")
     return tmp_path
 
 

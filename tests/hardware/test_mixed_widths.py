@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from itertools import pairwise
 from pathlib import Path
 
@@ -26,6 +27,13 @@ from chop.hardware.rtl.pipeline import Strategy
 from chop.hardware.simulate.cosimulate import Simulation
 from chop.hardware.simulate.simulators import SIMULATORS, Verilator
 from chop.ir import MaseGraph
+
+# Both simulators run the same files. A build of Verilator takes 9 s; `make test-hardware` uses it.
+SIMULATOR = "verilator" if "CHOP_TEST_HARDWARE" in os.environ else "icarus"
+needs_simulators = pytest.mark.skipif(
+    not all(simulator.is_available() for simulator in SIMULATORS.values()),
+    reason="Verilator or Icarus Verilog is not installed",
+)
 
 
 def random_format(shape: tuple[int, ...], signed: bool, random: torch.Generator) -> MixedInteger:
@@ -106,15 +114,15 @@ def test_an_input_with_two_formats_is_refused() -> None:
         prepare(mixed(TwoReaders(), torch.randn(2, 3)))
 
 
-@pytest.mark.skipif(not SIMULATORS["verilator"].is_available(), reason="Verilator is not installed")
+@needs_simulators
 def test_the_circuit_equals_the_integer_program(tmp_path: Path) -> None:
     torch.manual_seed(0)
     x = torch.randn(100, 6) * 4
     ready = check(mixed(perceptron(6, 8, 5, 3), x), x)
     design = make_design(ready.program, DesignOptions())
     files = [*write_rtl(design, tmp_path), *write_testbench(design, tmp_path)]
-    built = Simulation(design, files, "verilator", SIMULATORS["verilator"], tmp_path / "simulation")
-    assert str(built.compare(ready.program.quantize(x.numpy()))) == "100 of 100 vectors equal in verilator"
+    built = Simulation(design, files, SIMULATOR, SIMULATORS[SIMULATOR], tmp_path / "simulation")
+    assert str(built.compare(ready.program.quantize(x.numpy()))) == f"100 of 100 vectors equal in {SIMULATOR}"
 
 
 def classifier() -> tuple[MaseGraph, Tensor]:
@@ -145,7 +153,7 @@ def test_integers_of_the_result_compare_where_the_classes_have_different_fractio
     assert program.output.out.widths().tolist() == [10, 9, 9, 9, 0]  # -28 with 4 fraction bits is -448
 
 
-@pytest.mark.skipif(not SIMULATORS["verilator"].is_available(), reason="Verilator is not installed")
+@needs_simulators
 @pytest.mark.parametrize(("strategy", "axi_stream"), [("unrolled", True), ("folded", False)])
 def test_the_output_port_has_one_format(strategy: Strategy, axi_stream: bool, tmp_path: Path) -> None:
     graph, x = classifier()
@@ -155,15 +163,15 @@ def test_the_output_port_has_one_format(strategy: Strategy, axi_stream: bool, tm
     assert read_manifest(tmp_path)["output"] == {
         "shape": [5], "lanes": 5, "width": 10, "frac": 4, "signed": True
     }  # fmt: skip
-    simulator = SIMULATORS["verilator"]
-    assert isinstance(simulator, Verilator)
+    verilator = SIMULATORS["verilator"]
+    assert isinstance(verilator, Verilator)
     top = f"network{'_axis' if axi_stream else ''}"
-    assert simulator.lint([path for path in rtl if path.suffix == ".sv"], top, tmp_path) == ""
-    built = Simulation(design, [*rtl, *bench], "verilator", simulator, tmp_path / "simulation")
-    assert str(built.compare(program.quantize(x.numpy()))) == "200 of 200 vectors equal in verilator"
+    assert verilator.lint([path for path in rtl if path.suffix == ".sv"], top, tmp_path) == ""
+    built = Simulation(design, [*rtl, *bench], SIMULATOR, SIMULATORS[SIMULATOR], tmp_path / "simulation")
+    assert str(built.compare(program.quantize(x.numpy()))) == f"200 of 200 vectors equal in {SIMULATOR}"
 
 
-@pytest.mark.skipif(not SIMULATORS["verilator"].is_available(), reason="Verilator is not installed")
+@needs_simulators
 def test_pixels_of_the_result_have_one_format(tmp_path: Path) -> None:
     torch.manual_seed(1)
     x = torch.randn(10, 2, 6, 6) * 4
@@ -173,8 +181,8 @@ def test_pixels_of_the_result_have_one_format(tmp_path: Path) -> None:
     design = make_design(program, DesignOptions(strategy={"default": "stream_conv"}))
     assert design.output_stream.beats == 16
     files = [*write_rtl(design, tmp_path), *write_testbench(design, tmp_path)]
-    built = Simulation(design, files, "verilator", SIMULATORS["verilator"], tmp_path / "simulation")
-    assert str(built.compare(program.quantize(x.numpy()))) == "10 of 10 vectors equal in verilator"
+    built = Simulation(design, files, SIMULATOR, SIMULATORS[SIMULATOR], tmp_path / "simulation")
+    assert str(built.compare(program.quantize(x.numpy()))) == f"10 of 10 vectors equal in {SIMULATOR}"
     assert len(np.unique(design.output.frac)) == 1
 
 
