@@ -16,6 +16,7 @@ import numpy as np
 from alkaid.codegen import RTLModel
 from alkaid.converter import trace_model
 from alkaid.trace import trace
+from alkaid.trace.passes import canon
 from hgq.config import LayerConfigScope, QuantizerConfigScope
 from hgq.layers import QDense
 from hgq.utils import trace_minmax
@@ -23,6 +24,12 @@ from hgq.utils.sugar import BetaScheduler, PieceWiseSchedule
 
 LATENCY_CUTOFF = 4
 """Adders in a row between two registers: Yosys takes minutes for deep circuits without registers."""
+
+canon.canonicalize_msb_wraps = lambda comb: comb
+"""Without this pass: in alkaid 0.8.2 it drops the factor of a scaled value that is quantised to one bit.
+
+It takes the highest bit of the value before scaling instead, so that the circuit differs from Keras.
+"""
 
 
 class Points(keras.callbacks.Callback):  # type: ignore[misc]

@@ -42,21 +42,24 @@ from chop.searching.strategies.learned_training import (
     steps_of_trials,
 )
 
-SUMMARY = (
-    "Multilayer perceptrons on the generated jets (36,000 training rows), all accuracies on the same 10,000 test "
-    "rows. Everyone starts from random weights and has the same passes over the training rows (2,100 + 4,200 "
-    "steps of 512 rows): first without pressure on the widths; then the uniform widths train with rounding, with "
-    "the fraction bits of the least error in each tensor, and the others with a penalty on EBOPs that grows. Ours "
-    "and HGQ2 have the front of three runs with different schedules: learning rates fall in all of ours and in "
-    "two of HGQ2, and are constant in its third, because its widths then shrink more. Points are chosen among the "
-    "60 passes of each run by 4,000 validation rows. EBOPs of HGQ2 count the bits of its quantisers and of the "
-    "biases, ours the bits that the rounded weights use, without biases. Accuracies are those of the circuits "
-    "(alkaid's interpreter, our integer program); `rows differ` counts the rows for which alkaid's scores are not "
-    "those of Keras; why they differ is not known. LUT by the same Yosys (`synth_xilinx -family xc7`); ours has "
-    "registers and a ready/valid handshake, alkaid's RTL of HGQ2's networks registers only. Only points of up to "
-    "5,000 EBOPs (HGQ2: 6,000) were synthesised. The LUTs of ours at the accuracy of another point are "
-    "interpolated between two circuits, logarithmically."
-)
+SUMMARY = """Multilayer perceptrons on the generated jets, as circuits: how many look-up tables an accuracy costs.
+
+- **Training.** Random weights, 36,000 rows, 2,100 + 4,200 steps of 512 rows for everyone. The first part has no
+  pressure on the widths. In the second, `learned` and HGQ2 have a penalty on EBOPs that grows, in three runs each
+  with different schedules; uniform widths train with rounding, with the fraction bits of the least error per
+  tensor.
+- **Points.** Each run has 60 of them. Evenly spaced points of the front on 4,000 validation rows are synthesised:
+  8 of ours, up to 5,000 EBOPs, and 4 for each kind of schedule of HGQ2 (falling and constant learning rates), up
+  to 6,000.
+- **Columns.** LUT by the same Yosys (`synth_xilinx -family xc7`). Accuracy on the same 10,000 test rows, computed
+  by our integer program and by alkaid's interpreter. EBOPs of HGQ2 count the bits of its quantisers and biases,
+  ours the bits that the rounded weights use. Ours has registers and a ready/valid handshake, alkaid's RTL
+  registers only.
+- **Ratios.** The LUTs of `learned` at the accuracy of another circuit are interpolated logarithmically between
+  two circuits, and divided by the LUTs of the other.
+- **alkaid equals Keras.** `rows differ` counts test rows whose scores differ between alkaid and Keras. One pass
+  of alkaid 0.8.2 (`canonicalize_msb_wraps`) is switched off: where a scaled value is quantised to one bit, it
+  loses the power of two and takes a wrong bit."""
 HGQ2 = Path(os.environ.get("HGQ2_PYTHON", "/tmp/hgq2-venv/bin/python"))
 FOLDER = os.environ.get("SMALL_CIRCUITS_FOLDER")
 """Where the training of HGQ2 is kept, so that it need not be repeated; see also `AREAS_FOLDER`."""
@@ -64,8 +67,8 @@ SIZES: Mapping[str, Sequence[int]] = {"16-64-32-32-5": (64, 32, 32), "jsc-s (16-
 BATCH_SIZE, WARM_UP, STEPS, POINTS = 512, 2100, 4200, 60
 MIN_EBOPS, MAX_EBOPS, HGQ2_MAX_EBOPS = 400, 5_000, 6_000
 """Larger points are not synthesised, because Yosys takes minutes; smaller ones are of no use."""
-WIDTHS = (3, 4)
-SYNTHESISED, HGQ2_SYNTHESISED = 12, 4
+WIDTHS = (3, 4, 5)
+SYNTHESISED, HGQ2_SYNTHESISED = 8, 4
 """Points of each front that are synthesised."""
 PICTURE = Path(__file__).parents[1] / "docs/images/small_circuits.png"
 DECAY_TO = 0.1
@@ -324,7 +327,7 @@ def _hgq2(hidden: Sequence[int], splits: Splits, folder: Path) -> list[Measured]
                 each["circuit_accuracy"],
                 _alkaid_lut(own / each["name"]),
                 each["ebops"],
-                f", {100 * each['keras_accuracy']:.2f} % in Keras, {each['rtl_differences']} rows differ",
+                f", {each['rtl_differences']} rows differ",
             )
             for each in _hgq2_points(hidden, splits, own, runs)
             if "circuit_accuracy" in each
