@@ -42,18 +42,24 @@ from chop.searching.strategies.learned_training import (
     steps_of_trials,
 )
 
-SUMMARY = (
-    "Multilayer perceptrons on the generated jets, as circuits: accuracy on 10,000 test rows and look-up tables "
-    "by the same Yosys (`synth_xilinx -family xc7`). All networks start from random weights and are trained for "
-    "2,100 + 4,200 steps of 512 rows. In the second part, learned widths and HGQ2 have a penalty on EBOPs that "
-    "grows; then their weights are trained for 400 more steps with fixed widths. Uniform widths train with "
-    "rounding in the second part. Learned widths and HGQ2 have three runs each, and points are chosen by 4,000 "
-    "validation rows: at most 5,000 EBOPs (HGQ2: 6,000), because Yosys takes minutes for larger circuits. EBOPs "
-    "of HGQ2 include biases, ours do not. Our circuits have a ready/valid handshake, those of alkaid do not. "
-    "Where two fronts are compared, look-up tables of ours are interpolated, logarithmically. One optimisation of "
-    "alkaid 0.8.2, `canonicalize_msb_wraps`, is switched off: it drops the shift of values of one bit, so that "
-    "circuits differ from Keras in up to half of the rows."
-)
+SUMMARY = """Multilayer perceptrons on the generated jets, as circuits: how many look-up tables an accuracy costs.
+
+- **Training.** Random weights, 36,000 rows, 2,100 + 4,200 steps of 512 rows for everyone. The first part has no
+  pressure on the widths. In the second, `learned` and HGQ2 have a penalty on EBOPs that grows, in three runs each
+  with different schedules; then their weights are trained for 400 more steps with fixed widths. Uniform widths
+  train with rounding, with the fraction bits of the least error per tensor.
+- **Points.** Each run has 60 of them. Evenly spaced points of the front on 4,000 validation rows are synthesised:
+  12 of ours, up to 5,000 EBOPs, and 4 for each kind of schedule of HGQ2 (falling and constant learning rates), up
+  to 6,000; Yosys takes minutes for larger circuits.
+- **Columns.** LUT by the same Yosys (`synth_xilinx -family xc7`). Accuracy on the same 10,000 test rows, computed
+  by our integer program and by alkaid's interpreter. EBOPs of HGQ2 count the bits of its quantisers and biases,
+  ours the bits that the rounded weights use. Ours has registers and a ready/valid handshake, alkaid's RTL
+  registers only.
+- **Ratios.** The LUTs of `learned` at the accuracy of another circuit are interpolated logarithmically between
+  two circuits, and divided by the LUTs of the other.
+- **alkaid equals Keras.** `rows differ` counts test rows whose scores differ between alkaid and Keras. One pass
+  of alkaid 0.8.2 (`canonicalize_msb_wraps`) is switched off: where a scaled value is quantised to one bit, it
+  loses the power of two and takes a wrong bit."""
 HGQ2 = Path(os.environ.get("HGQ2_PYTHON", "/tmp/hgq2-venv/bin/python"))
 FOLDER = os.environ.get("SMALL_CIRCUITS_FOLDER")
 """Where the training of HGQ2 is kept, so that it need not be repeated; see also `AREAS_FOLDER`."""
@@ -324,7 +330,7 @@ def _hgq2(hidden: Sequence[int], splits: Splits, folder: Path) -> list[Measured]
                 each["circuit_accuracy"],
                 _alkaid_lut(own / each["name"]),
                 each["ebops"],
-                f", scores of {each['rtl_differences']} rows differ from Keras",
+                f", {each['rtl_differences']} rows differ",
             )
             for each in _hgq2_points(hidden, splits, own, runs)
             if "circuit_accuracy" in each

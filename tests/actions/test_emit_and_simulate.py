@@ -47,6 +47,16 @@ def test_emit_writes_a_circuit_and_prints_its_parts(quantized: Path, capsys: pyt
     assert (quantized / "hardware" / "tb" / "testbench.sv").is_file()
 
 
+def test_strict_emission_refuses_a_node_that_would_be_completed(
+    quantized: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("emit", quantized, "--strict") == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("ch: error: node 'seq_blocks_1' (relu) is in float")
+    assert "[passes.quantize.relu.config]" in error
+    assert not (quantized / "hardware").exists()
+
+
 def test_emulation_compares_all_vectors_and_writes_nothing(
     quantized: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

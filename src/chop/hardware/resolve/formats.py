@@ -42,7 +42,7 @@ class Resolved:
 
 
 def resolve_formats(graph: MaseGraph, strict: bool = False) -> Resolved:
-    """Give every node the formats that hardware needs. With `strict`, a node that has none is an error."""
+    """Give every node the formats that hardware needs. With `strict`, completing one is an error."""
     resolved = Resolved()
     for meta in graph.annotated_metas():
         missing = _missing(meta)
@@ -50,7 +50,7 @@ def resolve_formats(graph: MaseGraph, strict: bool = False) -> Resolved:
             continue
         formats = _from_neighbours(meta, missing)
         needs = meta.mase_op in (*WEIGHTED, *NORMS) or (formats is None and not _is_exact(meta))
-        if strict and needs:
+        if strict and (needs or formats is not None):
             raise ValueError(f"node '{meta.node.name}' ({meta.mase_op}) is in float; {format_hint(meta)}")
         if formats is None and needs:
             raise ValueError(
