@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import pickle
 from collections import OrderedDict
@@ -22,7 +21,6 @@ from chop.passes.graph import (
     init_metadata_analysis_pass,
     save_mase_graph_interface_pass,
 )
-from chop.runs.weights import share_equal_weights
 from chop.tools import load_model
 
 State = dict[str, Tensor]
@@ -252,15 +250,3 @@ def test_a_saved_graph_is_loaded_with_its_model(tmp_path: Path, load_type: str) 
     save_mase_graph_interface_pass(graph, str(tmp_path / "saved"))
     loaded = load_model(load_name=str(tmp_path / "saved"), load_type=load_type)
     assert loaded.eval()(x).equal(graph.model.eval()(x))
-
-
-def test_equal_weights_of_two_models_are_in_memory_once() -> None:
-    original = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
-    changed = copy.deepcopy(original)
-    with torch.no_grad():
-        changed.get_parameter("1.weight").add_(1)
-    expected = {key: value.clone() for key, value in changed.state_dict().items()}
-    share_equal_weights(changed, original)
-    pairs = zip(changed.parameters(), original.parameters(), strict=True)
-    assert [ours.data_ptr() == theirs.data_ptr() for ours, theirs in pairs] == [True, True, False, True]
-    assert all(value.equal(expected[key]) for key, value in changed.state_dict().items())

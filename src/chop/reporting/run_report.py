@@ -37,7 +37,6 @@ from chop.runs import RunFolder
 from chop.runs.listing import find_grid
 from chop.runs.output_file import output_file
 from chop.runs.run import Run, TestBatches, open_run
-from chop.runs.weights import share_equal_weights
 from chop.searching.results.command import command_of_best
 from chop.training.terminal import print_grid
 from chop.training.threads import limit_threads_for
@@ -69,19 +68,11 @@ def report(config: ReportConfig) -> Path:
         print_sweep_report(run.folder)
     else:
         path = page_to_write(config.output, run.folder)
-        _share_weights(run)
         document = write_report(run, path, num_samples=config.samples, with_sensitivity=not config.no_sensitivity)
         print_summary(document)
     if config.open and not webbrowser.open(path.absolute().as_uri()):
         print(f"no browser was found; open {path.absolute()}")
     return path
-
-
-def _share_weights(run: Run) -> None:
-    """Keep weights that a transform left as they were in memory once. Nothing but the report uses this run."""
-    if run.original is not None:
-        share_equal_weights(run.graph.model, run.original.model)
-        release_freed_memory()
 
 
 def write_report(

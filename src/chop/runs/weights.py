@@ -29,15 +29,6 @@ PREFIXES = ("", PREFIX, "module.", f"{PREFIX}module.")
 MAX_KEYS_NAMED = 4  # in an error message
 
 
-def share_equal_weights(model: nn.Module, other: nn.Module) -> None:
-    """Let equal parameters use the memory of those of `other`; neither may be changed in place afterwards."""
-    theirs = dict(other.named_parameters())
-    for name, parameter in model.named_parameters():
-        same = theirs.get(name)
-        if same is not None and same.dtype == parameter.dtype and torch.equal(same, parameter):
-            parameter.data = same.data
-
-
 def load_model(
     load_name: str | os.PathLike[str],
     load_type: str = "auto",
