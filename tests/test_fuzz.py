@@ -24,7 +24,13 @@ from chop.formats.mixed_integer import MixedInteger
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("area", area_names())
+PROCESSES = ("kills",)
+"""Areas that start processes, 18 CPU seconds: `make test` runs them, `make check` does not."""
+
+
+@pytest.mark.parametrize(
+    "area", [pytest.param(name, marks=pytest.mark.slow if name in PROCESSES else ()) for name in area_names()]
+)
 def test_a_short_share_of_every_area_holds(area: str) -> None:
     end = time.monotonic() + 10
     for number in range(25):

@@ -15,6 +15,7 @@ from chop import cli
 from chop.cli.entry import MAX_MESSAGE, shorten_message
 from chop.runs import RunFolder
 from chop.training.metrics_log import MetricsLog
+from quick import one_thread_and_no_drawing  # noqa: F401
 
 QUICK = ("--max-steps", "1", "--accelerator", "cpu", "--report-to", "none")
 
