@@ -13,7 +13,7 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 
-from chop.ir.graph.capture.errors import no_tracebacks_of_torch
+from chop.ir.graph.capture.errors import no_messages_of_torch
 from chop.ir.graph.in_place import writes_in_place
 from chop.ir.graph.interpreter import (
     NodeInterpreter,
@@ -64,7 +64,7 @@ def _annotate_without_data(model: fx.GraphModule, metas: list[NodeMeta], argumen
     if any(meta.quantized or (meta.module is not None and meta.find_op() is None) for meta in metas):
         return False
     try:
-        with evaluation_mode(model), no_tracebacks_of_torch(), FakeTensorMode(allow_non_fake_inputs=True) as fake:
+        with evaluation_mode(model), no_messages_of_torch(), FakeTensorMode(allow_non_fake_inputs=True) as fake:
             _AnnotatorWithoutData(model).run(*pytree.tree_map_only(Tensor, fake.from_tensor, arguments))
     except Exception:  # the run with data shows whether it is an error
         logger.debug("annotating without data", exc_info=True)

@@ -283,6 +283,23 @@ def test_if_both_fail_one_message_has_both_reasons_and_the_way_out(capsys: pytes
     assert capsys.readouterr() == ("", ""), "torch.export prints the unfinished graph"
 
 
+def test_torch_logs_nothing_about_code_that_depends_on_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    records: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    monkeypatch.setattr(handler, "emit", records.append)
+    monkeypatch.setattr(logging.getLogger("torch.fx.experimental.symbolic_shapes"), "handlers", [handler])
+
+    class Loop(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            while x.sum() > 1e9:
+                x = x / 2
+            return x
+
+    with pytest.raises(ValueError, match="depends on the values of a tensor"):
+        MaseGraph(Loop(), example_inputs={"x": torch.zeros(2, 3)})
+    assert records == []
+
+
 def test_arguments_that_are_not_in_the_example_keep_their_defaults() -> None:
     graph = MaseGraph(Calls(torch.relu), example_inputs=torch.ones(2))
     assert graph.capture == "fx"

@@ -13,6 +13,7 @@ import torch
 
 _LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parents[3]))
 """torch and this package: the model's own code, and that of libraries of models, is elsewhere."""
+_LOGGERS = ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes")
 
 
 class CaptureError(ValueError):
@@ -28,15 +29,16 @@ class ExportError(CaptureError):
 
 
 @contextmanager
-def no_tracebacks_of_torch() -> Iterator[None]:
+def no_messages_of_torch() -> Iterator[None]:
     """Keep torch from logging errors of runs on tensors without data; they are raised as well."""
-    log = logging.getLogger("torch._subclasses.fake_tensor")
-    before = log.disabled
-    log.disabled = True
+    before = [(log, log.disabled) for log in map(logging.getLogger, _LOGGERS)]
+    for log, _ in before:
+        log.disabled = True
     try:
         yield
     finally:
-        log.disabled = before
+        for log, disabled in before:
+            log.disabled = disabled
 
 
 def source_line(error: BaseException) -> str:

@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 
 from chop.ir.graph.capture.block_templates import NotRepeatedError, TemplateRecorder, copy_templates
 from chop.ir.graph.capture.dynamic_sizes import captured_sizes, conditions_are_ranges, free_axes, has_lengths
-from chop.ir.graph.capture.errors import ExportError, first_sentence, no_tracebacks_of_torch, source_line
+from chop.ir.graph.capture.errors import ExportError, first_sentence, no_messages_of_torch, source_line
 from chop.ir.graph.capture.inline import inline, operator_name
 from chop.ir.graph.capture.mode_of_functions import bind_to_training, calls_that_may_follow_the_mode
 from chop.ir.graph.capture.raise_modules import STACK, raise_modules
@@ -101,7 +101,7 @@ def _exported(
     printed = StringIO()  # unfinished graphs, and what the model itself writes
     quiet = redirect_stderr(printed)
     try:
-        with torch.no_grad(), warnings.catch_warnings(), quiet, no_tracebacks_of_torch():
+        with torch.no_grad(), warnings.catch_warnings(), quiet, no_messages_of_torch():
             warnings.simplefilter("ignore")
             return torch.export.export(model, (), dict(inputs), dynamic_shapes=shapes, strict=False)
     finally:

@@ -19,7 +19,7 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 
-from chop.ir.graph.capture.errors import no_tracebacks_of_torch
+from chop.ir.graph.capture.errors import no_messages_of_torch
 from chop.ir.graph.capture.inline import operator_name
 from chop.ir.graph.capture.repeated_blocks import empty_like, repeated_blocks
 from chop.ir.graph.training_mode import BY_MODE, MODE_OF, innermost_module
@@ -96,7 +96,7 @@ def _calls_in_training(model: nn.Module, inputs: Mapping[str, Any]) -> list[Reco
     with _in_training(model):
         try:
             without_data = FakeTensorMode(allow_non_fake_inputs=True)
-            with no_tracebacks_of_torch(), without_data as fake, _recorded() as calls, _repeated(model, calls):
+            with no_messages_of_torch(), without_data as fake, _recorded() as calls, _repeated(model, calls):
                 model(**pytree.tree_map_only(Tensor, fake.from_tensor, dict(inputs)))
         except Exception:  # a model's own code may raise anything
             logger.debug("training mode on tensors without data", exc_info=True)
