@@ -49,6 +49,7 @@ def config(action: str, **options: Any) -> CommandConfig:
         ("search", {}, "transform --config 'mase_output/a run/search/best.toml' --report"),
         ("search", {"finetune": 1}, "report 'mase_output/a run' --open"),
         ("transform", {}, "report 'mase_output/a run' --open"),
+        ("transform", {"transform": {"style": "module"}}, "view mase_output --open"),
         ("transform", {"report": True}, "train toy toy_tiny --load 'mase_output/a run' --max-epochs 2"),
         ("emit", {}, "simulate 'mase_output/a run'"),
         (

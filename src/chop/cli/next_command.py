@@ -21,6 +21,7 @@ from chop.config import (
     TrainGrid,
     TransformConfig,
 )
+from chop.config.transform import TransformTable
 from chop.display.launcher import launcher
 from chop.toml import to_toml_value, write_toml
 
@@ -54,6 +55,8 @@ def _words(config: CommandConfig | TrainGrid, path: Path) -> list[str] | None:
             return ["transform", "--config", str(run.best_config), "--report"]
         case TransformConfig() if config.report or config.open:
             return ["train", *_inputs(config), "--load", str(run), "--max-epochs", "2"]
+        case TransformConfig(transform=TransformTable(style="module")):  # without a graph there is no report
+            return ["view", str(run.path.parent), "--open"]
         case EmitConfig():
             return ["simulate", str(run), *_circuit_options(config)]
         case TransformConfig() | SearchConfig() | SimulateConfig():

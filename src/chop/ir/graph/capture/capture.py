@@ -25,7 +25,8 @@ _TRACING_ADVICE = (
 )
 _EXPORT_ADVICE = "torch.export may capture it: give a batch as MaseGraph(model, example_inputs={'x': tensor})"
 _MODULE_LEVEL_ADVICE = (
-    "Its layers can be quantised without a graph: quantize_module_transform_pass(model, pass_args)"
+    "Its layers can be quantised without a graph: quantize_module_transform_pass(model, pass_args), or "
+    'ch transform with style = "module" in [transform]'
 )
 
 
