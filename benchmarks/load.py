@@ -73,7 +73,7 @@ def _run_trials(study: Study, number: int) -> None:
     for _ in range(number):
         trial = study.claim()
         assert trial is not None, "it was planned"
-        values = [int(str(each)) for each in study.params(trial, SPACE).values()]
+        values = [each for part in study.configuration(trial, SPACE).values() for each in part.values()]
         study.complete(trial, [float(sum(values[:5])), float(sum(values[3:]))], {"accuracy": 0.5})
 
 

@@ -10,10 +10,13 @@ import torch
 import torch.nn.functional as F
 
 from chop.dataset.splits import IGNORED
+from chop.formats.kernels import run
+from chop.formats.kernels.row_statistics import row_scores
 from chop.statistics import scoring
 from chop.statistics.scoring import Score, add_output, fast_scores, num_correct
 
 
+@pytest.mark.usefixtures("loops")
 @pytest.mark.parametrize("shape", [(64, 5), (3, 1000), (2, 7, 4)])
 def test_the_loss_agrees_with_torch(shape: tuple[int, ...]) -> None:
     torch.manual_seed(0)
@@ -24,6 +27,27 @@ def test_the_loss_agrees_with_torch(shape: tuple[int, ...]) -> None:
     assert correct == num_correct(logits, labels).item()
 
 
+@pytest.mark.usefixtures("loops")
+@pytest.mark.parametrize("logit", [0.0, -0.0, math.inf, -math.inf, math.nan, 3.0e38])
+def test_the_compiled_loop_scores_rows_as_the_eager_definition_does(logit: float) -> None:
+    logits = torch.randn(3000, 5).relu_()  # many rows with equal logits
+    logits[::7, 2] = logit
+    labels = torch.randint(0, 5, (3000,))
+    compiled, eager = row_scores(logits, labels), scoring._eager_row_scores(logits, labels)
+    if compiled is not None:
+        assert all(map(torch.equal, compiled[:3], eager[:3]))
+        assert compiled.num_correct == eager.num_correct
+    assert (compiled is None) == (not run.settings.enabled or math.isnan(logit))
+
+
+@pytest.mark.usefixtures("loops")
+@pytest.mark.parametrize("label", [-1, 5, 2**32])
+def test_a_label_that_is_not_a_class_is_refused(label: int) -> None:
+    with pytest.raises((RuntimeError, IndexError), match="out of bounds"):
+        fast_scores(torch.randn(8, 5), torch.full((8,), label))
+
+
+@pytest.mark.usefixtures("loops")
 def test_infinite_logits_are_scored_as_torch_does_it() -> None:
     logits = torch.tensor([[math.inf, 0.0], [-math.inf, 0.0], [3.0e38, -3.0e38]])
     labels = torch.tensor([1, 1, 0])

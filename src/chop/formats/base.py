@@ -243,8 +243,7 @@ _straight_through: Callable[[Tensor, Format, Tensor | None], Tensor] = _Straight
 def _small_straight_through(x: Tensor, number_format: Format, scale: Tensor | None) -> Tensor:
     """Round with the same gradient; for small tensors, a copy takes less time than a function in Python."""
     y = x.clone()
-    with torch.no_grad():
-        y.data = _quantize(number_format, x, scale)
+    y.data = _quantize(number_format, x.detach(), None if scale is None else scale.detach())
     return y
 
 

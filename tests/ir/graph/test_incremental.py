@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
+from chop.formats.integer import Integer
 from chop.ir import MaseGraph
 from chop.ir.graph.incremental import IncrementalRun
 from chop.ir.graph.result_cache import ResultCache
@@ -151,6 +152,37 @@ def test_cached_results_are_not_computed_again() -> None:
     assert calls == []
     for before, now in zip(outputs, again, strict=False):
         assert torch.equal(before, now)
+
+
+@pytest.mark.parametrize(("name", "num_rounded"), [("body_3", 2), ("body_1", 3)])
+def test_layers_share_their_rounded_input_unless_they_overwrite_it(
+    monkeypatch: pytest.MonkeyPatch, name: str, num_rounded: int
+) -> None:
+    x = torch.randn(4, 6)
+    graph = annotated(Chain().eval(), x=x)
+    meta = node_named(graph, name).meta["mase"]
+    layers: list[Any] = []
+    for width in WIDTHS:
+        quant_config = QuantConfig.read({**config(width), "data_in_width": 8}, name)
+        assert quant_config is not None
+        formats = formats_of(meta, quant_config)[0]
+        shared = {"data_in_0": layers[0].formats["data_in_0"]} if layers else {}
+        layers.append(make_replacement(meta, {**formats, **shared}, "integer"))
+    incremental = IncrementalRun(graph, {"x": x}, cache=ResultCache(10**6))
+    incremental.run()
+    value = incremental.values[meta.node.args[0]]
+    rounded: list[Tensor] = []
+    original = Integer.quantize
+
+    def quantize(self: Integer, x: Tensor, scale: Tensor | None = None) -> Tensor:
+        rounded.append(x)
+        return original(self, x, scale)
+
+    monkeypatch.setattr(Integer, "quantize", quantize)
+    outputs = [(incremental.run({meta.node: layer}), incremental.values[meta.node]) for layer in layers]
+    assert sum(x is value for x in rounded) == num_rounded  # a result is cached the second time
+    for layer, (_, result) in zip(layers, outputs, strict=True):
+        assert torch.equal(result, layer(value))
 
 
 def test_a_peek_leaves_the_values_of_the_last_run() -> None:

@@ -29,7 +29,7 @@ def run_study(sampler: str, num_trials: int, space: Space = SPACE) -> Study:
     strategy = OptunaStrategy(sampler=sampler)
     study.use_samplers(lambda number, num_earlier: strategy.make_sampler(0, number, num_earlier))
     while (trial := study.claim()) is not None:
-        chosen = space.configuration(study.params(trial, space))["s"]
+        chosen = study.configuration(trial, space)["s"]
         study.complete(trial, [sum(chosen.values()), abs(chosen["a"] - chosen["b"])], {})
     return study
 
@@ -98,13 +98,13 @@ def test_half_stored_params_are_completed_after_a_crash(monkeypatch: pytest.Monk
     with monkeypatch.context() as patch:
         patch.setattr(study._storage, "set_trial_param", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            study.params(trial, SPACE)
+            study.configuration(trial, SPACE)
     study.give_back(trial)
     study.use_samplers(lambda number, num_earlier: OptunaStrategy().make_sampler(99, number, num_earlier))
     again = study.claim()
     assert again is not None
     assert DRAWN in again.system_attrs
-    drawn = study.params(again, SPACE)
+    drawn = SPACE.params(study.configuration(again, SPACE))
     study.complete(again, [1.0], {})
     (record,) = study.records()
     assert record.params == drawn

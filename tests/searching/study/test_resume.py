@@ -101,7 +101,8 @@ def test_the_same_seed_gives_the_same_trials(tmp_path: Path, sampler: str) -> No
 
 @pytest.mark.parametrize("sampler", ["tpe", "nsga2", "random"])
 @pytest.mark.parametrize(
-    ("what", "call"), [("measure", 0), ("plan", 0), ("params", 3), ("measure", 9), ("complete", 7), ("_finish", 3)]
+    ("what", "call"),
+    [("measure", 0), ("plan", 0), ("configuration", 3), ("measure", 9), ("complete", 7), ("_finish", 3)],
 )
 def test_a_search_resumed_after_a_crash_has_the_same_trials(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampler: str, what: str, call: int

@@ -50,7 +50,7 @@ def planned(kind: str, folder: Path, params: list[dict[str, int]] = PARAMS) -> I
 
 
 def value(study: Study, trial: FrozenTrial) -> object:
-    return study.params(trial, SPACE)["s/x"]
+    return study.configuration(trial, SPACE)["s"]["x"]
 
 
 @pytest.mark.parametrize("kind", STORAGES)

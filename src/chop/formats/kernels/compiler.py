@@ -39,6 +39,7 @@ _FILES = {
     "signs": "signs",
     "moments": "statistics",
     "code_counts": "statistics",
+    "scores": "scores",
 }
 _SOURCES = Path(__file__).parent / "loops"
 _DIGEST = 32

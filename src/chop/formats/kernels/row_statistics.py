@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -45,3 +46,34 @@ def code_counts(values: Tensor) -> Tensor | None:
     found = torch.zeros(rows * NUM_CODES + 1, dtype=torch.int32)
     loop(values.data_ptr(), found.data_ptr(), rows, length, 1, 1, pack((0.0,)))
     return None if found[-1] else found[:-1].view(rows, NUM_CODES)
+
+
+class RowScores(NamedTuple):
+    """What loss and accuracy need of the logits of each row."""
+
+    shifted: Tensor
+    """The logits minus the shift of their row, in shape [classes, rows]."""
+    shifts: Tensor
+    """The largest logits, but finite."""
+    of_labels: Tensor
+    """The logits of the labels."""
+    num_correct: int
+    """The rows whose first largest logit is that of their label."""
+
+
+def row_scores(logits: Tensor, labels: Tensor) -> RowScores | None:
+    """Return what loss and accuracy need of logits [rows, classes] and labels [rows].
+
+    None if no loop can be used, if a label is not a class, or if a logit is NaN.
+    """
+    loop = find_loop(logits, "scores", "rows") if logits.dim() == 2 else None
+    if loop is None or labels.dtype is not torch.int64 or not (logits.is_contiguous() and labels.is_contiguous()):
+        return None
+    rows, classes = logits.shape
+    found = torch.empty((classes + 2) * rows + 1)
+    loop(logits.data_ptr(), found.data_ptr(), rows, classes, 1, 1, labels.data_ptr())
+    num_correct = int(found[-1:].view(torch.int32).item())
+    if num_correct < 0:
+        return None
+    by_class = found[:-1].view(classes + 2, rows)
+    return RowScores(by_class[:classes], by_class[classes], by_class[classes + 1], num_correct)

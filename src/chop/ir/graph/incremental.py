@@ -13,6 +13,7 @@ from chop.ir.graph.interpreter import bind_inputs, tensors_in
 from chop.ir.graph.mase_graph import MaseGraph
 from chop.ir.graph.result_cache import ResultCache
 from chop.ir.graph.steps import Step, steps_of
+from chop.nn.quantized import QuantizedLayer
 
 Replacements = Mapping[fx.Node, Callable[..., Any]]
 """By node: the layer or function that is called instead of the node's own."""
@@ -223,10 +224,31 @@ def _compute_cached(step: Step, values: NodeValues, observed: _Observations, cac
     computed_from = (step, function, *[values.by_step[source] for source in step.sources])
     is_cached, result = cache.find(computed_from)
     if not is_cached:
-        result = _compute(step, values, observed)
+        result = _compute_rounded(step, function, values, cache)
+        if result is None:
+            result = _compute(step, values, observed)
         is_cached = cache.add(computed_from, result, at_once=step.node not in values.replaced)
     values.is_cached[step.index] = is_cached
     return result
+
+
+def _compute_rounded(step: Step, function: Any, values: NodeValues, cache: ResultCache) -> Any:
+    """Return the result of a layer with a cached rounded input; None if the function is not such a layer.
+
+    Layers that differ only in the formats of their weights share the input. A layer that overwrites its input
+    would overwrite the cached one.
+    """
+    if step.overwrites or not isinstance(function, QuantizedLayer):
+        return None
+    value = values.by_step[step.sources[0]]
+    if not function.can_share_rounded(value):
+        return None
+    computed_from = (function.formats["data_in_0"], value)
+    is_cached, rounded = cache.find(computed_from)
+    if not is_cached:
+        rounded = step.rounded_input(function, value)
+        cache.add(computed_from, rounded)
+    return step.call_rounded(function, rounded)
 
 
 def _compute(step: Step, values: NodeValues, observed: _Observations) -> Any:

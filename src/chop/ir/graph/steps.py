@@ -85,6 +85,14 @@ class Step:
                 args, kwargs = _with_first_copied(args, kwargs)
         return self._with_followers(_called(self.node, function, args, kwargs))
 
+    def rounded_input(self, layer: QuantizedLayer, value: Tensor) -> Any:
+        """Return the input, rounded for a layer that replaces the function."""
+        return _called(self.node, layer.rounded, ("data_in_0", value), {})
+
+    def call_rounded(self, layer: QuantizedLayer, rounded: Any) -> Any:
+        """Call a layer that replaces the function with its rounded input."""
+        return self._with_followers(_called(self.node, layer.forward_rounded, (rounded,), {}))
+
     def _with_followers(self, result: Any) -> Any:
         for node, function in zip(self.followers, self._followers, strict=True):
             result = _called(node, function, (result,), {})

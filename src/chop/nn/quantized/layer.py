@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from operator import attrgetter
 from typing import Any, ClassVar, cast
 
@@ -42,12 +42,25 @@ class QuantizedLayer(OperandScales):
 
     def forward(self, input: Tensor) -> Any:
         if input.numel() >= LARGE_NUMEL and not torch.compiler.is_compiling() and not is_partial():
-            y = self._sparing_memory(input)
+            y = self._with_rounded_result(self._sparing_memory(input))
         else:
-            y = self._compute(self.rounded("data_in_0", input))
-        if "data_out_0" in self.formats:
-            y = round_first(partial(self.rounded, "data_out_0"), y)
+            y = self.forward_rounded(self.rounded("data_in_0", input))
         return written_back(y, input) if self.writes_back else y
+
+    def forward_rounded(self, x: Tensor) -> Any:
+        """Return the layer's result for data that is rounded already."""
+        return self._with_rounded_result(self._compute(x))
+
+    def can_share_rounded(self, input: Tensor) -> bool:
+        """Whether `forward_rounded` of the rounded input is the same as a call, also for other layers' copies."""
+        number_format = self.formats.get("data_in_0")
+        if number_format is None or not number_format.is_repeatable or self.scale_of("data_in_0") is not None:
+            return False
+        has_hooks = self._forward_hooks or self._forward_pre_hooks
+        return input.numel() < LARGE_NUMEL and not (self.writes_back or has_hooks or is_partial())
+
+    def _with_rounded_result(self, y: Any) -> Any:
+        return round_first(partial(self.rounded, "data_out_0"), y) if "data_out_0" in self.formats else y
 
     def _compute(self, x: Tensor) -> Any:
         """Return the layer's result for rounded data."""
@@ -150,8 +163,8 @@ class QuantizedLayer(OperandScales):
 
     def _found(self, name: str) -> Tensor | None:
         """Return a rounded parameter that is still valid: the short way for most calls without gradients."""
-        value = self._parameters.get(name) if self.has_kept(name) else None
-        if value is None or is_partial() or torch.compiler.is_compiling() or not self.cache_weights:
+        value = self._parameters.get(name)
+        if value is None or not self.cache_weights or is_partial() or torch.compiler.is_compiling():
             return None
         return self.kept(name, self.formats.get(name), self._version_of(name, value))
 
@@ -173,6 +186,8 @@ class QuantizedLayer(OperandScales):
         if name not in self.parameter_names:
             known = closest(name, self.parameter_names)
             raise ValueError(f"{type(self).__name__} has no parameter '{name}'; {known}")
+        if name in self._parameters:  # takes less time than an attribute of a module
+            return self._parameters[name]
         return cast("Tensor | None", attrgetter(name)(self))
 
 
@@ -182,6 +197,9 @@ class FunctionalLayer(QuantizedLayer):
     For layers with several inputs or with submodules, such as an LSTM.
     """
 
+    def can_share_rounded(self, input: Any) -> bool:
+        return False
+
     @property
     def parameter_names(self) -> tuple[str, ...]:
         return tuple(self.op.parameters_of(self)) if self.op.composite else self.op.parameters
@@ -189,8 +207,7 @@ class FunctionalLayer(QuantizedLayer):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         args, kwargs = self.op.map_operands(self._rounded_operand, args, kwargs)
         rounded = {name: value for name in self.parameter_names if (value := self.quantized(name)) is not None}
-        y = functional_call(plain_layer(self), rounded, args, kwargs)
-        return round_first(partial(self.rounded, "data_out_0"), y) if "data_out_0" in self.formats else y
+        return self._with_rounded_result(functional_call(plain_layer(self), rounded, args, kwargs))
 
     def _rounded_operand(self, name: str, operand: Operand, value: Any) -> Any:
         return self.rounded(name, value) if isinstance(value, Tensor) else value
@@ -214,5 +231,6 @@ def copied_state(layer: nn.Module) -> dict[str, Any]:
     return {key: value.copy() if isinstance(value, dict | set) else value for key, value in state}
 
 
+@cache
 def _mask_name(parameter: str) -> str:
     return f"{parameter}_mask"

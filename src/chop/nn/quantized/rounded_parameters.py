@@ -27,13 +27,10 @@ class RoundedParameters(nn.Module):
 
     def kept(self, name: str, number_format: Format | None, version: tuple[object, ...]) -> Tensor | None:
         """Return a rounded parameter that is still valid; None if there is none."""
-        found = self.__dict__.get("_cache", _NOTHING).get(name)
-        valid = found is not None and found.format is number_format and found.version == version
-        return found.value if found is not None and valid else None
-
-    def has_kept(self, name: str) -> bool:
-        """Whether there is a rounded parameter, valid or not."""
-        return name in self.__dict__.get("_cache", _NOTHING)
+        found: _RoundedParameter | None = self.__dict__.get("_cache", _NOTHING).get(name)
+        if found is None or found.format is not number_format or found.version != version:
+            return None
+        return found.value
 
     def keep(self, name: str, number_format: Format, version: tuple[object, ...], value: Tensor) -> None:
         """Keep a rounded parameter."""

@@ -33,11 +33,16 @@ class Dimension:
 
     def value(self, label: Label) -> Any:
         """Return the choice that has this label."""
-        for known, choice in zip(self.labels, self.choices, strict=True):
-            if known == label and type(known) is type(label):
-                return choice
-        shown = ", ".join(str(known) for known in self.labels)
-        raise ValueError(f"'{self.name}' cannot be {label!r}; allowed: {shown}")
+        try:
+            return self._by_label[type(label), label]
+        except KeyError:
+            shown = ", ".join(str(known) for known in self.labels)
+            raise ValueError(f"'{self.name}' cannot be {label!r}; allowed: {shown}") from None
+
+    @cached_property
+    def _by_label(self) -> dict[tuple[type, Label], Any]:
+        """The choices by type and label: 1, 1.0 and True are different."""
+        return {(type(label), label): choice for label, choice in zip(self.labels, self.choices, strict=True)}
 
 
 @cache

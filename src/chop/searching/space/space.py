@@ -100,14 +100,6 @@ class Space:
 
         return self.draw(look_up)
 
-    def contains(self, params: Params) -> bool:
-        """Return whether `params` describe a configuration of the space."""
-        try:
-            self.configuration(params)
-        except ValueError:
-            return False
-        return True
-
     def dimensions(self, params: Params) -> dict[str, Dimension]:
         """Return the dimensions that `params` choose from; which ones there are can depend on the choices."""
         found: dict[str, Dimension] = {}

@@ -18,7 +18,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from chop.config.search import Direction
 from chop.display.launcher import option_name
-from chop.searching.space import Params, Space
+from chop.searching.space import Configuration, Params, Space
 from chop.searching.space.dimension import equality_key
 from chop.searching.study.drawing import DRAWN, MakeSampler, ParamsDrawer, distribution_of
 from chop.searching.study.heartbeat import Heartbeat
@@ -188,11 +188,14 @@ class Study:
         self.heartbeat.end_trial()
         return False
 
-    def params(self, trial: FrozenTrial, space: Space) -> Params:
-        """Return the params of a claimed trial; those that the plan left open are drawn and stored."""
+    def configuration(self, trial: FrozenTrial, space: Space) -> Configuration:
+        """Return the configuration of a claimed trial; the params that the plan left open are drawn and stored."""
         params = _params(trial)
-        if not space.contains(params):  # not drawn yet; without choices, {} is complete
+        try:
+            configuration = space.configuration(params)
+        except ValueError:  # not drawn yet; without choices, {} is complete
             params = self._draw(trial, space)
+            configuration = space.configuration(params)
         missing = {name for name in params if name not in trial.params or trial.params[name] != params[name]}
         if missing:  # those of a planned trial were stored with it
             for name, dimension in space.dimensions(params).items():
@@ -200,7 +203,7 @@ class Study:
                     distribution = distribution_of(dimension)
                     value = distribution.to_internal_repr(params[name])
                     self._storage.set_trial_param(trial._trial_id, name, value, distribution)
-        return params
+        return configuration
 
     def _draw(self, trial: FrozenTrial, space: Space) -> Params:
         """Draw params and store them as one text: after a crash, a trial must not keep half of its params."""

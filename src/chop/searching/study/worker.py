@@ -75,8 +75,7 @@ class Worker:
     def _run(self, trial: FrozenTrial) -> None:
         pruner = TrialPruner(self._completed, self.objectives, self.problem.rungs) if self.prunes else None
         try:
-            params = self.study.params(trial, self.problem.space)
-            metrics = self.problem.measure(self.problem.space.configuration(params), pruner)
+            metrics = self.problem.measure(self.study.configuration(trial, self.problem.space), pruner)
         except ValueError as error:  # a combination that a format does not allow
             self.study.fail(trial, str(error))
             return
