@@ -37,7 +37,7 @@ def run(quick: bool = False) -> list[Result]:
         images = torch.randn(2 if quick else batch, 3, 32, 32)
         with pass_messages_from(logging.ERROR):  # random weights fit few formats
             models = [resnet20(), resnet20(), *(quantised(name) for name in names)]
-        plain, again, *times = cpu_times(*[mode(each, images) for each in models], repeats=1 if quick else 3)
+        plain, again, *times = cpu_times(*[mode(each, images) for each in models], repeats=1 if quick else 15)
         results.append(Result(f"float again, {kind}", again / plain, math.inf, "x float"))
         results += [
             Result(f"{name}, {kind}", taken / plain, _BARS[kind], "x float")
