@@ -71,6 +71,10 @@ class Profiler(NodeInterpreter):
         # Nodes that share a tensor in one batch may not in the next; merging then separates their statistics.
         self.profile.merge(Profile(self._batch, num_samples))
 
+    def fetch_attr(self, target: str) -> Any:
+        module = self.submodules.get(target)  # fx itself goes from the root to it, step by step
+        return super().fetch_attr(target) if module is None else module
+
     def before(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if node in self._chosen:
             for entry, tensor in named_inputs(self._chosen[node], args, kwargs).items():
