@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import pytest
 
-from chop.options import check_options, read_options
+from chop.formats import FORMATS
+from chop.options import _type_hint, check_options, read_options, type_hints
+from chop.statistics import STATISTICS
 
 
 class Probe:
@@ -186,3 +188,10 @@ def test_long_value_is_abbreviated() -> None:
 
 def test_checking_requires_no_field() -> None:
     assert check_options(Everything, {"rate": 1}, "file.toml") == {"rate": 1.0}
+
+
+@pytest.mark.parametrize("cls", [Everything, *FORMATS.values(), *STATISTICS.values()])
+def test_the_type_of_one_field_is_that_among_all_types(cls: type[object]) -> None:
+    hints = type_hints(cls)
+    for each in fields(cast(Any, cls)):
+        assert _type_hint(cls, each.name) == hints[each.name]

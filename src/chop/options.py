@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, Field, fields, is_dataclass
+from inspect import get_annotations
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -14,6 +16,7 @@ from chop.registry import closest
 
 T = TypeVar("T")
 _hints: dict[type[object], dict[str, Any]] = {}
+_single_hints: dict[tuple[type[object], str], Any] = {}
 
 
 def read_options(cls: type[T], mapping: Mapping[str, object] | T | None, where: str) -> T:
@@ -47,7 +50,7 @@ def check_options(cls: type[object], mapping: Mapping[str, object] | None, where
         name = names[key]
         if name in values:
             raise ValueError(f"{where}: '{name}' is given twice, as {_spellings(mapping, names, name)}")
-        values[name] = _read(value, type_hints(cls)[name], where, str(key))
+        values[name] = _read(value, _type_hint(cls, name), where, str(key))
     return values
 
 
@@ -56,6 +59,16 @@ def type_hints(cls: type[object]) -> dict[str, Any]:
     if cls not in _hints:
         _hints[cls] = get_type_hints(cls)
     return _hints[cls]
+
+
+def _type_hint(cls: type[object], name: str) -> Any:
+    """Return the type of one field; evaluating those of all fields takes several milliseconds."""
+    if (cls, name) not in _single_hints:
+        owner = next(base for base in cls.__mro__ if name in get_annotations(base))
+        alone = types.SimpleNamespace(__annotations__={name: get_annotations(owner)[name]})
+        hints = get_type_hints(alone, vars(sys.modules[owner.__module__]), dict(vars(owner)))
+        _single_hints[cls, name] = hints[name]
+    return _single_hints[cls, name]
 
 
 def aliases(field: Field[Any]) -> tuple[str, ...]:

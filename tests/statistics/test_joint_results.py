@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from chop.statistics import Histogram, Summary, VariancePrecise
+from chop.statistics import Histogram, RangeNSigma, Record, Summary, VariancePrecise
 from chop.statistics.base import Reduction
 from chop.statistics.joint_results import compute_all
 
@@ -62,9 +62,20 @@ def test_tensors_of_one_shape_are_computed_once() -> None:
     assert summarize.call_count == 1
 
 
-def test_only_statistics_with_the_same_options_are_computed_together() -> None:
-    with pytest.raises(ValueError, match="same options"):
-        compute_all([Summary(bins=8), Summary(bins=16)])
+def test_statistics_with_other_options_are_computed_separately() -> None:
+    tensor = torch.randn(40)
+    statistics = [
+        observed(Summary(bins=8), tensor),
+        observed(Summary(bins=16), tensor),
+        observed(RangeNSigma(num_sigma=2.0), tensor),
+        observed(RangeNSigma(num_sigma=4.0), tensor),
+    ]
+    record = Record()
+    record.update(tensor)
+    first, second, narrow, wide, all_values = compute_all([*statistics, record])
+    assert (len(first["counts"]), len(second["counts"])) == (8, 16)
+    assert wide["range"] == 2 * narrow["range"]
+    assert all_values["data"].equal(tensor)
 
 
 def test_no_statistics_have_no_results() -> None:

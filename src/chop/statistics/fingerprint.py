@@ -14,7 +14,7 @@ from chop.ir import NodeMeta
 
 logger = logging.getLogger(__name__)
 
-NUM_PARTS, PART_SIZE = 64, 1024
+NUM_PARTS, PART_SIZE = 64, 128
 """How many parts of a large parameter the checksum covers, and the values of each: training changes all of them."""
 
 
@@ -50,7 +50,7 @@ def check_same_model(theirs: Mapping[str, Fingerprint], metas: Iterable[NodeMeta
 
 
 def _differ(one: str, other: str) -> bool:
-    """Whether two checksums are of different weights; those of version 0.1.0 are longer, of another kind."""
+    """Whether two checksums are of different weights; those of earlier versions are of other kinds and lengths."""
     return len(one) == len(other) and one != other
 
 
@@ -60,9 +60,9 @@ def _fingerprint(meta: NodeMeta) -> Fingerprint:
     kind = ", ".join([meta.mase_op, *(f"{name} {list(value.shape)}" for name, value in present.items())])
     checksum = 0  # CRC-32 takes half the time of a cryptographic hash
     for value in present.values():
-        sample = _sample(value.detach()).cpu().contiguous()
-        checksum = zlib.crc32(sample.view(torch.uint8).numpy().data, checksum)
-    return Fingerprint(kind, f"{checksum:08x}" if present else "")
+        sample = _sample(value).cpu().contiguous().view(torch.uint8)
+        checksum = zlib.crc32(sample.numpy().data, checksum)
+    return Fingerprint(kind, f"crc32 {checksum:08x}" if present else "")
 
 
 def _sample(value: Tensor) -> Tensor:
@@ -70,4 +70,4 @@ def _sample(value: Tensor) -> Tensor:
     distance = value.numel() // NUM_PARTS
     if distance <= PART_SIZE:
         return value
-    return value.flatten()[: NUM_PARTS * distance].view(NUM_PARTS, distance)[:, :PART_SIZE]
+    return value.flatten().as_strided((NUM_PARTS, PART_SIZE), (distance, 1))

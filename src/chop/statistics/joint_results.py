@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from chop.statistics.base import Reduction, Total
+from chop.statistics.base import Reduction, Statistic, Total
 from chop.statistics.log_histogram import LogHistogram
 from chop.statistics.state import State, find_component, join_groups, to_tensors
 
@@ -20,32 +20,33 @@ class _Member(NamedTuple):
     """A statistic whose result is computed together with others."""
 
     position: int
+    statistic: Reduction[Any]
     total: Total[State]
     tensors: Mapping[str, Tensor]
     """Its state."""
 
 
-def compute_all(statistics: Sequence[Reduction[Any]]) -> list[dict[str, Any]]:
-    """Return what `compute` returns for each of the statistics, which have the same options.
+def compute_all(statistics: Sequence[Statistic]) -> list[dict[str, Any]]:
+    """Return what `compute` returns for each of the statistics.
 
-    States of the same shape are computed together, as groups of one statistic: that takes as long for hundreds of
-    small tensors as for one.
+    States of the same shape, of statistics with the same options, are computed together, as groups of one
+    statistic: that takes as long for hundreds of small tensors as for one.
     """
     results: list[dict[str, Any]] = [{}] * len(statistics)
-    by_shapes: dict[object, list[_Member]] = {}
+    alike: dict[object, list[_Member]] = {}
     for position, statistic in enumerate(statistics):
-        statistics[0].check_mergeable(statistic)
-        if (total := _joinable(statistic)) is None:
+        if not isinstance(statistic, Reduction) or (total := _joinable(statistic)) is None:
             results[position] = statistic.compute()
         else:
             tensors = to_tensors(total.state)
             shapes = tuple((name, each.shape, each.dtype, each.device) for name, each in tensors.items())
-            by_shapes.setdefault(shapes, []).append(_Member(position, total, tensors))
-    for members in by_shapes.values():
+            member = _Member(position, statistic, total, tensors)
+            alike.setdefault((repr(statistic), shapes), []).append(member)
+    for members in alike.values():
         length = max(1, MAX_VALUES_JOINED // sum(tensor.numel() for tensor in members[0].tensors.values()))
         for start in range(0, len(members), length):
             chunk = members[start : start + length]
-            for member, result in zip(chunk, _compute_joined(statistics[0], chunk), strict=True):
+            for member, result in zip(chunk, _compute_joined(chunk), strict=True):
                 results[member.position] = result
     return results
 
@@ -53,12 +54,13 @@ def compute_all(statistics: Sequence[Reduction[Any]]) -> list[dict[str, Any]]:
 def _joinable(statistic: Reduction[Any]) -> Total[State] | None:
     """Return what a statistic of one group has observed; None if it is nothing, or contains the group's number."""
     total = statistic.total
-    if total is None or not statistic.is_single or find_component(total.state, LogHistogram) is not None:
+    if total is None or not statistic.is_single:
         return None
-    return total
+    return total if statistic.needs_moments_only or find_component(total.state, LogHistogram) is None else None
 
 
-def _compute_joined(statistic: Reduction[Any], members: Sequence[_Member]) -> list[dict[str, Any]]:
+def _compute_joined(members: Sequence[_Member]) -> list[dict[str, Any]]:
+    statistic = members[0].statistic
     count = torch.cat([each.total.count for each in members])
     nan_count = torch.cat([each.total.nan_count for each in members]).tolist()
     state = join_groups(type(members[0].total.state), [each.tensors for each in members])

@@ -42,7 +42,7 @@ class GroupedValues:
         return cast(T, self._found[measure])
 
     @cached_property
-    def row_moments(self) -> list[Tensor] | None:
+    def row_moments(self) -> tuple[Tensor, ...] | None:
         """Smallest, largest, sum and squared deviations of each group, by a compiled loop if possible."""
         return row_moments(self.values)
 
@@ -78,6 +78,16 @@ class GroupedValues:
     def fill(self, tensor: Tensor, neutral: float) -> Tensor:
         """Return `tensor`, which has the layout of `values`, with `neutral` wherever `values` is NaN."""
         return tensor if self.nans is None else tensor.masked_fill(self.nans, neutral)
+
+
+class MeasuredGroups(GroupedValues):
+    """Groups of finite values of which only the number and the moments are known."""
+
+    def __init__(
+        self, kept_shape: torch.Size, row_moments: tuple[Tensor, ...], count: Tensor, nan_count: Tensor
+    ) -> None:
+        known = {"row_moments": row_moments, "nans": None, "count": count, "nan_count": nan_count}
+        vars(self).update(known, kept_shape=kept_shape, _found={})
 
 
 class ObservedTensor:

@@ -88,6 +88,8 @@ def _of_slice(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 class VariancePrecise(Reduction[Moments]):
     """Mean and unbiased variance in double precision: two passes over each tensor, merged (Chan et al. 1979)."""
 
+    needs_moments_only = True
+
     def observe(self, grouped: GroupedValues) -> Moments:
         return grouped.once(Moments.of)
 

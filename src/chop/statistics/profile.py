@@ -15,6 +15,7 @@ from chop.files import write_bytes
 from chop.registry import closest
 from chop.statistics.base import Statistic, make_statistic
 from chop.statistics.fingerprint import Fingerprint
+from chop.statistics.joint_results import compute_all
 from chop.statistics.layout import ObservedTensor
 from chop.statistics.profile_file import pack, unpack
 
@@ -106,10 +107,9 @@ class Profile:
 
     def results(self) -> dict[TensorKey, dict[str, dict[str, Any]]]:
         """Return the result of each statistic: `results()[key]["summary"]["mean"]`."""
-        computed: dict[int, dict[str, dict[str, Any]]] = {}
-        for collection in self.collections.values():
-            if id(collection) not in computed:
-                computed[id(collection)] = {name: each.compute() for name, each in collection.items()}
+        distinct = {id(collection): collection for collection in self.collections.values()}
+        results = iter(compute_all([each for collection in distinct.values() for each in collection.values()]))
+        computed = {number: dict(zip(collection, results, strict=False)) for number, collection in distinct.items()}
         return {
             key: {name: dict(result) for name, result in computed[id(collection)].items()}
             for key, collection in self.collections.items()

@@ -13,6 +13,7 @@ from torch import Tensor, fx
 from chop.ir import NodeMeta
 from chop.ir.graph.interpreter import NodeInterpreter, named_inputs, tensors_in
 from chop.ir.graph.node_target import get_node_actual_target
+from chop.statistics.joint_moments import JointMoments, shared_layout
 from chop.statistics.profile import (
     Collection,
     Options,
@@ -53,6 +54,8 @@ class Profiler(NodeInterpreter):
         self.profile = Profile()
         self._chosen, self._weights, self._outputs = chosen, weights, outputs
         self._empty = make_statistics(options, "activation_statistics")
+        self._layout = shared_layout(self._empty.values())
+        self._joint: JointMoments | None = None
         self._batch: dict[TensorKey, Collection] = {}
         self._measured: dict[int, tuple[weakref.ref[Tensor], int, Collection]] = {}
         self._complex: set[TensorKey] = set()
@@ -60,10 +63,17 @@ class Profiler(NodeInterpreter):
     def profile_batch(self, inputs: list[Any], num_samples: int) -> None:
         """Run a batch and add its activations to the profile."""
         self._batch = {}
+        self._joint = None if self._layout is None else JointMoments(self._empty, self._layout)
         self.run(*inputs)
         self._measured = {}
+        if self._joint is not None:
+            self._joint.make_statistics()
         # Nodes that share a tensor in one batch may not in the next; merging then separates their statistics.
         self.profile.merge(Profile(self._batch, num_samples))
+
+    def fetch_attr(self, target: str) -> Any:
+        module = self.submodules.get(target)  # fx itself goes from the root to it, step by step
+        return super().fetch_attr(target) if module is None else module
 
     def before(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if node in self._chosen:
@@ -84,8 +94,10 @@ class Profiler(NodeInterpreter):
             return
         collection = self._known(tensor)
         if collection is None:
-            collection = {name: copy.copy(statistic) for name, statistic in self._empty.items()}
-            update(collection, tensor, key)
+            collection = None if self._joint is None else self._joint.measure(tensor)
+            if collection is None:
+                collection = {name: copy.copy(statistic) for name, statistic in self._empty.items()}
+                update(collection, tensor, key)
             if not tensor.is_inference():  # inference tensors have no version counter
                 self._measured[id(tensor)] = (weakref.ref(tensor), tensor._version, collection)
         self._batch[key] = collection

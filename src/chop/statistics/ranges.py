@@ -19,6 +19,8 @@ from chop.statistics.quantiles import DistributionStatistic
 class RangeMinMax(Reduction[Extremes]):
     """From the smallest to the largest value, infinities included."""
 
+    needs_moments_only = True
+
     def observe(self, grouped: GroupedValues) -> Extremes:
         return grouped.once(Extremes.of)
 
@@ -30,6 +32,8 @@ class RangeMinMax(Reduction[Extremes]):
 @dataclass(eq=False)
 class RangeNSigma(Reduction[Moments]):
     """From `mean - num_sigma x deviation` to `mean + num_sigma x deviation`, with the unbiased deviation."""
+
+    needs_moments_only = True
 
     num_sigma: float = 3.0
     """The number of standard deviations to each side of the mean."""

@@ -97,6 +97,16 @@ def test_every_bit_is_that_of_the_eager_definition(number_format: Any, rounding:
         assert same_bits(number_format.quantize(each).contiguous(), eager(number_format, each).contiguous())
 
 
+@pytest.mark.parametrize("name", ["binary", "ternary", "nvfp4"])
+@pytest.mark.parametrize("special", [[], [torch.nan], [torch.inf], [-torch.inf, torch.nan], [1e-40], [3e38, 3e38]])
+def test_values_that_are_not_finite_anywhere_in_a_tensor(name: str, special: list[float]) -> None:
+    number_format = FORMATS[name]()
+    for position in (0, 1500, 4999 - len(special)):
+        x = torch.randn(5000)
+        x[position : position + len(special)] = torch.tensor(special)
+        assert same_bits(number_format.quantize(x), eager(number_format, x))
+
+
 @pytest.mark.parametrize("number_format", WITH_LOOPS, ids=str)
 def test_default_parameters_use_a_loop(number_format: Format, used: list[object]) -> None:
     number_format.quantize(torch.randn(4, 96))

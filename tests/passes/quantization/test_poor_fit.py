@@ -53,6 +53,26 @@ def test_formats_without_a_better_one_are_not_reported(
     assert warnings(caplog, weight, width, frac_width) == []
 
 
+def test_operands_of_a_node_are_judged_by_their_own_formats(caplog: pytest.LogCaptureFixture) -> None:
+    # In steps of 1/4, unsigned numbers of 4 bits reach from 0 to 3.75, and signed ones from -2 to 1.75.
+    layer = nn.Linear(2, 2)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[3.5, 2.0], [3.0, torch.nan]]))
+        layer.bias.copy_(torch.tensor([-2.0, 1.75]))
+    config = {
+        "name": "integer",
+        "data_in_width": 4,
+        "data_in_frac_width": 2,
+        "data_in_is_signed": False,
+        "bias_is_signed": True,
+    }
+    graph = annotated(nn.Sequential(layer), input=torch.tensor([[5.0, 3.5], [torch.inf, 3.0]]))
+    caplog.clear()
+    quantize_transform_pass(graph, {"by": "type", "linear": {"config": config}})
+    (message,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert message.startswith("quantize '_0': 33% of the values of data_in_0 saturate in integer(4, 2")
+
+
 def test_many_operands_are_summarised(caplog: pytest.LogCaptureFixture) -> None:
     graph = annotated(nn.Sequential(*(nn.Linear(4, 4) for _ in range(4))), input=torch.randn(2, 4))
     config = {"name": "integer", "data_in_width": 8, "data_in_frac_width": 0}

@@ -21,6 +21,7 @@ from typing import Any
 
 from chop.cache import cache_folder
 from chop.files import write_bytes
+from chop.garbage import without_garbage_collection
 
 logger = logging.getLogger(__name__)
 
@@ -137,7 +138,8 @@ def _as_function(code: bytes) -> Loop:
 
 @cache
 def _llvm() -> Any:
-    import llvmlite.binding
+    with without_garbage_collection():  # a collection takes longer than the import
+        import llvmlite.binding
 
     llvmlite.binding.initialize_native_target()
     llvmlite.binding.initialize_native_asmprinter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 from typing import NamedTuple
 
@@ -11,27 +12,57 @@ from torch import Tensor
 from chop.formats.kernels.run import find_loop, in_threads, pack
 
 NUM_CODES = 2**15
+_NO_PARAMETERS = pack((0.0,))
 
 
-def row_moments(values: Tensor) -> list[Tensor] | None:
-    """Return smallest, largest, sum and squared deviations of each row, in double precision.
+class MomentsTable:
+    """Smallest, largest, sum and squared deviations of rows of several tensors, in double precision."""
 
-    None if no loop can be used, or if a sum is not finite: with NaN or infinities in the values.
-    """
-    loop = find_loop(values, "moments", "rows")
-    if loop is None or not values.is_contiguous():
-        return None
-    rows, length = values.shape
-    found = torch.empty(rows, 4, dtype=torch.float64)
-    source, target, packed = values.data_ptr(), found.data_ptr(), pack((0.0,))
+    def __init__(self, num_rows: int) -> None:
+        """Reserve memory for `num_rows`; there may be more."""
+        self._found = torch.empty(4, num_rows, dtype=torch.float64)
+        self._num_rows, self._max_rows, self._address = 0, num_rows, self._found.data_ptr()
 
-    def run(begin: int, end: int) -> None:
-        loop(source + 4 * length * begin, target + 32 * begin, end - begin, length, 1, 1, packed)
+    def add(self, values: Tensor, rows: int) -> bool:
+        """Add the values of a tensor, in C order as rows of equal length.
 
-    in_threads(run, rows, values.numel())
-    columns = [column.clone() for column in found.unbind(1)]  # not views of one tensor, because they are saved
-    total = columns[2].item() if rows == 1 else columns[2].sum().item()
-    return columns if math.isfinite(total) else None
+        Return False if no loop can be used, or if a sum is not finite: with NaN or infinities in the values.
+        """
+        loop = find_loop(values, "moments", "rows")
+        if loop is None or not values.is_contiguous():
+            return False
+        first, stop = self._num_rows, self._num_rows + rows
+        if stop > self._max_rows:
+            self._grow(stop)
+        numel, source, target, width = values.numel(), values.data_ptr(), self._address + 8 * first, self._max_rows
+        length = numel // rows
+
+        def run(begin: int, end: int) -> None:
+            loop(source + 4 * length * begin, target + 8 * begin, end - begin, length, width, 1, _NO_PARAMETERS)
+
+        in_threads(run, rows, numel)
+        if rows == 1:
+            total = ctypes.c_double.from_address(target + 16 * width).value
+        else:
+            total = self._found[2, first:stop].sum().item()
+        if not math.isfinite(total):
+            return False
+        self._num_rows = stop
+        return True
+
+    def columns(self) -> tuple[Tensor, ...]:
+        """Return smallest, largest, sum and squared deviations of all rows."""
+        return self._found[:, : self._num_rows].unbind()
+
+    def _grow(self, num_rows: int) -> None:
+        self._found = torch.cat((self._found, self._found.new_empty(4, num_rows)), dim=1)
+        self._max_rows, self._address = self._found.shape[1], self._found.data_ptr()
+
+
+def row_moments(values: Tensor) -> tuple[Tensor, ...] | None:
+    """Return smallest, largest, sum and squared deviations of each row; None if `MomentsTable` cannot find them."""
+    table = MomentsTable(len(values))
+    return table.columns() if table.add(values, len(values)) else None
 
 
 def code_counts(values: Tensor) -> Tensor | None:
@@ -44,7 +75,7 @@ def code_counts(values: Tensor) -> Tensor | None:
         return None
     rows, length = values.shape
     found = torch.zeros(rows * NUM_CODES + 1, dtype=torch.int32)
-    loop(values.data_ptr(), found.data_ptr(), rows, length, 1, 1, pack((0.0,)))
+    loop(values.data_ptr(), found.data_ptr(), rows, length, 1, 1, _NO_PARAMETERS)
     return None if found[-1] else found[:-1].view(rows, NUM_CODES)
 
 

@@ -17,6 +17,9 @@ from chop.nn.quantized import QuantizedCall, QuantizedLayer, plain_layer
 from chop.ops import op_of_module
 from chop.registry import closest
 
+_MAX_NUMEL_JOINED = 2**16
+"""The size up to which tensors are copied and compared together, which takes less time than one after the other."""
+
 
 class NodeInterpreter(fx.Interpreter):
     """An fx interpreter whose subclasses observe the inputs (`before`) and the result (`after`) of each node."""
@@ -164,28 +167,47 @@ def evaluation_mode(model: nn.Module) -> Iterator[None]:
     """Set evaluation mode without gradients; at the end, also after an error, restore the mode of each layer."""
     training = model.training
     modes = [(module, module.training) for module in model.modules()]
-    model.eval()
+    if any(mode for _, mode in modes):
+        model.eval()
     try:
         with torch.no_grad():
             yield
     finally:
-        model.train(training)
+        if model.training != training:
+            model.train(training)
         for module, mode in modes:
-            module.training = mode
+            if module.training != mode:  # setting an attribute of a module takes long
+                module.training = mode
 
 
 @contextmanager
 def undisturbed(model: nn.Module) -> Iterator[None]:
     """Set evaluation mode without gradients; at the end restore mode, parameters, buffers and random state."""
-    tensors = [(tensor, tensor.detach().clone()) for module in model.modules() for tensor in _writable(module)]
+    alike: dict[object, list[Tensor]] = {}
+    for tensor in (each for module in model.modules() for each in _writable(module)):
+        alone = id(tensor) if tensor.numel() > _MAX_NUMEL_JOINED else None
+        alike.setdefault((tensor.dtype, tensor.device, alone), []).append(tensor)
+    with torch.no_grad():
+        kept = [(tensors, _joined(tensors).clone()) for tensors in alike.values()]
     try:
         with evaluation_mode(model), torch.random.fork_rng(devices=[]):
             yield
     finally:
         with torch.no_grad():
-            for tensor, before in tensors:
-                if not tensor.equal(before):  # batch norm writes without incrementing `_version`
-                    tensor.copy_(before)
+            for tensors, before in kept:
+                if not _joined(tensors).equal(before):  # batch norm writes without incrementing `_version`
+                    _restore(tensors, before)
+
+
+def _joined(tensors: Sequence[Tensor]) -> Tensor:
+    """Return the values of all tensors, of a single one without copying them."""
+    flat = [tensor.reshape(-1) for tensor in tensors]
+    return flat[0] if len(flat) == 1 else torch.cat(flat)
+
+
+def _restore(tensors: Sequence[Tensor], joined: Tensor) -> None:
+    for tensor, values in zip(tensors, joined.split([each.numel() for each in tensors]), strict=True):
+        tensor.copy_(values.view(tensor.shape))
 
 
 def _writable(module: nn.Module) -> list[Tensor]:

@@ -59,5 +59,4 @@ def _signal_and_noises(values: Tensor, integers: Integer, fractions: Sequence[in
     """
     factors = torch.tensor([[2.0**fraction] for fraction in fractions], dtype=values.dtype, device=values.device)
     errors = integers.quantize(values * factors).div_(factors).sub_(values)
-    found: list[float] = torch.stack([each.dot(each) for each in (values, *errors)]).tolist()
-    return found
+    return [values.dot(values).item(), *errors.square_().sum(1).tolist()]

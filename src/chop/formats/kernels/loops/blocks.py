@@ -10,6 +10,8 @@ from chop.formats.kernels.loops.elements import ELEMENTS, EXPONENT, MAGNITUDE, b
 
 LARGEST = np.int32(0x7F7FFFFF)
 SCALES_AT_ONCE = 64
+CACHE_LINE = 64
+"""Bytes."""
 
 
 def stack_memory(size):
@@ -18,7 +20,9 @@ def stack_memory(size):
     @intrinsic
     def address(context):
         def generate(context, builder, signature, arguments):
-            return cgutils.alloca_once(builder, ir.FloatType(), size=size)
+            memory = cgutils.alloca_once(builder, ir.FloatType(), size=size)
+            memory.align = CACHE_LINE  # a vector that crosses cache lines takes longer to load and store
+            return memory
 
         return types.CPointer(types.float32)(), generate
 
@@ -248,8 +252,13 @@ def maximum(_):
         x, y = carray(source, n), carray(target, 1)
         largest = np.int32(0)
         for i in range(n):
-            pattern = finite_pattern(x[i])
+            pattern = np.int32(bits(x[i]) & MAGNITUDE)
             largest = pattern if pattern > largest else largest
+        if largest > EXPONENT:  # there is a NaN, which counts as 0; looking for it takes longer than the maximum
+            largest = np.int32(0)
+            for i in range(n):
+                pattern = finite_pattern(x[i])
+                largest = pattern if pattern > largest else largest
         y[0] = number(LARGEST if largest == EXPONENT else largest)
 
     return loop

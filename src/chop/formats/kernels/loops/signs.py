@@ -10,17 +10,28 @@ NEGATIVE = np.int32(-0x80000000)
 UNITS_AT_ONCE = 1024
 
 
-@njit
-def units_above(x, limit, factor, units):
-    """Store the magnitudes above the limit times the factor, as integers, and 0 for others; return their number."""
-    count, largest = np.int32(0), number(LARGEST)
-    for i in range(len(x)):
-        magnitude = number(bits(x[i]) & MAGNITUDE)
-        magnitude = largest if magnitude > largest else magnitude
-        is_above = magnitude > limit  # NaN is not
-        units[i] = np.rint((magnitude if is_above else np.float32(0.0)) * factor)
-        count = np.int32(count + (np.int32(1) if is_above else np.int32(0)))
-    return count
+def units_function(is_finite, has_limit):
+    """Return a function that stores magnitudes times a factor, as integers, and returns their number.
+
+    With a limit, magnitudes up to it are stored as 0 and not counted. If the values are finite, infinities do not
+    become the largest number.
+    """
+
+    @njit
+    def units_above(x, limit, factor, units):
+        count, largest = np.int32(0), number(LARGEST)
+        for i in range(len(x)):
+            magnitude = number(bits(x[i]) & MAGNITUDE)
+            if not is_finite:
+                magnitude = largest if magnitude > largest else magnitude
+            if has_limit:
+                is_above = magnitude > limit  # NaN is not
+                magnitude = magnitude if is_above else np.float32(0.0)
+                count = np.int32(count + (np.int32(1) if is_above else np.int32(0)))
+            units[i] = np.rint(magnitude * factor)
+        return count if has_limit else len(x)
+
+    return units_above
 
 
 @njit(fastmath={"reassoc"})  # the order of exact sums does not matter
@@ -41,18 +52,33 @@ def exact_sum(units):
 def sum_above(_):
     """Return a loop over the magnitudes above p[1], in units of 1 / p[0]: their sum and their number.
 
-    Both are integers below 2**53, stored as sums of float32 numbers: three for the sum, two for the number.
+    Both are integers below 2**53, stored as sums of float32 numbers: three for the sum, two for the number. A
+    negative limit means all numbers.
     """
     new_units = stack_memory(UNITS_AT_ONCE)
+    units_of_all, units_above, units_of_any = (
+        units_function(True, False),
+        units_function(True, True),
+        units_function(False, True),
+    )
 
     def loop(source, target, outer, n, inner, size, parameters):
         x, y, p = carray(source, n), carray(target, 5), carray(parameters, 2)
+        factor, limit = p[0], p[1]
         units = carray(new_units(), UNITS_AT_ONCE)
-        total, count = np.float64(0.0), np.int64(0)
-        for start in range(0, n, UNITS_AT_ONCE):
-            together = min(UNITS_AT_ONCE, n - start)
-            count += units_above(x[start : start + together], p[1], p[0], units)
-            total += exact_sum(units[:together])
+        for attempt in range(2):  # values that are not finite are looked for only if the sum is not
+            total, count = np.float64(0.0), np.int64(0)
+            for start in range(0, n, UNITS_AT_ONCE):
+                part = x[start : min(start + UNITS_AT_ONCE, n)]
+                if attempt == 1:
+                    count += units_of_any(part, limit, factor, units)
+                elif limit < np.float32(0.0):
+                    count += units_of_all(part, limit, factor, units)
+                else:
+                    count += units_above(part, limit, factor, units)
+                total += exact_sum(units[: len(part)])
+            if total < np.inf:
+                break
         high = np.float32(total)
         middle = np.float32(total - np.float64(high))
         y[0], y[1], y[2] = high, middle, np.float32(total - np.float64(high) - np.float64(middle))

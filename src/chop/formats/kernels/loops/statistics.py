@@ -11,10 +11,10 @@ SLICE = 2048
 
 @njit
 def store_double(y, position, value):
-    """Store a double in the memory of two float32 numbers."""
+    """Store a double; each takes the memory of two float32 numbers."""
     pattern = np.float64(value).view(np.int64)
-    y[position] = number(np.int32(pattern & np.int64(0xFFFFFFFF)))
-    y[position + 1] = number(np.int32(pattern >> np.int64(32)))
+    y[2 * position] = number(np.int32(pattern & np.int64(0xFFFFFFFF)))
+    y[2 * position + 1] = number(np.int32(pattern >> np.int64(32)))
 
 
 @njit
@@ -53,10 +53,13 @@ def deviations(x, mean):
 
 
 def moments(_):
-    """Return a loop over rows of n numbers; four doubles per row: smallest, largest, sum, squared deviations."""
+    """Return a loop over rows of n numbers; four doubles per row: smallest, largest, sum, squared deviations.
+
+    The target has one row for each of the four, with `inner` doubles.
+    """
 
     def loop(source, target, outer, n, inner, size, parameters):
-        x, y = carray(source, (outer, n)), carray(target, outer * 8)
+        x, y = carray(source, (outer, n)), carray(target, inner * 8)
         for row in range(outer):
             low, high = np.int32(0x7FFFFFFF), np.int32(-0x80000000)
             count, sum_, squares = np.int64(0), np.float64(0.0), np.float64(0.0)
@@ -73,10 +76,10 @@ def moments(_):
                     squares += between * between * (np.float64(count) * len(part) / (count + len(part)))
                 count += len(part)
                 sum_ += part_sum
-            store_double(y, 8 * row, number(ordered(low)) + np.float32(0.0))  # 0 instead of -0
-            store_double(y, 8 * row + 2, number(ordered(high)) + np.float32(0.0))
-            store_double(y, 8 * row + 4, sum_)
-            store_double(y, 8 * row + 6, squares)
+            store_double(y, row, number(ordered(low)) + np.float32(0.0))  # 0 instead of -0
+            store_double(y, inner + row, number(ordered(high)) + np.float32(0.0))
+            store_double(y, 2 * inner + row, sum_)
+            store_double(y, 3 * inner + row, squares)
 
     return loop
 
