@@ -18,7 +18,7 @@ from torch._C import _len_torch_dispatch_stack as len_torch_dispatch_stack
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.compiler import is_compiling
 
-from chop.formats.kernels.compiler import Loop, is_available, load_loop
+from chop.formats.kernels.compiler import Loop, load_loop
 
 
 @dataclass
@@ -68,7 +68,6 @@ def _can_run(x: Tensor) -> bool:
     return (
         is_plain(x)
         and settings.enabled
-        and is_available()
         and x.dtype is torch.float32
         and x.is_cpu
         and x.layout is torch.strided
