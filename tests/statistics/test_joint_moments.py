@@ -52,6 +52,7 @@ def test_they_are_those_of_an_update(
                 assert list(state) == list(expected)
                 assert all(state[part].equal(expected[part]) for part in expected)
                 assert all(state[part].dtype is expected[part].dtype for part in expected)
+                assert all(each.untyped_storage().nbytes() == each.nbytes for each in state.values())
 
 
 @pytest.mark.parametrize(

@@ -53,9 +53,8 @@ class JointMoments:
         lengths = torch.tensor([length for _, _, length in self._measured], dtype=torch.int64)
         count = lengths.repeat_interleave(torch.tensor(groups, dtype=torch.int64))
         per_tensor = (each.split(groups) for each in (count, torch.zeros_like(count), *self._table.columns()))
-        for (found, kept_shape, _), (count, nan_count, *moments) in zip(
-            self._measured, zip(*per_tensor, strict=True), strict=True
-        ):
+        for (found, kept_shape, _), views in zip(self._measured, zip(*per_tensor, strict=True), strict=True):
+            count, nan_count, *moments = (view.clone() for view in views)  # a pickled view contains the whole table
             grouped = MeasuredGroups(kept_shape, tuple(moments), count, nan_count)
             for name, statistic in self._statistics.items():
                 found[name] = made = copy.copy(statistic)

@@ -62,7 +62,9 @@ class MomentsTable:
 def row_moments(values: Tensor) -> tuple[Tensor, ...] | None:
     """Return smallest, largest, sum and squared deviations of each row; None if `MomentsTable` cannot find them."""
     table = MomentsTable(len(values))
-    return table.columns() if table.add(values, len(values)) else None
+    if not table.add(values, len(values)):
+        return None
+    return tuple(column.clone() for column in table.columns())  # a pickled view contains the whole table
 
 
 def code_counts(values: Tensor) -> Tensor | None:
