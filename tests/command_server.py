@@ -116,8 +116,9 @@ def _answer(connection: socket.socket) -> None:
         request += connection.recv(2**16)
     process = os.fork()
     if process:
-        ended, _, _ = select.select([connection, os.pidfd_open(process)], [], [])
-        if connection in ended:  # the client was killed
+        end = os.pidfd_open(process)
+        ready, _, _ = select.select([end, connection.fileno()], [], [])
+        if end not in ready:  # the client was killed
             os.kill(process, signal.SIGKILL)
         _, status = os.waitpid(process, 0)
         with suppress(BrokenPipeError):

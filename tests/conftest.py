@@ -86,7 +86,7 @@ def _fast_garbage_collection() -> None:
     gc.freeze()
 
 
-@pytest.fixture(scope="module", params=["eager", "compiled"])
+@pytest.fixture(scope="module", params=["eager", pytest.param("compiled", marks=pytest.mark.slow)])
 def loops(request: pytest.FixtureRequest) -> Iterator[None]:
     """Run tests of formats twice: with the eager definitions, and with compiled loops for tensors of every size."""
     if request.param == "compiled" and not is_available():
