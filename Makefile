@@ -1,5 +1,7 @@
 # Every target first installs what it needs with scripts/setup.sh, as `ch` does.
 python := .venv/bin/python
+# Two processes of which each runs tests in their order: a fixture that several tests share is made once.
+two := -n 2 --dist worksteal
 
 .PHONY: help setup lint test test-hardware test-captured models test-models check bench bench-formats bench-hardware fuzz docs site format clean
 .DEFAULT_GOAL := help
@@ -17,16 +19,16 @@ lint: setup
 	.venv/bin/lint-imports
 
 test: lint ## all checks and all tests, as in CI
-	$(python) -m pytest -n 2
+	$(python) -m pytest $(two)
 
 test-hardware: setup ## the tests of hardware, with the long simulations that CI leaves out
 	CHOP_TEST_HARDWARE=1 $(python) -m pytest tests/hardware
 
 test-captured: setup ## every pass on every captured model, of which CI tests some
-	CHOP_TEST_CAPTURED=1 $(python) -m pytest -n 2 tests/contracts/test_real_models.py
+	CHOP_TEST_CAPTURED=1 $(python) -m pytest $(two) tests/contracts/test_real_models.py
 
 check: lint ## all checks and the quick tests, before each commit
-	$(python) -m pytest -n 2 -m "not slow" --hypothesis-profile=quick
+	$(python) -m pytest $(two) -m "not slow" --hypothesis-profile=quick
 
 bench: setup ## all benchmarks, compared with PyTorch and other libraries
 	$(python) -m benchmarks

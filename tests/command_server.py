@@ -1,6 +1,7 @@
 """Commands in copies of one process that has imported the package: they start in 20 ms instead of 3 s.
 
-For tests of what commands do. How a process starts, and what happens when it is killed, needs a real one.
+For tests of what commands do. A command is killed with its client. How a process starts, and what it does when a
+signal arrives, needs a real one.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import json
 import os
 import pkgutil
 import runpy
+import select
+import signal
 import socket
 import subprocess
 import sys
@@ -21,17 +24,21 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # What commands import when they need it. How real processes start is tested in `cli` and `test_launcher.py`.
 PRELOADED = (
+    "alembic.command",
     "alkaid.trace",
     "lightning_fabric",
     "matplotlib.backends.backend_agg",
     "matplotlib.figure",
     "numba",
-    "optuna",
+    "optuna.storages._rdb.storage",
     "pandas",
     "pyarrow.parquet",
+    "psycopg",
     "scipy.optimize",
     "scipy.stats",
     "sklearn.ensemble",
+    "sqlalchemy.dialects.postgresql",
+    "sqlalchemy.dialects.sqlite",
     "torch._dynamo",
     "torch.export",
 )
@@ -109,8 +116,13 @@ def _answer(connection: socket.socket) -> None:
         request += connection.recv(2**16)
     process = os.fork()
     if process:
+        end = os.pidfd_open(process)
+        ready, _, _ = select.select([end, connection.fileno()], [], [])
+        if end not in ready:  # the client was killed
+            os.kill(process, signal.SIGKILL)
         _, status = os.waitpid(process, 0)
-        connection.sendall(str(os.waitstatus_to_exitcode(status)).encode())
+        with suppress(BrokenPipeError):
+            connection.sendall(str(os.waitstatus_to_exitcode(status)).encode())
         os._exit(0)
     connection.close()
     for number, file in enumerate(files):

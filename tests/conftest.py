@@ -3,6 +3,7 @@
 import gc
 import logging
 import os
+import re
 import signal
 import sys
 import uuid
@@ -49,6 +50,29 @@ class Dropout(nn.Sequential):
 '''
 
 
+QUICK = "not slow"
+"""The expression that `make check` gives to `-m`."""
+MAX_QUICK_SECONDS = 1.0
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import files whose tests are all left out of `make check`."""
+    if config.option.markexpr != QUICK or not collection_path.name.startswith("test_"):
+        return None
+    return re.search(r"^pytestmark = .*mark\.slow", collection_path.read_text(), re.MULTILINE) is not None or None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """After `make check`, list the tests that take too long for it."""
+    if config.option.markexpr != QUICK:
+        return
+    long = [each for each in terminalreporter.getreports("passed") if each.duration > MAX_QUICK_SECONDS]
+    if long:
+        terminalreporter.write_line(f"more than {MAX_QUICK_SECONDS:g} s, so make it faster or mark it as slow:")
+    for report in sorted(long, key=lambda report: -report.duration):
+        terminalreporter.write_line(f"  {report.duration:.1f} s {report.nodeid}")
+
+
 def pytest_collectstart(collector: pytest.Collector) -> None:
     """Import every file of tests from the same random state: some build models and tensors as parameters."""
     if isinstance(collector, pytest.Module):
@@ -62,13 +86,7 @@ def _fast_garbage_collection() -> None:
     gc.freeze()
 
 
-@pytest.fixture(autouse=True)
-def _same_random_state() -> None:
-    """Start every test from the same random state."""
-    torch.manual_seed(0)
-
-
-@pytest.fixture(scope="module", params=["eager", "compiled"])
+@pytest.fixture(scope="module", params=["eager", pytest.param("compiled", marks=pytest.mark.slow)])
 def loops(request: pytest.FixtureRequest) -> Iterator[None]:
     """Run tests of formats twice: with the eager definitions, and with compiled loops for tensors of every size."""
     if request.param == "compiled" and not is_available():
@@ -77,15 +95,6 @@ def loops(request: pytest.FixtureRequest) -> Iterator[None]:
         patch.setattr(run.settings, "enabled", request.param == "compiled")
         patch.setattr(run.settings, "min_numel_to_load", 0)
         yield
-
-
-@pytest.fixture(autouse=True)
-def _same_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Restore the log level and handlers after a test that changes them."""
-    logger = logging.getLogger("chop")
-    monkeypatch.setattr(logger, "level", logger.level)
-    monkeypatch.setattr(logger, "handlers", list(logger.handlers))
-    logger.manager._clear_cache()  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="session")
@@ -103,16 +112,31 @@ def session_cache(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest
     return shared
 
 
-@pytest.fixture(autouse=True)
-def _no_network_and_no_cache(
-    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory, session_cache: Path
-) -> None:
+@pytest.fixture(autouse=True, scope="session")
+def _no_network_and_no_cache(session_cache: Path) -> Iterator[None]:
     """Generate data sets instead of downloading them, and do not write to the user's cache and state folders."""
-    folder = tmp_path_factory.getbasetemp()
-    monkeypatch.setenv("CHOP_OFFLINE", "1")
-    monkeypatch.setenv("CHOP_CACHE", str(session_cache))
-    # `mktemp` would list all earlier folders in each of the 13,000 tests.
-    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state" / uuid.uuid4().hex))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CHOP_OFFLINE", "1")
+        patch.setenv("CHOP_CACHE", str(session_cache))
+        patch.setenv("XDG_STATE_HOME", str(session_cache))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _same_start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Start every test from the same random state, with an empty state folder and the same log.
+
+    One fixture, because 12,000 tests pay for it.
+    """
+    torch.default_generator.manual_seed(0)  # `torch.manual_seed` keeps a stack trace for each kind of GPU
+    # `mktemp` would list all earlier folders.
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.getbasetemp() / "state" / uuid.uuid4().hex)
+    logger = logging.getLogger("chop")
+    level, handlers = logger.level, logger.handlers
+    logger.handlers = list(handlers)
+    logger.manager._clear_cache()  # type: ignore[attr-defined]
+    yield
+    logger.level, logger.handlers = level, handlers
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 FREED = """
 from chop import allocator
 allocator.LARGE_PROCESS = 100 * 2**20

@@ -48,11 +48,13 @@ def test_every_name_can_be_imported_and_has_a_docstring() -> None:
         _ = chop.trian
 
 
+@pytest.mark.slow
 def test_importing_chop_does_not_import_torch() -> None:
     code = "import sys, chop; assert 'torch' not in sys.modules, 'torch'; assert chop.passes.PASSES"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.slow
 def test_only_searches_need_optuna() -> None:
     code = """
 import sys
@@ -68,6 +70,7 @@ except ValueError as error:
     assert shown.startswith("chop.search needs optuna, which is not installed: ")
 
 
+@pytest.mark.slow
 def test_train_returns_the_run(trained: chop.Run, options: dict[str, Any]) -> None:
     assert trained.action == "train"
     assert trained.folder.path.parent == options["project_dir"]
@@ -75,6 +78,7 @@ def test_train_returns_the_run(trained: chop.Run, options: dict[str, Any]) -> No
     assert trained.graph.model(torch.zeros(3, 4)).shape == (3, 2)
 
 
+@pytest.mark.slow
 def test_transform_starts_from_a_run(trained: chop.Run, options: dict[str, Any]) -> None:
     run = chop.transform("toy", "toy_tiny", QUANTIZE, load=trained, **options)
     assert run.summary["checkpoint"] == str(trained.folder)
@@ -84,6 +88,7 @@ def test_transform_starts_from_a_run(trained: chop.Run, options: dict[str, Any])
         chop.plot(run)
 
 
+@pytest.mark.slow
 def test_the_plot_of_a_training_is_a_figure_that_can_be_changed(trained: chop.Run) -> None:
     figure = chop.plot(trained)
     epochs = [each for each in trained.metrics if "val_loss" in each]
@@ -93,6 +98,7 @@ def test_the_plot_of_a_training_is_a_figure_that_can_be_changed(trained: chop.Ru
     assert figure.axes[0].get_title() == "changed"
 
 
+@pytest.mark.slow
 def test_options_are_read_from_a_file_and_replaced(options: dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / "toy.toml"
     file.write_text('model = "toy"\ndataset = "toy_tiny"\nmax_epochs = 9\nseed = 3\n[passes.count_flops]\n')
@@ -129,6 +135,7 @@ def loader(rows: Rows) -> list[tuple[Tensor, Tensor]]:
     return list(zip(rows.features.split(7), rows.labels.split(7), strict=True))
 
 
+@pytest.mark.slow
 def test_evaluate_gives_the_test_results_of_a_run(trained: chop.Run) -> None:
     data = trained.experiment.data
     expected = trained.summary["test"]
@@ -141,6 +148,7 @@ def test_evaluate_gives_the_test_results_of_a_run(trained: chop.Run) -> None:
             assert found.confusion.tolist() == expected["confusion"]
 
 
+@pytest.mark.slow
 def test_evaluate_loads_a_data_set_by_name(trained: chop.Run) -> None:
     assert chop.evaluate(trained.model, "toy_tiny").accuracy == trained.summary["test"]["accuracy"]
     val = chop.evaluate(trained.model, "toy_tiny", split="val")
@@ -169,6 +177,7 @@ def test_what_cannot_be_evaluated_is_reported() -> None:
         chop.evaluate(nn.Flatten(0), [batch])
 
 
+@pytest.mark.slow
 def test_a_run_is_opened_by_name_by_path_and_as_the_latest(
     trained: chop.Run, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,6 +189,7 @@ def test_a_run_is_opened_by_name_by_path_and_as_the_latest(
     assert chop.open_run("latest").name == trained.name
 
 
+@pytest.mark.slow
 def test_a_report_of_a_run(trained: chop.Run, tmp_path: Path) -> None:
     page = chop.report(trained, samples=16, sensitivity=False)
     assert page == trained.folder.report
@@ -187,6 +197,7 @@ def test_a_report_of_a_run(trained: chop.Run, tmp_path: Path) -> None:
     assert chop.report(trained.folder.path, tmp_path / "a.html", samples=16, sensitivity=False).is_file()
 
 
+@pytest.mark.slow
 def test_a_report_of_a_graph(trained: chop.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)
@@ -195,6 +206,7 @@ def test_a_report_of_a_graph(trained: chop.Run, tmp_path: Path, monkeypatch: pyt
     assert opened == [page.as_uri()]
 
 
+@pytest.mark.slow
 def test_evaluate_accepts_a_run(trained: chop.Run) -> None:
     assert chop.evaluate(trained, "toy_tiny").accuracy == chop.evaluate(trained.model, "toy_tiny").accuracy
 

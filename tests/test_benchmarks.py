@@ -38,6 +38,7 @@ def test_number_of_threads_is_restored() -> None:
     assert torch.get_num_threads() == before
 
 
+@pytest.mark.slow
 def test_resnet_18_has_the_published_size() -> None:
     model = ResNet18()
     # ResNet-18 of He et al. has 11,689,512 parameters for 1000 classes.

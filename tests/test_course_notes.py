@@ -64,6 +64,7 @@ def quantize(names: dict[str, Any], note: str) -> None:
     exec("mg, _ = quantize_transform_pass(mg, pass_args)", names)
 
 
+@pytest.mark.slow
 def test_note_000_walks_both_graphs(names: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     quantize(names, "000")
     exec(snippet("000", "from chop.passes.graph.transforms.quantize.summary"), names)
@@ -76,6 +77,7 @@ def test_note_000_walks_both_graphs(names: dict[str, Any], capsys: pytest.Captur
         assert row in printed
 
 
+@pytest.mark.slow
 def test_note_001_prints_everything_and_the_precisions(
     names: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -86,6 +88,7 @@ def test_note_001_prints_everything_and_the_precisions(
     assert capsys.readouterr().out == "the weights torch type [8, 4]\nthe bias torch type [8, 4]\n"
 
 
+@pytest.mark.slow
 def test_note_001_loads_the_toy_network(names: dict[str, Any], tmp_path: Path) -> None:
     block = snippet("001", "batch_size = 8")
     (path,) = re.findall(r'CHECKPOINT_PATH = "(.*)"', block)
@@ -98,6 +101,7 @@ def test_note_001_loads_the_toy_network(names: dict[str, Any], tmp_path: Path) -
     assert sum(p.numel() for p in names["model"].parameters()) == 327
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("note", "parameters"), [("001", 11_015), ("004", 1_407)])
 def test_networks_of_students_have_the_noted_size(note: str, parameters: int, names: dict[str, Any]) -> None:
     exec(snippet(note, "class Test" if note == "001" else "### test lab1"), names)
@@ -108,6 +112,7 @@ def test_networks_of_students_have_the_noted_size(note: str, parameters: int, na
     assert sum(p.numel() for p in model.parameters()) == parameters
 
 
+@pytest.mark.slow
 def test_note_004_shows_the_linear_node_and_the_outputs(
     names: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -28,6 +28,7 @@ PROCESSES = ("kills",)
 """Areas that start processes, 18 CPU seconds: `make test` runs them, `make check` does not."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "area", [pytest.param(name, marks=pytest.mark.slow if name in PROCESSES else ()) for name in area_names()]
 )
@@ -50,6 +51,7 @@ def test_cases_are_plain_data_and_depend_on_seed_and_number_only(area: str) -> N
         assert repr(eval(repr(case), {"nan": math.nan, "inf": math.inf})) == repr(case)
 
 
+@pytest.mark.slow
 def test_every_format_that_rounds_is_drawn() -> None:
     drawn = {draw_case("formats", 1, number)["format"] for number in range(400)}
     assert drawn == {name for name in FORMATS if FORMATS[name].rounds}
@@ -92,6 +94,7 @@ def broken_area(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "_limit_memory", lambda: None)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("broken_area")
 def test_a_failing_case_becomes_a_test_that_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = command.main(["--seed", "1", "--seconds", "60", "--cases", "10", "--failures", str(tmp_path), "broken"])
@@ -115,6 +118,7 @@ def test_a_hang_is_a_failure(tmp_path: Path) -> None:
         check_case("broken", {"number": 9}, tmp_path)
 
 
+@pytest.mark.slow
 def test_crashes_and_hangs_of_compiled_code_are_failures_and_the_other_cases_still_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

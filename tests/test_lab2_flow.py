@@ -83,6 +83,7 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     return Lab("jsc-toy", tmp_path_factory.mktemp("toy"))
 
 
+@pytest.mark.slow
 def test_batch_is_passed_to_the_model_by_name(tiny: Lab) -> None:
     assert list(tiny.dummy_in) == ["x"]
     assert tiny.model(**tiny.dummy_in).shape == (8, 5)
@@ -218,6 +219,7 @@ def get_test(info: Any) -> Test:
     return Test(info)
 
 
+@pytest.mark.slow
 def test_network_of_a_student(tiny: Lab) -> None:
     register_model("test-of-the-lab")(get_test)
     model = get_model("test-of-the-lab", task="cls", dataset_info=tiny.data_module.dataset_info, pretrained=False)

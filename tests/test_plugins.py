@@ -108,6 +108,7 @@ def test_plug_in_can_be_loaded_again() -> None:
     assert load_plugin(EXAMPLE) is load_plugin(EXAMPLE)
 
 
+@pytest.mark.slow
 def test_plug_in_can_register_a_format_and_a_pass(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     guide = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
     blocks = [block.split("```")[0] for block in guide.split("```python\n")[1:]]
@@ -190,6 +191,7 @@ def test_error_inside_a_network_is_reported_with_its_line(
 FEW_JETS = ("--data-option", "num_rows=100", "--data-option", "version=generated", "--no-warnings")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Net", "get_fixed"])
 def test_network_in_a_file_can_be_transformed(folder: Path, name: str) -> None:
     config = "[passes.quantize]\nby = 'type'\n[passes.quantize.linear.config]\nname = 'integer'\n"

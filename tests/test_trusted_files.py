@@ -69,6 +69,7 @@ def strangers_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["report", "explain"])
 def test_looking_at_a_strangers_run_runs_nothing(
     strangers_run: Path, command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -90,6 +91,7 @@ def test_looking_at_a_strangers_run_runs_nothing(
     assert cli.main(words) == 0, "the file is remembered"
 
 
+@pytest.mark.slow
 def test_python_asks_for_confirmation_too(strangers_run: Path) -> None:
     with pytest.raises(
         UntrustedFileError, match=r"you have not run before; if you trust it: chop\.trust\('/.*net.py'\)"
@@ -99,6 +101,7 @@ def test_python_asks_for_confirmation_too(strangers_run: Path) -> None:
     assert open_run(strangers_run).model is not None
 
 
+@pytest.mark.slow
 def test_an_own_run_is_opened_without_a_question(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cli.main(["train", "net.py:Net", "toy_tiny", *QUICK]) == 0
     forget(monkeypatch)
@@ -107,6 +110,7 @@ def test_an_own_run_is_opened_without_a_question(folder: Path, monkeypatch: pyte
     chop.train("net.py:Net", "toy_tiny", max_steps=1, accelerator="cpu", report_to="none")
 
 
+@pytest.mark.slow
 def test_a_changed_file_has_to_be_confirmed_again(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +132,7 @@ def test_the_same_content_elsewhere_is_another_file(folder: Path, monkeypatch: p
         check_trusted([Path("copy/net.py")], Path("a.toml"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", ["model = 'net.py:Net'\n", "model = 'net:Net'\n", "model = 'toy'\nplugins = ['net.py']\n"]
 )
@@ -152,6 +157,7 @@ def test_a_file_cannot_confirm_itself(folder: Path, capsys: pytest.CaptureFixtur
     assert message == "a.toml: 'trust' can only be given on the command line"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", ["trust = ['net.py']", "trust_remote_code = true"])
 def test_a_run_folder_cannot_confirm_itself(
     strangers_run: Path, capsys: pytest.CaptureFixture[str], line: str
@@ -168,6 +174,7 @@ def test_a_run_folder_cannot_confirm_itself(
 CALLABLES = ("subprocess:getoutput", "timeit:timeit", "os:system", "sys:exit", "builtins:print", "net.py:getoutput")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reference", CALLABLES)
 def test_functions_that_no_own_file_defines_are_never_called(
     reference: str, capsys: pytest.CaptureFixture[str]
@@ -180,6 +187,7 @@ def test_functions_that_no_own_file_defines_are_never_called(
         assert message.endswith(", or a function that your own file defines")
 
 
+@pytest.mark.slow
 def test_a_run_folder_cannot_call_functions(strangers_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = (strangers_run / "run.toml").read_text()
     net = str(Path("net.py").resolve())
@@ -226,12 +234,14 @@ def test_a_plug_in_that_exits_is_an_error(folder: Path, capsys: pytest.CaptureFi
     assert message == f"{folder}/exits.py, line 3: SystemExit: 0"
 
 
+@pytest.mark.slow
 def test_a_model_that_exits_is_an_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "exits.py").write_text("import sys\n\ndef net():\n    sys.exit(3)\n")
     message = error_of(capsys, "test", "exits.py:net", "toy_tiny")
     assert message == f"{folder}/exits.py, line 4: SystemExit: 3"
 
 
+@pytest.mark.slow
 def test_files_run_if_they_cannot_be_recorded(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,6 +12,8 @@ from chop.config import TrainConfig
 from chop.passes.graph import explain_node
 from chop.runs.run import open_run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def trained(train_config: TrainConfig) -> Path:

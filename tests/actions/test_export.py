@@ -20,6 +20,8 @@ from chop.reporting.run_report import write_report
 from chop.runs.run import open_run
 from samples import LAB_PASS_ARGS
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def quantized(train_config: TrainConfig) -> Path:

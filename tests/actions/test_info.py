@@ -11,6 +11,7 @@ from chop.formats import FORMATS
 from chop.info import describe
 
 
+@pytest.mark.slow
 def test_table_and_page_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["info", "formats"]) == 0
     assert capsys.readouterr().out == describe("formats") + "\n"
@@ -27,6 +28,7 @@ def test_a_table_fits_the_terminal(capsys: pytest.CaptureFixture[str], monkeypat
     assert {line.split()[0] for line in lines if line[:1].strip()} >= set(FORMATS)
 
 
+@pytest.mark.slow
 def test_png_is_a_plot_of_the_values_of_a_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "integer.png"
     assert cli.main(["info", "formats", "integer", "--png", str(path)]) == 0
@@ -45,6 +47,7 @@ def test_png_needs_the_name_of_a_format(
     assert not path.exists()
 
 
+@pytest.mark.slow
 def test_kinds_are_listed_if_none_is_given(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["info"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]

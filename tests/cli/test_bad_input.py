@@ -130,6 +130,7 @@ def test_missing_label_column_is_reported(folder: Path, capsys: pytest.CaptureFi
     assert "did you mean 'kind'?" in message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("action", ACTIONS)
 def test_project_folder_that_is_a_file_is_reported(
     folder: Path, capsys: pytest.CaptureFixture[str], action: str

@@ -48,6 +48,7 @@ def write(path: Path, text: str) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -92,6 +93,7 @@ def test_garbage_collection_pauses_while_torch_is_imported() -> None:
     assert found.startswith("True {'collections': 0,"), found  # without the pause there are three
 
 
+@pytest.mark.slow
 def test_importing_chop_imports_nothing_else() -> None:
     code = "import sys, chop; print(*sorted(m for m in sys.modules if m.split('.')[0] in sys.argv[1]))"
     assert run_python(code, f"chop,{','.join(HEAVY)}").stdout == "chop\n"
@@ -108,6 +110,7 @@ def test_unknown_name_of_the_package_raises_attribute_error() -> None:
         _ = chop.MaseGrph
 
 
+@pytest.mark.slow
 def test_package_runs_as_a_command() -> None:
     result = subprocess.run([sys.executable, "-m", "chop", "--version"], capture_output=True, text=True)
     assert (result.returncode, result.stdout) == (0, f"ch {chop.__version__}\n")
@@ -203,6 +206,7 @@ def test_errors_on_the_command_line_are_one_line(
     assert error_of(capsys, *arguments) == message
 
 
+@pytest.mark.slow
 def test_usage_lists_the_positional_arguments(capsys: pytest.CaptureFixture[str]) -> None:
     assert help_of(capsys, "train").startswith("usage: ch train [MODEL DATASET] [--config FILE] [options]\n")
     assert help_of(capsys, "report").startswith("usage: ch report [RUN] [options]\n")

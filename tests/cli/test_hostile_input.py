@@ -81,6 +81,7 @@ def test_references_to_anything_are_one_line(capsys: pytest.CaptureFixture[str],
     assert error_of(capsys, "test", *words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("choice", ["[[1, 2]]", "[{a = 1}]", f"[{2**62}, 8]", "[[[1]]]"])
 def test_choices_that_are_not_numbers_are_one_line(
     folder: Path, capsys: pytest.CaptureFixture[str], choice: str
@@ -100,6 +101,7 @@ def test_long_names_are_shortened(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(shorten_message("word " * 5000)) == MAX_MESSAGE + 3
 
 
+@pytest.mark.slow
 def test_a_pipe_is_not_read(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("a.toml", "rows.csv", "a.ckpt"):
         os.mkfifo(folder / name)
@@ -129,6 +131,7 @@ def trained(folder: Path) -> RunFolder:
 Change = Callable[[dict[str, Any]], object]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [
@@ -197,11 +200,13 @@ def test_a_value_of_two_dashes_is_text(capsys: pytest.CaptureFixture[str]) -> No
     assert message == "command line: a data option must have the form name=value, got '--'"
 
 
+@pytest.mark.slow
 def test_double_precision_can_be_tested() -> None:
     words = ("--trainer-precision", "64-true", "--accelerator", "cpu")
     assert cli.main(["test", "jsc-tiny", "toy_tiny", *words]) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["brute_force", "random"])
 def test_a_search_without_choices_has_one_trial(folder: Path, sampler: str) -> None:
     space = "[search.search_space.setup]\nby = 'type'\n[search.search_space.seed.linear.config]\nname = 'integer'\n"

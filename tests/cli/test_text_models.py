@@ -20,6 +20,8 @@ from models.text_models import (
     write_text,
 )
 
+pytestmark = pytest.mark.slow
+
 transformers = pytest.importorskip("transformers")
 
 QUANTIZE = """
@@ -80,7 +82,6 @@ def test_sentences_are_compared_with_the_original_model(tmp_path: Path) -> None:
     assert 0.9 < summary["test"]["after"]["rank_correlation"] < 1
 
 
-@pytest.mark.slow
 def test_a_loaded_encoder_is_tested_against_its_original(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -112,7 +113,6 @@ def test_texts_are_classified(tmp_path: Path) -> None:
     assert set(summary["test"]["before"]) == {"accuracy", "loss"}
 
 
-@pytest.mark.slow
 def test_a_text_classifier_is_trained(tmp_path: Path) -> None:
     folder, data = save_classifier(tmp_path / "cls"), write_reviews(tmp_path)
     options = ["--max-epochs", "20", "--batch-size", "8", "--learning-rate", "0.01", "--report-to", "none"]
@@ -172,7 +172,6 @@ def test_texts_that_are_longer_than_the_model_takes_are_refused(
     assert error_of(capsys, *words) == f"model '{folder}' {reason}"
 
 
-@pytest.mark.slow
 def test_a_language_model_is_transformed_as_a_graph(tmp_path: Path) -> None:
     folder, text = save_language_model(tmp_path / "lm"), write_text(tmp_path)
     (tmp_path / "graph.toml").write_text('[passes.quantize]\nby = "type"\nlinear.config.name = "mxfp"\n')

@@ -112,6 +112,7 @@ def check_additivity(runner: CostRunner, model: type[nn.Module]) -> None:
         assert costs.total(costs.change(unit) for unit in units[:end]) == pytest.approx(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("name", COST_RUNNERS)
 def test_changes_of_units_add_up_to_the_change_of_the_graph(name: str, model: type[nn.Module]) -> None:
@@ -128,6 +129,7 @@ def test_a_runner_returns_the_metrics_that_it_declares(name: str) -> None:
     assert runner.additive.keys() | set(runner.additive.values()) <= metrics.keys()
 
 
+@pytest.mark.slow
 def test_runners_of_circuits_share_one_estimate_per_node(monkeypatch: pytest.MonkeyPatch) -> None:
     metas = annotated(Chain().eval(), x=torch.rand(NUM_ROWS, 6)).annotated_metas()
     runners = [COST_RUNNERS[name]() for name in ("lut", "dsp", "latency")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import pytest
@@ -27,12 +27,21 @@ def rounding_with(parameter: str) -> list[str]:
 
 
 OTHER_DTYPES = (torch.float64, torch.bfloat16, torch.float16)
+QUICK_SHAPES = [(), (0,), (5, 33)]
 SHAPES = [(), (1,), (7,), (0,), (3, 0), (5, 33), (2, 3, 17), (1, 2, 3, 4)]
 
 
+def slow_unless(quick: Sequence[object], values: Sequence[object]) -> list[object]:
+    """Return parameters; `make check` leaves out those that are not in `quick`."""
+    return [each if each in quick else pytest.param(each, marks=pytest.mark.slow) for each in values]
+
+
+DTYPES = slow_unless([torch.float32], [torch.float32, *OTHER_DTYPES])
+
+
 @pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize("dtype", [torch.float32, *(pytest.param(d, marks=pytest.mark.slow) for d in OTHER_DTYPES)])
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", slow_unless(QUICK_SHAPES, SHAPES))
 def test_shape_and_dtype_are_kept_and_the_gradient_passes(
     name: str, dtype: torch.dtype, shape: tuple[int, ...]
 ) -> None:
@@ -141,7 +150,7 @@ def test_nan_stays_and_infinities_saturate(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ROUNDING)
-@pytest.mark.parametrize("dtype", [torch.float32, *OTHER_DTYPES])
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_nan_and_infinities_in_every_dtype_and_rounding(name: str, dtype: torch.dtype) -> None:
     top = torch.finfo(dtype).max
     x = torch.tensor([[1.0, torch.nan, torch.inf, -torch.inf, top, -top, 0.0]], dtype=dtype)
@@ -170,7 +179,7 @@ def test_codes_and_integers_of_other_dtypes(name: str, dtype: torch.dtype) -> No
 
 
 @pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", slow_unless(QUICK_SHAPES, SHAPES))
 def test_storage_has_a_whole_number_of_bits(name: str, shape: tuple[int, ...]) -> None:
     number_format = FORMATS[name]()
     assert isinstance(number_format.storage_bits(shape), int)
@@ -246,6 +255,7 @@ def test_other_roundings_go_in_their_direction(name: str, rounding: str) -> None
         assert not first.equal(y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", rounding_with("block_size"))
 @given(x=numbers((33, 70)), factor=st.floats(1e-3, 1e3))
 def test_blocks_are_independent(name: str, x: Tensor, factor: float) -> None:

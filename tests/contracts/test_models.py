@@ -41,6 +41,7 @@ def test_every_model_can_be_traced_and_computes_the_same(name: str) -> None:
     assert traced(**inputs).equal(model(**inputs))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_can_be_trained(name: str) -> None:
     model = build(name)

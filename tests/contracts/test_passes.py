@@ -20,6 +20,8 @@ from chop.passes.graph import save_node_meta_param_interface_pass as save_metada
 from chop.transforming.pipeline import numbers_in
 from samples import LAB_CONFIG, LAB_PASS_ARGS, tiny_graph
 
+SLOW = ("report_synthesis",)
+"""Passes that wait for other programs."""
 KINDS = {"analysis": ANALYSIS_PASSES, "transform": TRANSFORM_PASSES, "interface": INTERFACE_PASSES}
 X, LABELS = torch.randn(8, 16), torch.randint(0, 5, (8,))
 DATA = ("dummy_in", "labelled_batches", "input_generator")
@@ -78,7 +80,9 @@ def test_every_pass_and_each_of_its_arguments_is_documented(name: str) -> None:
         assert meaning, f"argument '{field_name}' of pass '{name}' has no documentation"
 
 
-@pytest.mark.parametrize("name", PASSES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in PASSES]
+)
 def test_every_pass_keeps_names_and_parameters(name: str, graph: MaseGraph, tmp_path: Path) -> None:
     save_mase_graph_interface_pass(graph, tmp_path)
     save_metadata(graph, tmp_path)

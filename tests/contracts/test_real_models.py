@@ -36,6 +36,8 @@ from real_models_table import (
     tensors,
 )
 
+pytestmark = pytest.mark.slow
+
 Captured = tuple[str, RealModel, MaseGraph]
 
 LOWEST_DB = {
@@ -50,21 +52,26 @@ LOWEST_DB = {
 NOT_PICKLED = ("wav2vec2",)
 """Models with parametrised layers, which PyTorch does not pickle."""
 
-FAST = ("BERT", "Llama", "ResNet", "plain ResNet-18", "LSTM")
-WITH_ALL_PASSES = (*FAST, "GPT-2", "ViT", "Whisper encoder", "Qwen3", "T5")
+WITH_ALL_PASSES = (
+    "BERT",
+    "Llama",
+    "ResNet",
+    "plain ResNet-18",
+    "LSTM",
+    "GPT-2",
+    "ViT",
+    "Whisper encoder",
+    "Qwen3",
+    "T5",
+)
 """Models on which every pass is tested; on the others, `make test-captured` does."""
 
 
-def marked(name: str) -> object:
-    return pytest.param(name, marks=() if name in FAST else pytest.mark.slow)
-
-
-@pytest.fixture(scope="module", params=[marked(name) for name in MODELS])
+@pytest.fixture(scope="module", params=MODELS)
 def model(request: pytest.FixtureRequest) -> Captured:
     return request.param, *captured(request.param)
 
 
-@pytest.mark.slow
 def test_experts_are_captured_without_tracebacks_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """torch logs a traceback when grouped products of float32 run on tensors without data."""
     captured("Mixtral")
@@ -125,7 +132,6 @@ def test_quantised_models_have_a_small_error_and_gradients(model: Captured, kind
     assert all(gradient.isfinite().all() for gradient in gradients.values())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted({name for name, _ in LOWEST_DB}))
 def test_models_with_a_lower_bar_amplify_any_noise(name: str) -> None:
     """Without any format: noise of -30 dB in each layer's output is 8 dB stronger in the model's output."""

@@ -43,6 +43,7 @@ def in_file(statistic: Statistic, path: Path) -> Statistic:
     return Profile.load(path).collections[KEY][statistic.name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STATISTICS)
 def test_every_statistic_and_each_of_its_options_is_documented(name: str) -> None:
     assert STATISTICS[name].name == name

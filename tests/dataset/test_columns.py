@@ -63,6 +63,7 @@ def test_labels_become_class_indices_with_names(labels: Any, numbers: list[int],
     assert (found.tolist(), found_names) == (numbers, names)
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(min_size=1, max_size=3), min_size=2, max_size=20))
 def test_class_names_give_the_labels_back(labels: list[str]) -> None:
     if len(set(labels)) > 1:

@@ -69,6 +69,7 @@ def test_evaluation_splits_keep_their_order() -> None:
     assert torch.cat([ys for _, ys in module.test_dataloader()]).equal(module.splits.test.labels)
 
 
+@pytest.mark.slow
 def test_workers_return_the_same_batches() -> None:
     alone, helped = (
         torch.cat([xs for xs, _ in toy_module(num_workers=workers).train_dataloader()]) for workers in (0, 1)

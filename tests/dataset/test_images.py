@@ -120,6 +120,7 @@ def test_an_error_of_a_download_says_what_path_accepts() -> None:
                 act()
 
 
+@pytest.mark.slow
 def test_the_second_mirror_is_used_if_the_first_fails(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,6 +137,7 @@ def test_the_second_mirror_is_used_if_the_first_fails(
     assert len(MNIST().load().test.labels) == 50
 
 
+@pytest.mark.slow
 def test_the_archive_of_cifar_is_downloaded_and_read(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,6 +174,7 @@ def test_cifar_is_read_however_it_is_stored(tmp_path: Path, layout: str) -> None
     torch.testing.assert_close(splits.test.features, splits.scaling(torch.from_numpy(pixels) / 255))
 
 
+@pytest.mark.slow
 def test_missing_and_corrupt_files_of_cifar_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"has no file 'data_batch_1.bin' or 'data_batch_1.bin.gz'"):
         CIFAR10(path=tmp_path).load()
@@ -188,6 +191,7 @@ def test_missing_and_corrupt_files_of_cifar_are_named(tmp_path: Path) -> None:
         CIFAR10(path=tmp_path).load()
 
 
+@pytest.mark.slow
 def test_the_digits_of_scikit_learn() -> None:
     splits = Digits().load()
     assert [len(part.labels) for part in (splits.train, splits.val, splits.test)] == [1294, 144, 359]
@@ -206,6 +210,7 @@ def test_digits_without_scikit_learn_name_the_extra(monkeypatch: pytest.MonkeyPa
         Digits().load()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["digits", "mnist", "fashion_mnist", "cifar10"])
 def test_images_go_through_the_convolutional_network(name: str, cache: Path) -> None:
     write_mnist(cache / "mnist")

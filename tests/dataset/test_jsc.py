@@ -55,6 +55,7 @@ def test_generated_jets_are_standardised_by_the_training_split() -> None:
     torch.testing.assert_close(splits.train.features.std(0, correction=0), torch.ones(16), atol=1e-4, rtol=0)
 
 
+@pytest.mark.slow
 def test_no_row_is_in_two_splits() -> None:
     splits = JSC(num_rows=20_000).load()
     parts = [set(map(tuple, part.features.tolist())) for part in (splits.train, splits.val, splits.test)]
@@ -98,6 +99,7 @@ def test_a_given_folder_is_searched(tmp_path: Path) -> None:
         version_of(path=tmp_path, version="cernbox")
 
 
+@pytest.mark.slow
 def test_either_version_in_the_cache_is_found(cache: Path) -> None:
     cache.mkdir(parents=True)
     openml_jets().to_parquet(cache / "dataset_42468.pq")
@@ -107,6 +109,7 @@ def test_either_version_in_the_cache_is_found(cache: Path) -> None:
     assert version_of(version="openml") == "openml"
 
 
+@pytest.mark.slow
 def test_cernbox_is_downloaded_first(online: tuple[Site, Site], cache: Path, tmp_path: Path) -> None:
     cernbox, openml = online
     cernbox.content = write_cernbox(tmp_path / "file", cernbox_jets()).read_bytes()
@@ -166,6 +169,7 @@ def test_a_version_that_is_not_available_is_an_error() -> None:
         version_of(version="cernbox")
 
 
+@pytest.mark.slow
 def test_a_modified_file_in_the_cache_is_rejected(online: tuple[Site, Site], cache: Path, tmp_path: Path) -> None:
     online[0].content = write_cernbox(tmp_path / "file", cernbox_jets()).read_bytes()
     version_of()

@@ -43,6 +43,7 @@ def test_the_seed_determines_the_rows() -> None:
     assert not generate_rows(1000, seed=2).features.equal(first)
 
 
+@pytest.mark.slow
 def test_quantiles_of_each_class_match_the_statistics() -> None:
     rows = generate_rows(50_000, seed=0)
     levels = torch.arange(33).reshape(-1, 1) / 32
@@ -64,6 +65,7 @@ def test_features_stay_within_the_range_of_the_statistics() -> None:
         assert (chosen <= quantiles[kind, -1] * (1 + 1e-6) + 1e-6).all()
 
 
+@pytest.mark.slow
 def test_rank_correlations_match_the_statistics() -> None:
     rows = generate_rows(50_000, seed=0)
     for kind in range(len(CLASSES)):
@@ -79,6 +81,7 @@ needs_real_jets = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 @needs_real_jets
 def test_refitted_statistics_equal_the_shipped_ones() -> None:
     fitted, shipped = benchmark.fit_statistics(read_real_jets()), read_statistics()
@@ -95,11 +98,13 @@ def test_the_benchmark_is_skipped_without_real_jets(
     assert "data: skipped, because the real jets are not on this machine" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @needs_real_jets
 def test_the_benchmark_runs() -> None:
     assert len(benchmark.run(quick=True)) == 2
 
 
+@pytest.mark.slow
 @needs_real_jets
 def test_a_network_trained_on_generated_jets_recognises_real_ones() -> None:
     with one_thread(), torch.random.fork_rng():

@@ -55,6 +55,7 @@ def test_duplicates_of_cernbox_are_dropped(tmp_path: Path) -> None:
     assert jets.features.equal(alone.features)
 
 
+@pytest.mark.slow
 def test_the_splits_are_those_of_scikit_learn(tmp_path: Path) -> None:
     """The published splits, as used by LogicNets and MASE."""
     from sklearn.model_selection import train_test_split  # here, because it takes seconds

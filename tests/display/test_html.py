@@ -32,6 +32,7 @@ def test_tables_are_escaped_and_cut() -> None:
     assert text.endswith("<p>3 more rows</p>")
 
 
+@pytest.mark.slow
 def test_printed_tables_are_html_in_notebooks(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -84,6 +85,7 @@ def test_a_drawing_has_a_box_per_node_and_an_edge_per_input() -> None:
     assert "characters of SVG" in repr(drawing)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", INFO_KINDS)
 def test_tables_of_info_have_html(kind: str) -> None:
     assert find_kind(kind).table()._repr_html_().startswith("<table>")

@@ -60,6 +60,7 @@ def on_the_page(given: list[float]) -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_the_page_writes_numbers_of_every_kind_as_python_does() -> None:
     given = values()
     found = on_the_page(given)

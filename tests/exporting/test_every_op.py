@@ -22,6 +22,8 @@ from chop.ops import OPS
 from chop.passes.graph import quantize_transform_pass
 from samples import Sample, samples
 
+pytestmark = pytest.mark.slow
+
 QUICK = ("int8", "int4")
 """Formats of the quick tests."""
 

@@ -15,6 +15,8 @@ from chop.ir import MaseGraph
 from chop.passes import PASSES
 from chop.passes.graph import load_mase_graph_interface_pass, save_mase_graph_interface_pass
 
+pytestmark = pytest.mark.slow
+
 METHODS: dict[str, dict[str, Any]] = {
     "adaround": {"iterations": 20},
     "clip": {},

@@ -75,6 +75,7 @@ def export(graph: MaseGraph, path: Path, *batches: dict[str, Tensor], opset: int
     return export_graph(graph, path, "onnx", batches, ExportOptions(opset))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS)
 def test_weights_are_stored_in_the_narrow_type_and_outputs_are_equal(name: str, tmp_path: Path) -> None:
     config, data_type, opset, engine = FORMATS[name]
@@ -106,6 +107,7 @@ def _steps_of_last_layer(graph: MaseGraph, step: float) -> float:
     return MAX_STEPS * step * largest * last.get_parameter("weight").abs().max().item()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["int8", "channel", "e4m3", "mxfp8", "float"])
 def test_a_transformer_block_is_exported(name: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
@@ -120,6 +122,7 @@ def test_a_transformer_block_is_exported(name: str, tmp_path: Path) -> None:
         assert session.run(None, {"tokens": TOKENS[:1].numpy()})[0].shape == (1, 16)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capture", ["fx", "export"])
 def test_captured_graphs_are_exported_with_a_free_batch(capture: Any, tmp_path: Path) -> None:
     torch.manual_seed(0)
@@ -135,6 +138,7 @@ def test_captured_graphs_are_exported_with_a_free_batch(capture: Any, tmp_path: 
     assert session.run(None, {"tokens": TOKENS[:7].numpy()})[0].shape == (7, 16)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in MODELS if name.startswith("jsc")])
 def test_jet_taggers_are_exported(name: str, tmp_path: Path) -> None:
     from chop.dataset import get_dataset_info
@@ -146,6 +150,7 @@ def test_jet_taggers_are_exported(name: str, tmp_path: Path) -> None:
     assert export(graph, tmp_path / "jets.onnx", {"x": x}).proof.largest < 0.1
 
 
+@pytest.mark.slow
 def test_function_nodes_attributes_and_calibrated_scales(tmp_path: Path) -> None:
     class Small(nn.Module):
         def __init__(self) -> None:
@@ -223,12 +228,14 @@ def test_the_opset_must_have_the_types(opset: int, message: str, tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_later_opset_can_be_chosen(tmp_path: Path) -> None:
     graph = quantized(cnn(), FORMATS["int8"][0], input=IMAGES[:4])
     export(graph, tmp_path / "model.onnx", {"input": IMAGES}, opset=26)
     assert onnx.load(tmp_path / "model.onnx").opset_import[0].version == 26
 
 
+@pytest.mark.slow
 def test_a_file_that_computes_something_else_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import chop.exporting.onnx_graph.qdq as qdq
 
@@ -271,6 +278,7 @@ def _with_large_products() -> tuple[MaseGraph, dict[str, Tensor]]:
     return quantized(nn.Sequential(linear), config, input=x), {"input": x}
 
 
+@pytest.mark.slow
 def test_sums_that_saturate_on_some_processors_are_found(tmp_path: Path) -> None:
     graph, batch = _with_large_products()
     exported = export(graph, tmp_path / "model.onnx", batch)
@@ -300,6 +308,7 @@ class Residual(nn.Module):
         return result
 
 
+@pytest.mark.slow
 def test_onnxruntime_fuses_all_layers_of_an_int8_network(tmp_path: Path) -> None:
     torch.manual_seed(0)
     integer = {"name": "integer", "data_in_name": "float"}
@@ -326,6 +335,7 @@ def test_onnxruntime_fuses_all_layers_of_an_int8_network(tmp_path: Path) -> None
     assert not {"Conv", "Add", "Gemm", "Relu"} & set(found)
 
 
+@pytest.mark.slow
 def test_a_difference_in_a_later_batch_is_not_overlooked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from chop.exporting.onnx_engines import OnnxEngine
 

@@ -25,6 +25,7 @@ FORMATS: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS)
 def test_quantisers_say_what_the_format_is_and_outputs_are_equal(name: str, tmp_path: Path) -> None:
     config, op_type, attributes = FORMATS[name]
@@ -38,6 +39,7 @@ def test_quantisers_say_what_the_format_is_and_outputs_are_equal(name: str, tmp_
     assert attributes.items() <= found.items()
 
 
+@pytest.mark.slow
 def test_weights_have_a_scale_per_channel(tmp_path: Path) -> None:
     config = config_of("integer", scale="float") | {"weight_granularity": "channel"}
     graph = quantized(cnn(), config, input=IMAGES[:4])

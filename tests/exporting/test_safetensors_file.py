@@ -60,6 +60,7 @@ def outputs(graph: MaseGraph) -> Tensor:
     return y
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "variant"), CASES, ids=str)
 def test_a_graph_that_is_read_back_returns_the_same_bits(
     name: str, variant: dict[str, Any], tmp_path: Path
@@ -101,6 +102,7 @@ def test_scales_of_microscaling_formats_are_bytes(tmp_path: Path) -> None:
     assert tensors["3.weight.codes"].numel() == 7 * 64 // 2  # two blocks of 32 per row
 
 
+@pytest.mark.slow
 def test_calibrated_scales_and_function_nodes_are_kept(tmp_path: Path) -> None:
     graph = annotated(Mixed(), x=torch.randn(4, 6))
     config = {**LAB_CONFIG, "name": "integer"} | {"data_in_scale": "float", "weight_scale": "float"}

@@ -51,6 +51,7 @@ def test_too_many_values_are_not_listed() -> None:
         values_of(Integer(32, 0))
 
 
+@pytest.mark.slow
 def test_the_plot_is_written(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     plot(MXFP(), tmp_path / "mxfp.png")

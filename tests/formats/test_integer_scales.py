@@ -48,6 +48,7 @@ def test_the_power_of_two_of_a_channel_is_the_smallest_that_fits() -> None:
     assert y.tolist() == [[100.0, 1.0], [64.0, 1.0], [63.0, 0.5]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("granularity", ["tensor", "channel", "row", "group"])
 @pytest.mark.parametrize("scale", ["power_of_two", "float"])
 def test_decoding_gives_the_quantised_values(granularity: str, scale: str) -> None:
@@ -90,6 +91,7 @@ def test_learned_steps_have_the_gradient_of_the_paper() -> None:
     assert step.grad.item() == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_learned_scale_is_a_trained_parameter_of_the_layer() -> None:
     plain, learned = nn.Linear(16, 4), Integer(3, scale="learned")
     layer = quantize_layer(plain, {"weight": learned, "data_in_0": learned}, "Integer")
@@ -142,6 +144,7 @@ def test_unsigned_steps_cover_only_positive_values() -> None:
     assert torch.allclose(y, torch.tensor([0.0, 1.0, 64 / 255]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounding", ["floor", "towards_zero", "stochastic"])
 @pytest.mark.parametrize("is_signed", [True, False])
 def test_directed_rounding_keeps_the_largest_value(rounding: Rounding, is_signed: bool) -> None:

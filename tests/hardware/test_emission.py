@@ -36,6 +36,7 @@ SHARED = Path("/usr/share/yosys") if PACKAGE is None else Path(str(PACKAGE.origi
 CELLS = SHARED / "xilinx" / "cells_sim.v"
 
 
+@pytest.mark.slow
 def test_the_same_program_gives_the_same_bytes(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         torch.manual_seed(0)
@@ -45,6 +46,7 @@ def test_the_same_program_gives_the_same_bytes(tmp_path: Path) -> None:
             assert path.read_bytes() == (tmp_path / "b" / path.relative_to(tmp_path / "a")).read_bytes()
 
 
+@pytest.mark.slow
 def test_the_manifest_describes_ports_units_and_files(tmp_path: Path) -> None:
     design = make_design(jet_program("jsc-tiny"), DesignOptions(name="jets"))
     write_rtl(design, tmp_path)
@@ -60,6 +62,7 @@ def test_the_manifest_describes_ports_units_and_files(tmp_path: Path) -> None:
     assert set(found["files"]) == {path.name for path in (tmp_path / "rtl").iterdir()}
 
 
+@pytest.mark.slow
 def test_files_of_an_earlier_design_are_removed(tmp_path: Path) -> None:
     write_rtl(make_design(jet_program("jsc-tiny"), DesignOptions(name="first")), tmp_path)
     write_rtl(make_design(jet_program("jsc-tiny"), DesignOptions(name="second")), tmp_path)
@@ -175,6 +178,7 @@ def test_metadata_of_each_node_describes_its_circuit() -> None:
     assert dict(found["x"]) == {}
 
 
+@pytest.mark.slow
 def test_passes_write_the_circuit_and_agree_on_its_timing(tmp_path: Path) -> None:
     x = torch.randn(20, 16)
     graph = quantized(with_random_norms(Tiny()), x)
@@ -201,6 +205,7 @@ def test_the_pass_simulates(tmp_path: Path) -> None:
     assert info["latency"] == estimate_hardware_analysis_pass(graph, None)[1]["total"]["latency"]
 
 
+@pytest.mark.slow
 def test_wrong_options_of_a_design_are_refused() -> None:
     graph = quantized(with_random_norms(Tiny()), torch.randn(20, 16))
     for args, message in (

@@ -78,6 +78,7 @@ def check(graph: MaseGraph, x: Tensor) -> HardwareModel:
     return ready
 
 
+@pytest.mark.slow
 @given(sizes=st.lists(st.integers(1, 7), min_size=2, max_size=4), seed=st.integers(0, 2**16))
 def test_random_perceptrons_equal_fake_quantisation(sizes: list[int], seed: int) -> None:
     torch.manual_seed(seed)

@@ -70,6 +70,7 @@ def configs(draw: st.DrawFn) -> dict[str, Any]:
     return config
 
 
+@pytest.mark.slow
 @given(
     sizes=st.lists(st.integers(1, 7), min_size=2, max_size=4),
     config=configs(),
@@ -98,6 +99,7 @@ def test_random_networks_equal_fake_quantisation(
     assert num_differences(graph, program, x) == 0
 
 
+@pytest.mark.slow
 @given(
     channels=st.integers(1, 3),
     size=st.tuples(st.integers(7, 9), st.integers(7, 9)),
@@ -124,6 +126,7 @@ def test_random_convolutions_equal_fake_quantisation(
     assert num_differences(graph, program, x) == 0
 
 
+@pytest.mark.slow
 def test_weights_with_a_power_of_two_per_channel_and_of_one_and_two_bits() -> None:
     x = torch.randn(200, 8) * 3
     for weight in (
@@ -252,6 +255,7 @@ def test_what_hardware_cannot_hold_is_refused_by_name(
         lower(graph)
 
 
+@pytest.mark.slow
 def test_the_emulator_is_fast() -> None:
     """One million rows of jsc-tiny take about a second: half of that speed is required, on a busy machine."""
     x = torch.randn(400, 16)

@@ -253,6 +253,7 @@ def test_jsc_tiny_with_1000_vectors_in_verilator(tmp_path: Path) -> None:
     assert results[0].seconds < 1.0
 
 
+@pytest.mark.slow
 @needs_verilator
 @pytest.mark.parametrize("strategy", ["unrolled", "folded"])
 def test_every_file_is_clean_for_verilator_with_all_warnings(strategy: Any, tmp_path: Path) -> None:

@@ -99,6 +99,7 @@ def test_a_window_that_is_too_large_for_constants_shares_multipliers(
     simulate_all(design, tmp_path, 6)
 
 
+@pytest.mark.slow
 def test_large_convolutions_are_streamed_by_default() -> None:
     small = program_for(nn.Sequential(nn.Conv2d(1, 4, 3, stride=2), nn.Flatten(), nn.Linear(36, 4)), 1, 8, 8)
     assert {each.strategy for each in make_design(small, DesignOptions()).units} == {"unrolled"}
@@ -157,6 +158,7 @@ def test_a_wrong_weight_of_a_streamed_convolution_is_found_with_its_node(tmp_pat
     assert result.mismatch.node == "_3"
 
 
+@pytest.mark.slow
 @needs_verilator
 def test_streamed_circuits_are_clean_for_verilator(tmp_path: Path) -> None:
     verilator = SIMULATORS["verilator"]

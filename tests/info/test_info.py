@@ -35,6 +35,7 @@ def test_command_line_accepts_every_kind() -> None:
     assert set(INFO_KINDS) == set(REGISTRIES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", INFO_KINDS)
 def test_table_has_a_row_per_name(kind: str) -> None:
     header, rule, *lines = describe(kind).splitlines()

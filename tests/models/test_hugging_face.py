@@ -14,6 +14,7 @@ from models.text_models import save_classifier, save_encoder, save_language_mode
 transformers = pytest.importorskip("transformers")
 
 
+@pytest.mark.slow
 def test_a_folder_has_the_weights_that_were_saved(tmp_path: Path) -> None:
     folder = save_language_model(tmp_path / "lm")
     info = get_model_info(f"hf/{folder}", "lm")
@@ -33,6 +34,7 @@ def test_a_classifier_knows_its_classes(tmp_path: Path) -> None:
     assert info.tokenizer()("the cat")["input_ids"] == [2, 4]
 
 
+@pytest.mark.slow
 def test_an_image_classifier_takes_pixels_with_its_normalisation(tmp_path: Path) -> None:
     config = transformers.ViTConfig(
         hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, image_size=8, patch_size=4
@@ -109,6 +111,7 @@ def test_code_of_a_repository_is_not_run(tmp_path: Path) -> None:
         get_model_info(str(tmp_path), "similarity")
 
 
+@pytest.mark.slow
 def test_weights_that_do_not_fit_the_configuration_are_named(tmp_path: Path) -> None:
     folder = save_encoder(tmp_path / "encoder")
     config = json.loads((folder / "config.json").read_text())
@@ -119,6 +122,7 @@ def test_weights_that_do_not_fit_the_configuration_are_named(tmp_path: Path) -> 
         get_model(f"hf/{folder}", task="similarity")
 
 
+@pytest.mark.slow
 def test_the_weights_of_a_new_classifier_are_random(tmp_path: Path) -> None:
     folder = save_encoder(tmp_path / "encoder")
     info = get_model_info(str(folder), "cls")

@@ -115,6 +115,7 @@ def test_an_int8_network_of_another_tool_computes_what_onnxruntime_computes(tmp_
     assert layers["m"].formats["data_in_0"].width == 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["onnx", "qonnx"])
 def test_what_was_exported_is_read_back_with_its_formats(target: str, tmp_path: Path) -> None:
     torch.manual_seed(0)

@@ -149,6 +149,7 @@ def counted(layer: nn.Module, *inputs: Tensor) -> Count:
     return found
 
 
+@pytest.mark.slow
 def test_recurrent_layers() -> None:
     # 5 x 2 steps. Both directions have 4 gates of 4 units, with 3 inputs and 4 states; in layer 2 with 8 inputs.
     lstm = counted(nn.LSTM(3, 4, 2, bidirectional=True), torch.randn(5, 2, 3))
@@ -171,6 +172,7 @@ ENCODER_LAYER = 6 * 4 * 64 + 2 * 2 * 9 * 8 + 2 * 6 * 128
 DECODER_LAYER = 8 * 4 * 64 + 2 * 2 * 16 * 8 + 2 * 8 * 128 + 64 * (2 * 8 + 2 * 6) + 2 * 2 * 12 * 8
 
 
+@pytest.mark.slow
 def test_transformer_layers() -> None:
     source, target = torch.randn(2, 3, 8), torch.randn(2, 4, 8)
     encoder_layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)

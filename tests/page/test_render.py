@@ -147,6 +147,7 @@ def test_an_empty_document_makes_a_page() -> None:
     assert render({"title": "x"}).startswith("<!DOCTYPE html>")
 
 
+@pytest.mark.slow
 def test_a_large_document_is_compressed(tmp_path: Path) -> None:
     document = write_page(tmp_path)
     document["nodes"] = [

@@ -36,6 +36,7 @@ def test_long_curves_are_thinned_but_keep_epoch_ends_and_the_last_step() -> None
     assert 7 in loss.x
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [1, 2, 5])
 def test_curves_with_many_epochs_are_thinned(every: int) -> None:
     lines = [{"step": i, "loss": 1.0} | ({"val_loss": 2.0} if i % every == 0 else {}) for i in range(100_001)]

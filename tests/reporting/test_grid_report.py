@@ -13,6 +13,8 @@ from chop.reporting.run_report import report
 from chop.runs import RunFolder
 from chop.training.grid import run_grid
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def grid(train_config: TrainConfig) -> RunFolder:

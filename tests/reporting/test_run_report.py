@@ -20,6 +20,8 @@ from chop.reporting import run_report as module
 from chop.reporting.run_report import BatchesWithProgress, print_summary, report, write_report
 from chop.runs import open_run
 
+pytestmark = pytest.mark.slow
+
 FORMATS = {
     "by": "type",
     "linear": {"config": {"name": "integer", "data_in_width": 8, "data_in_frac_width": 4, "weight_width": 4}},

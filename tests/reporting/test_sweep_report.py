@@ -13,6 +13,8 @@ from chop.reporting.run_report import report
 from chop.runs import RunFolder
 from chop.sweeping.sweep import sweep
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:

@@ -57,6 +57,7 @@ def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "net.py:Net"
 
 
+@pytest.mark.slow
 def test_a_model_is_trained_tested_transformed_and_reported(net: str) -> None:
     arguments = ["--cf-arg", "depth=2", "--cf-arg", "mode=relu"]
     assert cli.main(["train", net, "toy_tiny", *arguments, "--max-epochs", "1", "--name", "trained"]) == 0

@@ -63,6 +63,7 @@ def model(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"{tmp_path / 'nets.py'}:{request.param}"
 
 
+@pytest.mark.slow
 def test_every_command_reads_the_graph_that_transform_saved(model: str, train_config: TrainConfig) -> None:
     common = {"model": model, "dataset": "toy_tiny", "accelerator": "cpu", "project_dir": train_config.project_dir}
     folder = transform(TransformConfig(**common, passes=PASSES))  # type: ignore[arg-type]

@@ -21,6 +21,8 @@ from chop.nn.quantized import QuantizedLayer
 from chop.registry import UnknownNameError
 from chop.runs import list_runs, open_run
 
+pytestmark = pytest.mark.slow
+
 INTEGER = {
     "name": "integer",
     "data_in_width": 8,

@@ -1,4 +1,4 @@
-"""Real `ch search` commands on a small grid, with trials of a given duration."""
+"""`ch search` commands on a small grid, with trials of a given duration."""
 
 from __future__ import annotations
 
@@ -71,6 +71,9 @@ loss.direction = "minimize"
 bitops.direction = "minimize"
 """
 NUM_CONFIGS = 2 * 3 * 3 * 3
+REAL = (sys.executable, "-m", "chop")
+program: tuple[str, ...] = REAL
+"""What `start` and `search` run; the fixture `copied_commands` replaces it."""
 
 
 def write_config(folder: Path, sampler: str = "brute_force", n_trials: int = NUM_CONFIGS) -> Path:
@@ -82,9 +85,9 @@ def write_config(folder: Path, sampler: str = "brute_force", n_trials: int = NUM
     return file
 
 
-def start(folder: Path, *options: str, seconds: float = 0.0) -> subprocess.Popen[str]:
-    """Start `ch search` as a process; a trial takes about `seconds`."""
-    command = [sys.executable, "-m", "chop", "search", "--config", str(folder / "search.toml"), *options]
+def start(folder: Path, *options: str, seconds: float = 0.0, real: bool = False) -> subprocess.Popen[str]:
+    """Start `ch search`, as a process of its own if `real`; a trial takes about `seconds`."""
+    command = [*(REAL if real else program), "search", "--config", str(folder / "search.toml"), *options]
     command += ["--trust", str(folder / "slow_format.py")]
     if "--project-dir" not in options:
         command += ["--project-dir", str(folder / "out")]

@@ -16,6 +16,8 @@ from chop.files import read_toml
 from chop.runs import Experiment
 from chop.runs.weights import load_model
 
+pytestmark = pytest.mark.slow
+
 
 def read(run: Path, name: str = "summary.json") -> Any:
     return json.loads((run / name).read_text())

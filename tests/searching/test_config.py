@@ -76,6 +76,7 @@ def test_a_search_runs_with_one_summed_objective_and_with_several(summed: bool, 
         assert best["average_bitwidth"] == min(good)
 
 
+@pytest.mark.slow
 def test_seeds_of_the_other_kind_are_ignored_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

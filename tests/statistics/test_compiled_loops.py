@@ -25,6 +25,7 @@ TENSORS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TENSORS)
 @pytest.mark.parametrize("has_nan", [False, True])
 def test_a_summary_agrees_with_numpy(name: str, has_nan: bool) -> None:

@@ -63,6 +63,7 @@ def batches() -> list[Tensor]:
     return [torch.randn(8, 6) for _ in range(4)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", [1 << 16, 10])
 def test_two_merged_runs_equal_one(batches: list[Tensor], kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(distribution, "MAX_EXACT_VALUES", kept)
@@ -81,6 +82,7 @@ def test_two_merged_runs_equal_one(batches: list[Tensor], kept: int, monkeypatch
     assert weight["count"] == model.first.weight.numel()  # not counted twice
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"keep": [1]}, {"precise": True}])
 @pytest.mark.parametrize("kept", [1 << 16, 10])
 def test_a_saved_profile_is_restored(
@@ -165,6 +167,7 @@ def test_nodes_that_share_a_tensor_only_sometimes_have_separate_statistics() -> 
         assert torch.equal(result["record"]["data"], expected.relu() if is_after else expected), place
 
 
+@pytest.mark.slow
 def test_merging_joins_other_statistics_and_refuses_other_options(batches: list[Tensor]) -> None:
     args: dict[str, Any] = {"by": "name", "target_activation_nodes": ["first"], "target_weight_nodes": []}
     model = Mixed()
@@ -175,6 +178,7 @@ def test_merging_joins_other_statistics_and_refuses_other_options(batches: list[
         profiled(model, batches, activation_statistics={"abs_mean": {"keep": [1]}}, profile=profile, **args)
 
 
+@pytest.mark.slow
 def test_a_profile_alone_is_noted_on_the_graph(batches: list[Tensor]) -> None:
     profile = profiled(Mixed(), batches)
     graph = annotated(Mixed(), x=batches[0])
@@ -189,6 +193,7 @@ def test_a_profile_alone_is_noted_on_the_graph(batches: list[Tensor]) -> None:
         profile_statistics_analysis_pass(annotated(Tiny(), x=torch.randn(8, 16)), {"profile": profile})
 
 
+@pytest.mark.slow
 def test_find_reports_the_nearest_name(batches: list[Tensor]) -> None:
     profile = profiled(Mixed(), batches)
     assert profile.find("first", "weight")["summary"].compute()["count"] == 24

@@ -17,6 +17,8 @@ from chop.sweeping.settings import Setting
 from chop.sweeping.sweep import sweep
 from chop.training.train import train
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
@@ -65,7 +67,6 @@ def test_python_returns_the_run(config: SweepConfig) -> None:
     assert run.action == "sweep"
 
 
-@pytest.mark.slow
 def test_processes_measure_the_same(config: SweepConfig) -> None:
     one, two = (sweep(replace(config, workers=workers)) for workers in (1, 2))
     assert one.sweep_table.read_text() == two.sweep_table.read_text()

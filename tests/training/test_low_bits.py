@@ -66,6 +66,7 @@ def test_the_loss_of_distillation_is_that_of_hinton() -> None:
     assert found.item() == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_a_quantised_graph_learns_from_its_float_version(config: TrainConfig) -> None:
     plain, distilled = (state_of(train(replace(config, distill=each))) for each in (False, True))
     assert not plain["model.seq_blocks.2.weight"].equal(distilled["model.seq_blocks.2.weight"])
@@ -73,6 +74,7 @@ def test_a_quantised_graph_learns_from_its_float_version(config: TrainConfig) ->
     assert plain["model.seq_blocks.2.weight"].equal(only_labels["model.seq_blocks.2.weight"])
 
 
+@pytest.mark.slow
 def test_the_teacher_is_the_loaded_graph_even_if_the_model_has_published_weights(config: TrainConfig) -> None:
     experiment = Experiment.load(config)
     published = replace(experiment, model_info=replace(experiment.model_info, has_weights=True))
@@ -83,6 +85,7 @@ def test_the_teacher_is_the_loaded_graph_even_if_the_model_has_published_weights
     assert not any(isinstance(layer, QuantizedLayer) for layer in found.teacher.modules())
 
 
+@pytest.mark.slow
 def test_the_teacher_may_be_another_run(train_config: TrainConfig) -> None:
     teacher = train(train_config)
     folder = train(replace(train_config, distill=True, teacher=teacher, max_epochs=1))
@@ -106,6 +109,7 @@ def test_options_that_have_nothing_to_work_on(config: TrainConfig, options: dict
     assert (set(config.project_dir.iterdir()) if config.project_dir.exists() else set()) == before
 
 
+@pytest.mark.slow
 def test_a_sparser_model_is_not_pruned_to_less(config: TrainConfig) -> None:
     pruned = train(replace(config, prune_sparsity=0.5, prune_epochs=1, max_epochs=1))
     before = set(config.project_dir.iterdir())
@@ -133,6 +137,7 @@ def test_options_that_contradict_each_other(
         replace(train_config, **options)
 
 
+@pytest.mark.slow
 def test_frozen_batch_norms_keep_their_statistics(config: TrainConfig, quantized: Path) -> None:
     key = "seq_blocks.0.running_mean"
     start = load_model(quantized).state_dict()[key]
@@ -166,6 +171,7 @@ def test_the_sparsity_grows_with_the_cube() -> None:
     assert [pruning.sparsity(epoch) for epoch in range(6)] == pytest.approx([0.4625, 0.7, 0.7875, 0.8, 0.8, 0.8])
 
 
+@pytest.mark.slow
 def test_training_prunes_to_the_sparsity(train_config: TrainConfig) -> None:
     folder = train(replace(train_config, prune_sparsity=0.75, prune_epochs=2, max_epochs=3))
     model = load_model(folder)
@@ -176,6 +182,7 @@ def test_training_prunes_to_the_sparsity(train_config: TrainConfig) -> None:
         assert (weight == 0).double().mean().item() == pytest.approx(0.75, abs=0.5 / weight.numel() + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epochs", [1, 2])
 def test_all_options_together_resume_bit_for_bit(
     config: TrainConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, epochs: int

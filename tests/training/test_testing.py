@@ -12,6 +12,8 @@ import pytest
 from chop.actions.test import test as run_test
 from chop.config import TestConfig, TrainConfig
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def config(train_config: TrainConfig) -> TestConfig:

@@ -78,6 +78,7 @@ def addresses(graph: MaseGraph) -> dict[str, int]:
     return {key: each.data_ptr() for key, each in graph.model.named_parameters() if each.dim() > 1}
 
 
+@pytest.mark.slow
 def test_weights_are_in_memory_once_if_no_pass_changes_them(experiment: Experiment) -> None:
     original = experiment.annotated_graph()
     passes: dict[str, dict[str, Any]] = {"quantize": QUANTIZE, "calibrate": {}, "estimate_cost": {}}
@@ -94,6 +95,7 @@ def test_moving_a_graph_that_shares_weights_leaves_the_original_where_it_is(expe
     assert {each.dtype for each in original.model.parameters()} == {torch.float32}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, run in TRANSFORM_PASSES.items() if name not in NEED_HARDWARE])
 def test_transforms_leave_the_weights_of_the_original_as_they_are(name: str, experiment: Experiment) -> None:
     learned = {**INTEGER, "data_in_scale": "learned", "weight_scale": "learned"}

@@ -49,6 +49,7 @@ def config(tmp_path: Path) -> TransformConfig:
     )
 
 
+@pytest.mark.slow
 def test_each_run_has_a_new_folder(config: TransformConfig) -> None:
     folders = [transform(config) for _ in range(3)]
     name = f"toy_classification_toy_tiny_{date.today().isoformat()}"
@@ -67,11 +68,13 @@ def test_the_change_is_printed_and_written(config: TransformConfig, capsys: pyte
     }
 
 
+@pytest.mark.slow
 def test_the_saved_graph_is_the_transformed_one(config: TransformConfig) -> None:
     graph, _ = load_mase_graph_interface_pass(None, {"load_dir": transform(config) / "transformed_ckpt"})
     assert type(graph.modules["seq_blocks.0"]).__name__ == "LinearInteger"
 
 
+@pytest.mark.slow
 def test_the_seed_decides_the_weights(config: TransformConfig) -> None:
     first, again, other = (
         load_mase_graph_interface_pass(None, {"load_dir": transform(each) / "transformed_ckpt"})[0].model
@@ -82,6 +85,7 @@ def test_the_seed_decides_the_weights(config: TransformConfig) -> None:
     assert not first.state_dict()[key].equal(other.state_dict()[key])
 
 
+@pytest.mark.slow
 def test_the_weights_of_a_checkpoint_are_transformed(config: TransformConfig, tmp_path: Path) -> None:
     class Info:
         num_features, num_classes, feature_shape = 4, 2, (4,)
@@ -111,18 +115,21 @@ def test_an_error_is_reported_and_leaves_no_folder(
     assert not config.project_dir.exists()
 
 
+@pytest.mark.slow
 def test_a_project_folder_that_is_a_file_is_reported(config: TransformConfig) -> None:
     config.project_dir.write_text("")
     with pytest.raises(OSError, match=r"cannot write in .*out: Not a directory"):
         transform(config)
 
 
+@pytest.mark.slow
 def test_a_missing_gpu_is_a_warning(config: TransformConfig, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="chop"):
         transform(replace(config, accelerator="gpu"))
     assert torch.cuda.is_available() or "accelerator 'gpu' is not available on this machine" in caplog.text
 
 
+@pytest.mark.slow
 def test_both_graphs_are_evaluated_on_the_test_split(
     config: TransformConfig, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -143,6 +150,7 @@ def test_the_evaluation_can_be_turned_off(config: TransformConfig, capsys: pytes
     assert "test split" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_transformed_graph_can_be_tested_and_trained(config: TransformConfig) -> None:
     folder = transform(config)
     common: dict[str, Any] = {"model": "toy", "dataset": "toy_tiny", "project_dir": config.project_dir}
@@ -165,6 +173,7 @@ def test_a_transformed_graph_can_be_tested_and_trained(config: TransformConfig) 
         assert cost["after"][name] / cost["samples"] == quantised["after"][name] / quantised["samples"]
 
 
+@pytest.mark.slow
 def test_weights_without_their_formats_are_a_warning(
     config: TransformConfig, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -179,6 +188,7 @@ def summary(run: Path) -> Any:
     return json.loads((run / "summary.json").read_text())
 
 
+@pytest.mark.slow
 def test_layers_are_quantised_without_a_graph(config: TransformConfig, capsys: pytest.CaptureFixture[str]) -> None:
     by_graph = summary(transform(config).parents[1])
     capsys.readouterr()
@@ -190,6 +200,7 @@ def test_layers_are_quantised_without_a_graph(config: TransformConfig, capsys: p
         transform(replace(config, passes={"count_flops": {}}, transform=TransformTable(style="module")))
 
 
+@pytest.mark.slow
 def test_passes_that_need_data_get_training_rows(config: TransformConfig) -> None:
     calibrated = replace(config, passes={**config.passes, "calibrate": {"method": "mse", "num_batches": 3}})
     graph, _ = load_mase_graph_interface_pass(None, transform(calibrated) / "transformed_ckpt")
@@ -201,6 +212,7 @@ def test_passes_that_need_data_get_training_rows(config: TransformConfig) -> Non
     assert widths[0] != widths[1] == [[8, 4]] * len(widths[1])
 
 
+@pytest.mark.slow
 def test_what_passes_measure_is_printed_and_kept(
     config: TransformConfig, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -232,12 +244,14 @@ def test_a_transform_without_passes_is_an_error(config: TransformConfig) -> None
     assert not config.project_dir.exists()
 
 
+@pytest.mark.slow
 def test_untrained_weights_are_a_warning(config: TransformConfig, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="chop"):
         transform(config)
     assert "'toy' has untrained weights" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_no_incomplete_run(config: TransformConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     replace_file = os.replace
 
@@ -252,6 +266,7 @@ def test_a_full_disk_leaves_no_incomplete_run(config: TransformConfig, monkeypat
     assert list(config.project_dir.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_pass_that_needs_labels_gets_those_of_the_data(
     config: TransformConfig, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -263,6 +278,7 @@ def test_a_pass_that_needs_labels_gets_those_of_the_data(
     assert re.search(r"most sensitive first: seq_blocks_\d \(loss [+-]\S+, \S+ dB\), ", caplog.text)
 
 
+@pytest.mark.slow
 def test_the_cost_before_and_after_is_always_kept(config: TransformConfig) -> None:
     cost = summary(transform(config).parents[1])["cost"]
     assert (cost["samples"], cost["convention"], cost["unknown"]) == (4, "bops", [])
@@ -275,6 +291,7 @@ def test_the_cost_before_and_after_is_always_kept(config: TransformConfig) -> No
         assert cost[when]["average_weight_bits"] == bits
 
 
+@pytest.mark.slow
 def test_a_report_is_written_on_request(config: TransformConfig, capsys: pytest.CaptureFixture[str]) -> None:
     page = transform(replace(config, report=True)).parent.parent / "report.html"
     assert "<!doctype html>" in page.read_text().lower()
@@ -284,6 +301,7 @@ def test_a_report_is_written_on_request(config: TransformConfig, capsys: pytest.
         transform(replace(config, report=True, transform=module))
 
 
+@pytest.mark.slow
 def test_results_of_all_passes_are_printed_and_kept(
     config: TransformConfig, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -305,6 +323,7 @@ def test_results_of_all_passes_are_printed_and_kept(
     assert "quantized" in kept["quantize"]
 
 
+@pytest.mark.slow
 def test_a_graph_that_is_already_quantised_is_reported(
     config: TransformConfig, caplog: pytest.LogCaptureFixture
 ) -> None:

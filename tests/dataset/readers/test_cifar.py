@@ -23,6 +23,7 @@ def test_records_have_red_green_and_blue_planes() -> None:
     assert pixels[0, 1, 0, 2] == 99
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(count=st.integers(0, 3), rest=st.integers(0, 3072))
 def test_incomplete_records_are_an_error(count: int, rest: int) -> None:

@@ -83,6 +83,7 @@ def test_a_file_of_a_different_format_is_reported(tmp_path: Path, kind: str) -> 
         read_content(path)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(position=st.integers(0, 10_000), value=st.integers(0, 255))
 def test_a_corrupt_archive_is_read_or_a_value_error(position: int, value: int) -> None:
@@ -98,6 +99,7 @@ def test_a_corrupt_archive_is_read_or_a_value_error(position: int, value: int) -
 numbers = st.floats(allow_nan=False, allow_infinity=False, width=32)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     values=st.lists(numbers, min_size=1, max_size=20), kind=st.sampled_from([".csv", ".arff", ".parquet", ".h5"])

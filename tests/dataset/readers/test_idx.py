@@ -23,6 +23,7 @@ def test_an_idx_file_by_hand(tmp_path: Path) -> None:
     assert read_idx(path, num_dims=1).tolist() == [5, 0, 4]
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(shape=shapes, packed=st.booleans(), seed=st.integers(0, 99))
 def test_idx_files_of_all_shapes_are_read_packed_and_unpacked(shape: list[int], packed: bool, seed: int) -> None:
@@ -34,6 +35,7 @@ def test_idx_files_of_all_shapes_are_read_packed_and_unpacked(shape: list[int], 
         assert np.array_equal(read_idx(path, num_dims=len(shape)), array)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(length=st.integers(0, 200), packed=st.booleans())
 def test_a_truncated_idx_file_is_reported(length: int, packed: bool) -> None:

@@ -19,6 +19,8 @@ from chop.dataset.readers import errors, read_content
 from chop.dataset.readers.cifar import read_archive
 from chop.dataset.readers.gzip_bytes import read_bytes
 
+pytestmark = pytest.mark.slow
+
 SIZE = 2**20
 
 

@@ -46,6 +46,7 @@ def test_processes_that_start_together_share_what_they_compile(tmp_path: Path) -
     assert finish(start(tmp_path, CHOP_KERNELS="0"))[1:] == ["False", "False"]
 
 
+@pytest.mark.slow
 def test_a_corrupt_file_is_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHOP_CACHE", str(tmp_path))
     load = compiler.load_loop.__wrapped__
@@ -62,6 +63,7 @@ def test_nothing_is_compiled_where_it_cannot_be_kept(monkeypatch: pytest.MonkeyP
     assert compiler.load_loop.__wrapped__("maximum", "magnitude") is None
 
 
+@pytest.mark.slow
 def test_a_loop_has_no_references_to_other_code() -> None:
     for name, choices in [("fixed_point", ("floor",)), ("columns", ("power", "grid_by_sum/nearest_even"))]:
         code = compiler._compile(name, choices)

@@ -148,6 +148,7 @@ def test_a_given_scale() -> None:
         assert number_format.quantize(x, scale).equal(expected)
 
 
+@pytest.mark.slow
 def test_several_threads_give_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run.settings, "min_numel_per_thread", 100)
     before = torch.get_num_threads()
@@ -165,6 +166,7 @@ def test_several_threads_give_the_same_result(monkeypatch: pytest.MonkeyPatch) -
         torch.set_num_threads(before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "number_format", [Integer(), MXInt(), FORMATS["nvfp4"](), FORMATS["ternary"](), MIXED[1]], ids=str
 )
@@ -239,6 +241,7 @@ EAGER_CALLS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EAGER_CALLS)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 def test_transformations_of_torch_see_the_eager_definition(name: str) -> None:

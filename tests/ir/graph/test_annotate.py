@@ -262,6 +262,7 @@ class Unsqueezed(nn.Module):
         return torch.relu(a), torch.relu(b), torch.relu(x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [Unsqueezed(), Mixed()])
 def test_shapes_are_the_same_without_data(model: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
     inputs = {"x": torch.randn(3, 6)}

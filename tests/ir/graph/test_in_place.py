@@ -104,6 +104,7 @@ def test_quantised_in_place_ops_compute_the_same(function: Any) -> None:
     assert names == [node.name for node in MaseGraph(model).fx_graph.nodes]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [*SHARED, result_only])
 def test_copied_and_loaded_graphs_compute_the_same(function: Any, tmp_path: Path) -> None:
     model, x = InPlace(function).eval(), torch.randn(3, 4)

@@ -69,6 +69,7 @@ def replaced(graph: MaseGraph, widths: dict[str, int], made: dict[Any, Any]) -> 
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [Chain, Mixed])
 @pytest.mark.parametrize("keep", [True, False])
 @pytest.mark.parametrize("limit", [None, 2_000, 10**6])

@@ -96,6 +96,7 @@ def test_files_have_their_content_type(ask: Ask, project: Path, path: str, conte
     assert int(reply.headers["Content-Length"]) == (project / path).stat().st_size
 
 
+@pytest.mark.slow
 def test_a_large_file_is_sent_completely(ask: Ask, project: Path) -> None:
     text = "".join(json.dumps({"step": step}) + "\n" for step in range(40_000))
     (project / "first/metrics.jsonl").write_text(text)

@@ -44,6 +44,7 @@ def measure_copy(graph: MaseGraph, configuration: dict[str, dict[str, Any]], row
     }
 
 
+@pytest.mark.slow
 def test_metrics_equal_those_of_a_quantised_copy(problem: PTQProblem, graph: MaseGraph, rows: Rows) -> None:
     all_params = list(problem.space.all_params())
     for params in random.Random(0).sample(all_params, 12):
@@ -81,6 +82,7 @@ def _first_configuration(problem: PTQProblem) -> dict[str, dict[str, Any]]:
     return problem.space.configuration(next(problem.space.all_params()))
 
 
+@pytest.mark.slow
 def test_batches_and_cache_size_do_not_change_the_metrics(
     graph: MaseGraph, rows: Rows, problem: PTQProblem
 ) -> None:
@@ -95,6 +97,7 @@ def test_batches_and_cache_size_do_not_change_the_metrics(
         assert uncached.measure(configuration) == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_weights_are_rounded_once_per_format(problem: PTQProblem, monkeypatch: pytest.MonkeyPatch) -> None:
     from chop.formats.integer import Integer
 

@@ -99,6 +99,7 @@ def uniform(problem: QATProblem, data: int, weight: int, **parts: Any) -> dict[s
     return {unit.name: layer for unit in problem.space.units} | {f"[{key}]": value for key, value in parts.items()}
 
 
+@pytest.mark.slow
 def test_a_trial_is_trained_like_the_loop_written_by_hand(config: SearchConfig) -> None:
     problem = problem_of(config)
     options = {"learning_rate": 0.02, "batch_size": 32}
@@ -116,6 +117,7 @@ def test_a_trial_is_trained_like_the_loop_written_by_hand(config: SearchConfig) 
     assert other["loss"] != found["loss"]
 
 
+@pytest.mark.slow
 def test_each_shape_of_the_model_has_its_own_layers(config: SearchConfig) -> None:
     problem = problem_of(replace(config, model_options={}, search=table(model={"hidden": SHAPES})))
     assert [unit.name for unit in problem.space.units] == [f"seq_blocks_{number}" for number in (1, 3, 5, 7)]
@@ -131,6 +133,7 @@ def test_each_shape_of_the_model_has_its_own_layers(config: SearchConfig) -> Non
         )
 
 
+@pytest.mark.slow
 def test_the_original_model_is_trained_unless_it_was_loaded(config: SearchConfig, tmp_path: Path) -> None:
     accuracy, loss = by_hand(config, [8, 8], {}, 0.02, 32)
     found = problem_of(config).measure_original()
@@ -146,6 +149,7 @@ def test_the_original_model_is_trained_unless_it_was_loaded(config: SearchConfig
     assert loaded["bitops"] == 32 * 32 * (4 * 8 + 8 * 8 + 8 * 2)
 
 
+@pytest.mark.slow
 def test_a_trial_can_be_pruned_after_each_epoch(config: SearchConfig) -> None:
     problem = problem_of(config)
     assert problem.rungs == {1: problem.num_rows, 2: problem.num_rows}

@@ -20,6 +20,8 @@ from chop.config.search import SpaceTable
 from chop.page.search_log import read_search_log
 from searching.conftest import TOY_LAYER
 
+pytestmark = pytest.mark.slow
+
 
 def read(run: Path, name: str = "search/log.json") -> Any:
     return json.loads((run / name).read_text())
@@ -98,7 +100,6 @@ def _in_order(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted((each for each in table if each["front"]), key=lambda each: -each["metric.accuracy"])
 
 
-@pytest.mark.slow
 def test_the_plot_is_an_image(toy_search: SearchConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     run = search(toy_search)

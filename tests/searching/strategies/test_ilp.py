@@ -35,6 +35,7 @@ def test_an_assignment_equals_that_found_by_hand(budget: float, expected: list[i
     assert [each.cost for each in assign(table, budget)] == expected
 
 
+@pytest.mark.slow
 def test_assignments_equal_those_of_brute_force() -> None:
     draw = random.Random(0)
     for _ in range(25):
@@ -61,6 +62,7 @@ def test_budgets_decrease_by_equal_factors() -> None:
     assert budgets([row((-10, 1.0))], 100, 3) == [90]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error_kind", ["loss", "output"])
 def test_trials_have_the_smallest_sum_of_measured_errors(three: PTQProblem, error_kind: Any) -> None:
     """The error of each layer is measured here, and every configuration of the space is tried."""
@@ -87,6 +89,7 @@ def _output_error(problem: PTQProblem, params: dict[str, Any]) -> float:
     return float(((rounded.astype("f8") - plain) ** 2).sum() / (plain.astype("f8") ** 2).sum())
 
 
+@pytest.mark.slow
 def test_trials_become_cheaper_down_to_the_cheapest(three: PTQProblem) -> None:
     found = Ilp(n_trials=10, remeasure=2).plan(three, BITOPS, 0)
     costs = [cost(params) for params in found]
@@ -94,11 +97,13 @@ def test_trials_become_cheaper_down_to_the_cheapest(three: PTQProblem) -> None:
     assert found[-1] == all_params()[0]
 
 
+@pytest.mark.slow
 def test_several_costs_share_the_trials(three: PTQProblem) -> None:
     objectives = Objectives.read({name: MetricTable() for name in ("loss", "bitops", "weight_bits")})
     assert 2 < len(Ilp(n_trials=8).plan(three, objectives, 0)) <= 8
 
 
+@pytest.mark.slow
 def test_screening_keeps_the_best_candidates(both: PTQProblem, monkeypatch: pytest.MonkeyPatch) -> None:
     complete = Ilp(n_trials=8).plan(both, BITOPS, 0)
     monkeypatch.setattr(ilp, "MAX_UNSCREENED", 4)
@@ -108,6 +113,7 @@ def test_screening_keeps_the_best_candidates(both: PTQProblem, monkeypatch: pyte
     assert min(loss(both, params) for params in screened) == pytest.approx(least, rel=0.1)
 
 
+@pytest.mark.slow
 def test_memory_density_is_replaced_by_the_average_bit_width(three: PTQProblem) -> None:
     density = Objectives.read({"accuracy": MetricTable(), "memory_density": MetricTable()})
     average = Objectives.read({"accuracy": MetricTable(), "average_bitwidth": MetricTable()})
@@ -115,6 +121,7 @@ def test_memory_density_is_replaced_by_the_average_bit_width(three: PTQProblem) 
     assert strategy.plan(three, density, 0) == strategy.plan(three, average, 0)
 
 
+@pytest.mark.slow
 def test_an_unquantised_layer_is_the_most_expensive_candidate() -> None:
     model = Three()
     problem = make_problem(model, linear={**WEIGHTS, "name": ["NA", "integer"]})
@@ -122,6 +129,7 @@ def test_an_unquantised_layer_is_the_most_expensive_candidate() -> None:
     assert first == {f"{name}/name": "NA" for name in ("first", "second", "third")}
 
 
+@pytest.mark.slow
 def test_wrong_options_are_reported(three: PTQProblem) -> None:
     with pytest.raises(ValueError, match="'remeasure' must be at least 1, got 0"):
         Ilp(remeasure=0)
@@ -137,6 +145,7 @@ def test_wrong_options_are_reported(three: PTQProblem) -> None:
         Ilp().plan(make_problem(Three(), linear=many), BITOPS, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_second_per_measurement")
 def test_after_half_of_the_timeout_candidates_are_not_measured_again(
     three: PTQProblem, caplog: pytest.LogCaptureFixture

@@ -78,6 +78,7 @@ def test_the_same_seed_gives_the_same_trials(both: PTQProblem) -> None:
     assert SHORT.plan(both, BITOPS, 3) != SHORT.plan(both, BITOPS, 4)
 
 
+@pytest.mark.slow
 def test_useless_bits_are_removed_first() -> None:
     """The weights of the second layer are -1, 0 and 1, which two bits represent as well as eight."""
     torch.manual_seed(0)
@@ -91,6 +92,7 @@ def test_useless_bits_are_removed_first() -> None:
     assert params == {"first/weight_width": 8, "second/weight_width": 2, "third/weight_width": 8}
 
 
+@pytest.mark.slow
 def test_learning_does_not_change_the_model(both: PTQProblem) -> None:
     model = both.evaluator.graph.model
     before = {key: value.clone() for key, value in model.state_dict().items()}

@@ -139,6 +139,7 @@ def training(model: nn.Module, options: WidthTrainingOptions = SHORT) -> tuple[W
     return WidthTraining(graph, lambda rows: {"input": rows}, rows, widths, options), x
 
 
+@pytest.mark.slow
 def test_learning_rates_fall_along_half_a_cosine() -> None:
     run, _ = training(network(), replace(SHORT, steps=5, decay_to=0.2))
     rates = []
@@ -165,6 +166,7 @@ def counted_ebops(graph: MaseGraph) -> int:
     return total
 
 
+@pytest.mark.slow
 def test_ebops_equal_an_independent_count() -> None:
     run, _ = training(network(), replace(SHORT, finetune_steps=0))
     for step in (1, 40):
@@ -174,6 +176,7 @@ def test_ebops_equal_an_independent_count() -> None:
         assert counted <= run.cost().item()  # which does not know of zeros at the end of a weight
 
 
+@pytest.mark.slow
 def test_fine_tuning_lowers_the_loss_with_the_same_widths() -> None:
     def losses_and_widths(finetune_steps: int) -> tuple[float, list[Any]]:
         model = network()
@@ -188,6 +191,7 @@ def test_fine_tuning_lowers_the_loss_with_the_same_widths() -> None:
     assert after < 0.9 * before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("granularity", ["channel", "element"])
 @pytest.mark.parametrize("make", [network, images])
 def test_every_point_equals_its_integer_program_and_survives_a_file(
@@ -205,6 +209,7 @@ def test_every_point_equals_its_integer_program_and_survives_a_file(
     assert all((shape[1:].count(1) == len(shape) - 1) == (granularity == "channel") for shape in shapes)
 
 
+@pytest.mark.slow
 def test_a_growing_penalty_prunes_weights_and_lowers_the_cost() -> None:
     run, _ = training(network())
     costs = []
@@ -217,6 +222,7 @@ def test_a_growing_penalty_prunes_weights_and_lowers_the_cost() -> None:
     assert max(widths) > 1
 
 
+@pytest.mark.slow
 def test_a_run_can_go_back_and_leaves_the_model_unchanged() -> None:
     model = network()
     before = {key: value.clone() for key, value in model.state_dict().items()}
@@ -227,6 +233,7 @@ def test_a_run_can_go_back_and_leaves_the_model_unchanged() -> None:
     assert all(value.equal(before[key]) for key, value in model.state_dict().items())
 
 
+@pytest.mark.slow
 def test_a_trial_does_not_depend_on_the_trials_before_it() -> None:
     options = replace(SHORT, weight_learning_rate=0.3)  # the ranges of activations grow
     run, x = training(network(), options)
@@ -275,6 +282,7 @@ def element_search(toy_search: SearchConfig) -> SearchConfig:
     return replace(toy_search, search=replace(toy_search.search, search_space=space, strategy=strategy))
 
 
+@pytest.mark.slow
 def test_a_search_traces_a_front_whose_trials_can_be_applied(element_search: SearchConfig) -> None:
     run = search(element_search)
     trials = json.loads((run / "search" / "log.json").read_text())["trials"]
@@ -290,6 +298,7 @@ def test_a_search_traces_a_front_whose_trials_can_be_applied(element_search: Sea
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "setup", "message"),
     [

@@ -12,6 +12,7 @@ from chop.searching.space.dimension import equality_key
 from chop.searching.strategies.optuna import OptunaStrategy, quasi_random_params, random_params
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("params", [random_params, quasi_random_params])
 def test_all_configurations_are_drawn_once(problem: PTQProblem, params: type) -> None:
     found = [equality_key(each) for each in params(problem.space, 0)]

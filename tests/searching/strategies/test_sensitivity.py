@@ -35,6 +35,7 @@ def test_each_step_adds_the_least_loss_per_cost_saved(three: PTQProblem) -> None
         assert rates[steps.index(dict(after))] == min(rates)
 
 
+@pytest.mark.slow
 def test_both_widths_of_a_layer_are_lowered(both: PTQProblem) -> None:
     found = SensitivityStrategy(harm="output").plan(both, BITOPS, 0)
     assert len(found) == 13
@@ -42,12 +43,14 @@ def test_both_widths_of_a_layer_are_lowered(both: PTQProblem) -> None:
     assert all(after < before for before, after in pairwise(bitops))
 
 
+@pytest.mark.slow
 def test_long_chains_are_evenly_spaced(both: PTQProblem) -> None:
     chain = SensitivityStrategy().plan(both, BITOPS, 0)
     few = SensitivityStrategy(n_trials=4).plan(both, BITOPS, 0)
     assert few == [chain[0], chain[4], chain[8], chain[12]]
 
 
+@pytest.mark.slow
 def test_a_step_may_change_the_format() -> None:
     seed = {**WEIGHTS, "name": ["mxfp", "integer"], "data_in_width": "auto", "data_in_frac_width": ["auto"]}
     problem = make_problem(
@@ -61,6 +64,7 @@ def test_a_step_may_change_the_format() -> None:
     )
 
 
+@pytest.mark.slow
 def test_negative_scales_in_a_sum_are_supported(three: PTQProblem) -> None:
     tables = {"accuracy": MetricTable(scale=1.0), "bitops": MetricTable(scale=-1e-6)}
     summed = Objectives.read(tables, sum_scaled=True, direction="maximize")
@@ -72,6 +76,7 @@ def test_wrong_options_are_reported() -> None:
         SensitivityStrategy(remeasure=-1)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_second_per_measurement")
 def test_the_chain_ends_after_half_of_the_timeout(three: PTQProblem, caplog: pytest.LogCaptureFixture) -> None:
     complete = SensitivityStrategy().plan(three, BITOPS, 0)

@@ -34,6 +34,7 @@ def run_study(sampler: str, num_trials: int, space: Space = SPACE) -> Study:
     return study
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_all_configurations_of_a_space_are_drawn_once(sampler: str) -> None:
     params = [record.params for record in run_study(sampler, 64).records()]
@@ -46,6 +47,7 @@ def test_a_space_that_is_exhausted_is_drawn_from_again() -> None:
     assert len({equality_key(each) for each in params}) == 4
 
 
+@pytest.mark.slow
 def test_tpe_looks_at_a_limited_number_of_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "MAX_TRIALS", 20)
     seen: list[int] = []
@@ -71,6 +73,7 @@ def test_pareto_optimal_trials_are_never_forgotten(monkeypatch: pytest.MonkeyPat
     assert [trial.number for trial in limited._get_trials(deepcopy=False)] == [0, 1, 46, 47, 48, 49, 50, 51]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_the_work_per_trial_does_not_grow(sampler: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Comparing the dimensions of all earlier trials for each trial made 1,000 trials of NSGA-II take minutes."""

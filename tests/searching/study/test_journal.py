@@ -74,6 +74,7 @@ def _append(path: Path, first: int) -> None:
         journal.append_logs([{"n": number, "filler": "x" * 2000}])
 
 
+@pytest.mark.slow
 def test_lines_of_concurrent_writers_do_not_mix(tmp_path: Path) -> None:
     path = tmp_path / "study.journal"
     context = multiprocessing.get_context("fork")
@@ -90,6 +91,7 @@ def _crash_with_lock(path: Path) -> None:
         os._exit(1)
 
 
+@pytest.mark.slow
 def test_a_lock_is_released_when_its_process_crashes(tmp_path: Path) -> None:
     path = tmp_path / "study.journal"
     process = multiprocessing.get_context("fork").Process(target=_crash_with_lock, args=(path,))

@@ -29,7 +29,7 @@ from searching.commands import (
     write_config,
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("copied_commands")]
 PASSWORD = "s3cret"
 
 

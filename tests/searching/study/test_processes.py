@@ -24,7 +24,7 @@ from searching.commands import (
     write_config,
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("copied_commands")]
 
 
 def children(pid: int) -> list[int]:
@@ -48,7 +48,7 @@ def undisturbed(tmp_path: Path) -> Path:
 
 def test_no_trial_is_lost_when_a_worker_is_killed(tmp_path: Path, undisturbed: Path) -> None:
     write_config(tmp_path)
-    process = start(tmp_path, "--workers", "3", seconds=0.1)
+    process = start(tmp_path, "--workers", "3", seconds=0.1, real=True)
     wait_until(lambda: bool(runs(tmp_path)) and num_done(only_run(tmp_path)) > 5)
     os.kill(children(process.pid)[0], signal.SIGKILL)
     text = finish(process)
@@ -60,7 +60,7 @@ def test_no_trial_is_lost_when_a_worker_is_killed(tmp_path: Path, undisturbed: P
 
 def test_an_interrupt_writes_the_results_and_shows_how_to_resume(tmp_path: Path) -> None:
     write_config(tmp_path)
-    process = start(tmp_path, "--workers", "2", seconds=0.1)
+    process = start(tmp_path, "--workers", "2", seconds=0.1, real=True)
     wait_until(lambda: bool(runs(tmp_path)) and num_done(only_run(tmp_path)) > 5)
     workers = children(process.pid)
     for pid in (process.pid, *workers):  # as a terminal does
@@ -79,7 +79,7 @@ def test_an_interrupt_writes_the_results_and_shows_how_to_resume(tmp_path: Path)
 
 def test_a_second_interrupt_ends_immediately(tmp_path: Path) -> None:
     write_config(tmp_path)
-    process = start(tmp_path, "--workers", "2", seconds=1.5)
+    process = start(tmp_path, "--workers", "2", seconds=1.5, real=True)
     wait_until(lambda: bool(runs(tmp_path)) and num_done(only_run(tmp_path)) > 0)
     workers = children(process.pid)
     process.send_signal(signal.SIGINT)
@@ -93,7 +93,7 @@ def test_a_second_interrupt_ends_immediately(tmp_path: Path) -> None:
 
 def test_workers_end_when_the_command_is_killed(tmp_path: Path) -> None:
     write_config(tmp_path)
-    process = start(tmp_path, "--workers", "2", seconds=0.1)
+    process = start(tmp_path, "--workers", "2", seconds=0.1, real=True)
     wait_until(lambda: bool(runs(tmp_path)) and num_done(only_run(tmp_path)) > 2)
     workers = children(process.pid)
     assert len(workers) == 2

@@ -30,6 +30,8 @@ from searching.commands import check_grid, finish, num_done, only_run, runs, sta
 from searching.commands import search as ch_search
 from searching.commands import trials as logged
 
+pytestmark = pytest.mark.slow
+
 SAMPLERS = ("tpe", "random", "nsga2", "nsga3", "qmc", "brute_force")
 LAYER = {
     "name": ["integer"],
@@ -406,7 +408,7 @@ def test_results_are_saved_during_the_search(config: SearchConfig, monkeypatch: 
     assert 10 <= states.count("complete") <= 15
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("copied_commands")
 @pytest.mark.parametrize("storage", ["journal", "sqlite"])
 def test_a_search_can_be_resumed_after_kills_at_any_point(tmp_path: Path, storage: str) -> None:
     write_config(tmp_path)
@@ -414,7 +416,7 @@ def test_a_search_can_be_resumed_after_kills_at_any_point(tmp_path: Path, storag
     draw = random.Random(storage)
     process = start(tmp_path, *where, seconds=0.02)
     for _ in range(5):
-        time.sleep(draw.uniform(2.0, 9.0))
+        time.sleep(draw.uniform(0.2, 1.2))
         process.kill()
         process.communicate()
         process = start(tmp_path, *where, "--resume", seconds=0.02)
@@ -422,7 +424,7 @@ def test_a_search_can_be_resumed_after_kills_at_any_point(tmp_path: Path, storag
     check_grid(runs(tmp_path)[-1])
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("copied_commands")
 def test_finished_trials_are_not_repeated_after_a_kill(tmp_path: Path) -> None:
     write_config(tmp_path)
     process = start(tmp_path, seconds=0.05)

@@ -31,6 +31,7 @@ def _stay(path: Path, seconds: float, ready: object) -> None:
         multiprocessing.Event().wait(seconds)
 
 
+@pytest.mark.slow
 def test_a_worker_detects_whether_others_are_alive(tmp_path: Path) -> None:
     path = tmp_path / "workers.lock"
     context = multiprocessing.get_context("fork")
@@ -47,6 +48,7 @@ def test_a_worker_detects_whether_others_are_alive(tmp_path: Path) -> None:
         assert heartbeat.is_only_worker()
 
 
+@pytest.mark.slow
 def test_a_failed_check_does_not_release_the_own_lock(tmp_path: Path) -> None:
     """With `flock`, a worker that checks whether it is the only one would lose its lock."""
     path = tmp_path / "workers.lock"
@@ -102,6 +104,7 @@ def test_unknown_storages_are_refused() -> None:
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_refused_connection_is_reported_without_the_password() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -128,6 +131,7 @@ def test_a_port_that_is_not_a_number_is_reported() -> None:
         open_database("postgresql://me@host:abc/name")
 
 
+@pytest.mark.slow
 def test_opening_a_database_is_repeated_while_others_create_its_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,6 +53,7 @@ def value(study: Study, trial: FrozenTrial) -> object:
     return study.configuration(trial, SPACE)["s"]["x"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", STORAGES)
 def test_each_trial_is_claimed_once_in_the_order_of_the_plan(kind: str, tmp_path: Path) -> None:
     with planned(kind, tmp_path) as (study, _):
@@ -62,6 +63,7 @@ def test_each_trial_is_claimed_once_in_the_order_of_the_plan(kind: str, tmp_path
         assert study.count("running") == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", STORAGES)
 def test_results_of_trials_are_stored(kind: str, tmp_path: Path) -> None:
     with planned(kind, tmp_path) as (study, _):
@@ -78,6 +80,7 @@ def test_results_of_trials_are_stored(kind: str, tmp_path: Path) -> None:
     assert (third.state, third.params, third.reason) == ("failed", {"s/x": 3}, "no such width")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", STORAGES)
 def test_a_trial_that_is_given_back_keeps_its_number_and_params(kind: str, tmp_path: Path) -> None:
     with planned(kind, tmp_path, [{}]) as (study, _):
@@ -103,6 +106,7 @@ def test_a_value_that_is_not_a_number_fails_the_trial(tmp_path: Path) -> None:
         assert study.records()[0].reason == "a metric is not a number"
 
 
+@pytest.mark.slow
 def test_long_notes_are_stored_in_chunks(tmp_path: Path) -> None:
     note = {"é": "s/x" * (3 * MAX_NOTE_CHARACTERS), "list": list(range(10_000))}
     with planned("sqlite", tmp_path) as (study, storage):
@@ -136,6 +140,7 @@ def test_changed_params_of_a_trial_are_reported_in_one_sentence(stored: dict[str
             study.records()
 
 
+@pytest.mark.slow
 def test_a_study_can_be_created_once(tmp_path: Path) -> None:
     storage = open_storage("sqlite", tmp_path)
     first, second = Study.create(storage, "s", ["maximize"]), Study.create(storage, "s", ["maximize"])
@@ -160,6 +165,7 @@ def test_an_incomplete_plan_is_finished_and_not_repeated(tmp_path: Path) -> None
         assert study.wait_for_plan()
 
 
+@pytest.mark.slow
 def test_a_planner_without_progress_counts_as_crashed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     storage = open_storage("sqlite", tmp_path)
     monkeypatch.setattr(storage.heartbeat, "grace_seconds", 0.5)
@@ -170,6 +176,7 @@ def test_a_planner_without_progress_counts_as_crashed(tmp_path: Path, monkeypatc
     assert time.monotonic() - start > 0.5
 
 
+@pytest.mark.slow
 def test_waiting_for_a_plan_ends_when_it_is_complete(tmp_path: Path) -> None:
     storage = open_storage("sqlite", tmp_path)
     made = Study.create(storage, "s", ["maximize"])

@@ -34,6 +34,7 @@ def study(storage: StudyStorage, problem: PTQProblem) -> Study:
     return made
 
 
+@pytest.mark.slow
 def test_all_trials_have_the_metrics_that_the_problem_measures(study: Study, problem: PTQProblem) -> None:
     assert Worker(study, problem, OBJECTIVES).run() == 6
     for record in study.records():

@@ -24,6 +24,8 @@ from chop.passes.graph import (
 )
 from samples import LAB_CONFIG as INTEGER
 
+pytestmark = pytest.mark.slow
+
 CAPTURED_LENGTH, NUM_POSITIONS = 5, 8
 
 

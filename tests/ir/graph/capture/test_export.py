@@ -88,6 +88,7 @@ def check_same(graph: MaseGraph, model: nn.Module, batch: dict[str, Any]) -> Non
     assert found["parts"][1][0].equal(expected["parts"][1][0])
 
 
+@pytest.mark.slow
 def test_export_is_used_where_torch_fx_fails(model: Net) -> None:
     attributes = set(vars(model))
     graph = MaseGraph(model, example_inputs=inputs())
@@ -99,6 +100,7 @@ def test_export_is_used_where_torch_fx_fails(model: Net) -> None:
     assert [node.target for node in graph.fx_graph.nodes if node.op == "placeholder"] == ["x", "positions"]
 
 
+@pytest.mark.slow
 def test_calls_of_layers_are_raised_to_their_paths(model: Net) -> None:
     graph = MaseGraph(model, example_inputs=inputs())
     called = [str(node.target) for node in graph.fx_graph.nodes if node.op == "call_module"]
@@ -110,12 +112,14 @@ def test_calls_of_layers_are_raised_to_their_paths(model: Net) -> None:
     assert names == [node.name for node in MaseGraph(model, example_inputs=inputs()).fx_graph.nodes]
 
 
+@pytest.mark.slow
 def test_a_layer_with_its_own_forward_is_not_the_layer_of_the_table(model: Net) -> None:
     graph = MaseGraph(model, example_inputs=inputs())
     assert "embedding" not in targets(graph)
     assert "aten.embedding.default" in targets(graph)
 
 
+@pytest.mark.slow
 def test_bookkeeping_is_left_out(model: Net) -> None:
     class Wrapped(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
@@ -130,6 +134,7 @@ def test_bookkeeping_is_left_out(model: Net) -> None:
     assert not any("wrap_with" in target or "assert" in target or "alias" in target for target in targets(graph))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("training", [True, False])
 def test_functions_and_layers_follow_the_mode(model: Net, training: bool) -> None:
     model.train(training)
@@ -147,6 +152,7 @@ def test_functions_and_layers_follow_the_mode(model: Net, training: bool) -> Non
     assert graph.model(**batch)["y"].equal(graph.model(**batch)["y"])
 
 
+@pytest.mark.slow
 def test_attention_has_its_dropout_in_training_only() -> None:
     class Attention(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
@@ -176,6 +182,7 @@ def test_a_model_with_other_functions_in_training_is_fixed_to_evaluation(caplog:
     assert graph.model.train()(torch.ones(2, 4)).equal(torch.ones(2, 4))
 
 
+@pytest.mark.slow
 def test_gradients_reach_all_parameters(model: Net) -> None:
     graph = MaseGraph(model, example_inputs=inputs())
     batch = inputs()
@@ -188,6 +195,7 @@ def test_gradients_reach_all_parameters(model: Net) -> None:
         assert parameter.grad is None or parameter.grad.equal(expected[name])  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_saved_copied_and_quantised(model: Net, tmp_path: Path) -> None:
     batch = inputs()
     graph, _ = init_metadata_analysis_pass(MaseGraph(model, example_inputs=batch), None)
@@ -216,6 +224,7 @@ class Structured(nn.Module):
         return Result(first + second["b"]), first * 2
 
 
+@pytest.mark.slow
 def test_inputs_and_outputs_may_be_nested(tmp_path: Path) -> None:
     a, b = torch.ones(2, 3), torch.full((2, 3), 2.0)
     graph = MaseGraph(Structured(), example_inputs={"pair": (a, {"b": b})})
@@ -235,6 +244,7 @@ def test_inputs_and_outputs_may_be_nested(tmp_path: Path) -> None:
         named.logits  # noqa: B018
 
 
+@pytest.mark.slow
 def test_recurrent_layers_are_kept_whole_and_the_model_stays_usable() -> None:
     class Recurrent(nn.Module):
         def __init__(self) -> None:
@@ -270,6 +280,7 @@ class Calls(nn.Module):
         return y if mask is None else y * mask
 
 
+@pytest.mark.slow
 def test_if_both_fail_one_message_has_both_reasons_and_the_way_out(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(CaptureError) as error:
         MaseGraph(Calls(data_dependent), example_inputs=torch.ones(2))
@@ -283,6 +294,7 @@ def test_if_both_fail_one_message_has_both_reasons_and_the_way_out(capsys: pytes
     assert capsys.readouterr() == ("", ""), "torch.export prints the unfinished graph"
 
 
+@pytest.mark.slow
 def test_torch_logs_nothing_about_code_that_depends_on_values(monkeypatch: pytest.MonkeyPatch) -> None:
     records: list[logging.LogRecord] = []
     handler = logging.Handler()
@@ -320,6 +332,7 @@ def test_bad_arguments_are_reported() -> None:
         MaseGraph(Calls(data_dependent))
 
 
+@pytest.mark.slow
 def test_names_that_the_generated_code_cannot_have() -> None:
     inner = nn.Sequential()
     inner.add_module("class", nn.Linear(2, 2))
@@ -327,6 +340,7 @@ def test_names_that_the_generated_code_cannot_have() -> None:
         MaseGraph(nn.Sequential(inner), example_inputs=torch.ones(1, 2), capture="export")
 
 
+@pytest.mark.slow
 def test_classes_that_the_user_keeps_are_one_node() -> None:
     class Parent(nn.Module):
         def __init__(self) -> None:
@@ -360,12 +374,14 @@ class Talkative(nn.Module):
         return x + 1 if x.shape[-1] > 2 else x
 
 
+@pytest.mark.slow
 def test_what_a_model_prints_during_the_capture_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "chop.ir"):
         MaseGraph(Talkative(), example_inputs={"x": torch.randn(2, 3)}, capture="export")
     assert "a message of the model" in " ".join(caplog.messages)
 
 
+@pytest.mark.slow
 def test_capturing_adds_no_hooks_to_a_model() -> None:
     transformers = pytest.importorskip("transformers")
     sizes = {"hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 32}

@@ -17,6 +17,8 @@ from chop.ir import MaseGraph
 from chop.ir.graph.capture import repeated_blocks
 from real_models_base import SIZES
 
+pytestmark = pytest.mark.slow
+
 NUM_BLOCKS = 5
 traced: list[nn.Module] = []
 """The blocks whose forward torch.export has traced."""

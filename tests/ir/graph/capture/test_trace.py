@@ -18,6 +18,7 @@ def names(graph: MaseGraph) -> list[str]:
     return [node.name for node in graph.fx_graph.nodes]
 
 
+@pytest.mark.slow
 def test_nodes_have_the_names_that_fx_gives() -> None:
     graph = MaseGraph(Tiny())
     assert names(graph) == ["x", "seq_blocks_0", "seq_blocks_1", "seq_blocks_2", "seq_blocks_3", "output"]

@@ -457,6 +457,7 @@ def test_the_sentences_name_better_formats() -> None:
     assert sentence == "No value saturates, no bit is unused, and no narrower format reaches 30 dB."
 
 
+@pytest.mark.slow
 def test_the_text_fits_a_terminal() -> None:
     layer = quantize_layer(nn.Conv2d(64, 64, 3), dict.fromkeys(("data_in_0", "weight", "bias"), LAB), "Integer")
     text = str(explain(layer, torch.randn(4, 64, 8, 8)))

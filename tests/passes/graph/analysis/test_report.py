@@ -99,6 +99,7 @@ def test_report_node_shape(capsys: pytest.CaptureFixture[str]) -> None:
     assert "bias: [5]" in printed
 
 
+@pytest.mark.slow
 def test_report_node_meta_param_shows_the_requested_parts(capsys: pytest.CaptureFixture[str]) -> None:
     graph = tiny_graph()
     report_node_meta_param_analysis_pass(graph)
@@ -153,6 +154,7 @@ def test_tables_name_the_pass_to_run_first(name: str) -> None:
     ANALYSIS_PASSES[name](graph)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["report_graph", "report_node_type", "report_node_shape", "report_node_meta_param"]
 )

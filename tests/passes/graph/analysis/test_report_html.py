@@ -116,6 +116,7 @@ def test_the_page_says_which_run_the_costs_are_for(rows: int, note: str, tmp_pat
     assert node_of(document, "seq_blocks_2")["cost"]["macs"] == rows * 16 * 5
 
 
+@pytest.mark.slow
 def test_a_tensor_that_nodes_share_has_one_histogram(tmp_path: Path) -> None:
     _, graph = pair()
     document = written(graph, tmp_path, input_generator=[{"x": torch.randn(4, 16)}])
@@ -165,6 +166,7 @@ def test_the_original_is_shown_beside_the_transformed_graph(tmp_path: Path) -> N
     assert (figures["Bit operations"]["value"], figures["Bit operations"]["before"]) == (40960, 655360)
 
 
+@pytest.mark.slow
 def test_batches_may_be_iterable_only_once(tmp_path: Path) -> None:
     original, graph = pair()
     rows = [{"x": torch.randn(4, 16)}, {"x": torch.randn(4, 16)}]

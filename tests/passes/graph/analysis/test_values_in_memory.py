@@ -67,6 +67,7 @@ def quantised(graph: MaseGraph) -> MaseGraph:
     return quantize_transform_pass(deepcopy_mase_graph(graph), {"by": "type", "linear": {"config": INT8}})[0]
 
 
+@pytest.mark.slow
 def test_sensitivity_keeps_one_rounded_copy_of_the_weights(rounded: Alive) -> None:
     graph = quantised(chain())
     batches = [({"input": torch.randn(3, 4)}, torch.tensor([0, 1, 2])) for _ in range(2)]

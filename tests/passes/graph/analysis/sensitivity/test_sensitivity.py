@@ -123,6 +123,7 @@ def test_a_changed_answer_changes_the_accuracy() -> None:
     assert info["quantized"]["accuracy_change"] == 0.25  # answers 0, 0, 0, 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_all_numbers_agree_with_a_quantised_copy(name: str) -> None:
     graph, x = made(name)
@@ -145,6 +146,7 @@ def test_all_numbers_agree_with_a_quantised_copy(name: str) -> None:
     assert ratios == sorted(ratios)
 
 
+@pytest.mark.slow
 def test_the_formats_of_a_quantised_graph_are_measured_on_the_original_weights() -> None:
     graph, x = made("branches")
     _, expected = sensitivity_analysis_pass(graph, {"config": LAB_CONFIG, "input_generator": [{"x": x}]})
@@ -178,6 +180,7 @@ def test_a_nodes_own_output_is_measured_before_later_nodes_overwrite_it(name: st
     assert list(info["alone"]) == list(info["all_but"]) == [node]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [[24], [7, 17], [1] * 24])
 def test_several_batches_equal_one(sizes: list[int]) -> None:
     graph, x = made("branches")

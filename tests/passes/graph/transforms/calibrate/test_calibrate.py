@@ -84,6 +84,7 @@ def test_percentile_lets_outliers_saturate() -> None:
     assert limit(seen, Integer(8, "auto"), "percentile", 99.0) == pytest.approx(0.99, rel=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["mse", "entropy"])
 def test_mse_and_entropy_cut_a_long_tail(method: str) -> None:
     seen, x = Magnitudes(), torch.randn(200_000)
@@ -125,6 +126,7 @@ def test_mistakes_are_reported(args: dict[str, Any], message: str) -> None:
     assert message in str(error.value)
 
 
+@pytest.mark.slow
 def test_a_rounded_result_is_calibrated() -> None:
     _, chosen = calibrated({"data_out_width": 8}, batches(100.0))
     assert chosen["linear"]["data_out_0"]["limit"] > 8
@@ -176,6 +178,7 @@ def chosen_by(profile: Profile | str, **args: Any) -> dict[str, Any]:
     return chosen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["min_max", "percentile", "mse", "entropy"])
 @pytest.mark.parametrize("options", [{}, {"keep": [1]}])
 def test_a_profile_gives_the_same_formats_as_batches(method: str, options: dict[str, Any], tmp_path: Path) -> None:
@@ -188,6 +191,7 @@ def test_a_profile_gives_the_same_formats_as_batches(method: str, options: dict[
     assert chosen_by(str(tmp_path / "profile"), method=method) == expected
 
 
+@pytest.mark.slow
 def test_the_range_alone_is_enough_for_min_max() -> None:
     given = batches(3.0)
     torch.manual_seed(0)
@@ -199,6 +203,7 @@ def test_the_range_alone_is_enough_for_min_max() -> None:
         chosen_by(profile, method="mse")
 
 
+@pytest.mark.slow
 def test_infinities_are_left_out_of_a_profile_too() -> None:
     given = [*batches(3.0)[1:], {"x": torch.tensor([[float("inf"), 1.0, 2.0, -float("inf")]]).repeat(8, 1)}]
     chosen = chosen_by(profile_of(given, summary={}))
@@ -212,6 +217,7 @@ def test_batches_or_a_profile_are_required() -> None:
         calibrate_transform_pass(annotated(Net(), x=torch.rand(8, 4)), {})
 
 
+@pytest.mark.slow
 def test_with_a_profile_no_batches_are_run() -> None:
     given = batches(3.0)
     profile = profile_of(given, summary={})

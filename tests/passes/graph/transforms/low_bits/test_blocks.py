@@ -74,6 +74,7 @@ def test_blocks_end_where_one_tensor_is_left(least: int, expected: list[list[str
     assert nodes == [node for node in graph.fx_graph.nodes if node.op not in ("placeholder", "output")]
 
 
+@pytest.mark.slow
 def test_two_layers_find_one_of_the_best_of_all_roundings() -> None:
     """All 256 roundings of 8 weights are tried."""
     torch.manual_seed(1)
@@ -96,6 +97,7 @@ def test_two_layers_find_one_of_the_best_of_all_roundings() -> None:
     assert info["layers"]["_0"]["after_db"] == pytest.approx(10 * torch.tensor(signal / found).log10().item(), 1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, each in FORMATS.items() if each.rounds])
 def test_no_format_becomes_worse(name: str) -> None:
     torch.manual_seed(2)
@@ -113,6 +115,7 @@ def test_no_format_becomes_worse(name: str) -> None:
     assert all(value.equal(before[key]) for key, value in model.state_dict().items())
 
 
+@pytest.mark.slow
 def test_norms_and_biases_in_float_are_learned_unless_their_rate_is_zero() -> None:
     for rate, same in ((0.001, False), (0.0, True)):
         graph, inputs = residual()
@@ -125,6 +128,7 @@ def test_norms_and_biases_in_float_are_learned_unless_their_rate_is_zero() -> No
         assert not new["a.weight"].equal(old["a.weight"])
 
 
+@pytest.mark.slow
 def test_padded_tokens_do_not_count_and_finished_blocks_are_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,6 +157,7 @@ def test_bad_arguments_are_reported() -> None:
         adaround_transform_pass(graph, {"input_generator": [], "layers_per_block": 2})
 
 
+@pytest.mark.slow
 def test_weights_in_float_are_not_learned() -> None:
     torch.manual_seed(0)
     model, x = nn.Sequential(nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 2)), torch.randn(40, 6)

@@ -189,6 +189,7 @@ def test_refined_columns_cannot_be_improved_by_any_other_value() -> None:
             assert (error(other) >= error(found)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [12, 4])
 def test_factors_of_groups_have_the_least_squared_error(size: int) -> None:
     """With one group per row in one step; with three groups, by repetition: compared with least squares."""
@@ -263,6 +264,7 @@ class Tokens(nn.Module):
         return y
 
 
+@pytest.mark.slow
 def test_padded_tokens_do_not_count_and_too_few_rows_are_reported(caplog: pytest.LogCaptureFixture) -> None:
     x, mask = correlated(2 * 5, 8).reshape(2, 5, 8), torch.tensor([[1, 1, 0, 0, 0], [1, 1, 1, 0, 0]])
 
@@ -299,6 +301,7 @@ def test_the_original_model_is_not_changed_and_the_graph_saves_loads_and_trains(
     assert loaded.model.get_parameter("0.weight").grad is not None
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_continues_after_its_finished_layers(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model, x = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 4)), correlated(64, 16)

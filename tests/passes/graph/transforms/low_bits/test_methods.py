@@ -136,6 +136,7 @@ def test_equalised_layers_have_the_same_ranges_and_compute_the_same(
     assert ranges.max() / ranges.min() < before.max() / before.min() / 2
 
 
+@pytest.mark.slow
 def test_smoothing_keeps_the_function_and_reduces_the_error_of_outliers() -> None:
     torch.manual_seed(0)
     model = Branches().eval()
@@ -155,6 +156,7 @@ def test_smoothing_keeps_the_function_and_reduces_the_error_of_outliers() -> Non
     torch.testing.assert_close(plain.model.eval()(x), expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_smoothing_leaves_alone_what_it_cannot_know_or_would_harm() -> None:
     """Channels that are always 0 keep their factor, and fixed-point layers are not scaled channel by channel."""
     torch.manual_seed(0)
@@ -189,6 +191,7 @@ def test_smoothing_leaves_the_statistics_of_batch_norms_alone() -> None:
     assert all(value.equal(after[key]) for key, value in before.items())
 
 
+@pytest.mark.slow
 def test_smoothing_takes_sequences_with_a_normalisation_over_another_axis() -> None:
     """Rows of all tokens are compared; a norm over the tokens cannot be computed on them."""
     torch.manual_seed(0)
@@ -262,6 +265,7 @@ def quantize(x: Tensor, fraction: int) -> Tensor:
     return rounded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 2, 3])
 def test_learned_rounding_finds_one_of_the_best_of_all_roundings(seed: int) -> None:
     torch.manual_seed(seed)
@@ -282,6 +286,7 @@ def test_learned_rounding_finds_one_of_the_best_of_all_roundings(seed: int) -> N
     assert (errors < found * 0.999).sum() <= 3, "of 256 roundings"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, each in FORMATS.items() if each.rounds])
 @pytest.mark.parametrize("method", METHODS)
 def test_no_method_makes_the_output_in_a_format_worse(method: str, name: str) -> None:
@@ -322,6 +327,7 @@ def squared_error(changed: nn.Module, model: nn.Module, x: Tensor) -> float:
         return float((changed.eval()(x) - model(x)).square().sum())
 
 
+@pytest.mark.slow
 def test_all_methods_one_after_the_other_give_an_ordinary_quantised_graph(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(
@@ -350,6 +356,7 @@ def test_all_methods_one_after_the_other_give_an_ordinary_quantised_graph(tmp_pa
     assert loaded.model.get_parameter("0.weight").grad is not None
 
 
+@pytest.mark.slow
 def test_fixed_point_layers_after_all_methods_become_a_circuit(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3)).eval()

@@ -31,6 +31,7 @@ def quantized(model: nn.Module, x: Tensor, config: dict[str, Any]) -> MaseGraph:
     return quantize_transform_pass(annotated(model, input=x), {"by": "type", "linear": {"config": config}})[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
@@ -78,6 +79,7 @@ def test_the_output_in_any_format_is_no_worse_than_rounded_to_nearest(name: str)
     assert after <= 1.05 * before
 
 
+@pytest.mark.slow
 def test_passes_can_be_skipped_and_mistakes_are_reported() -> None:
     model, x = network()
     config = {**INTEGER, **ROW, **CHANNEL}

@@ -108,6 +108,7 @@ def test_masks_survive_quantising_training_copying_and_files(quantize_first: boo
     assert (weight(graph) == 0).equal(zeros)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, each in FORMATS.items() if each.rounds and each().is_repeatable])
 def test_quantising_and_pruning_in_either_order_give_the_same(name: str) -> None:
     """Also in training mode, and with the mask made permanent before the formats are set."""

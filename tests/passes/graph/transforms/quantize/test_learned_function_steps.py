@@ -87,6 +87,7 @@ def test_the_gradient_of_a_step_is_that_of_the_paper() -> None:
     assert step.grad.item() == pytest.approx(expected / math.sqrt(4 * 7), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_steps_are_trained_copied_pickled_and_removed() -> None:
     graph = quantized()
     before, keys = steps(graph), list(Residual().state_dict())
@@ -107,6 +108,7 @@ def test_steps_are_trained_copied_pickled_and_removed() -> None:
     assert list(graph.model.state_dict()) == keys
 
 
+@pytest.mark.slow
 def test_steps_are_saved_and_loaded(tmp_path: Path) -> None:
     graph = quantized()
     expected = trained(graph)
@@ -135,6 +137,7 @@ def test_hardware_computes_the_same_with_learned_powers_of_two() -> None:
     assert prepare(graph).num_differences(ROWS.numpy()) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["onnx", "safetensors"])
 def test_learned_steps_are_exported(target: str, tmp_path: Path) -> None:
     pytest.importorskip("onnx")

@@ -45,6 +45,7 @@ def trained(graph: MaseGraph) -> Tensor:
     return result
 
 
+@pytest.mark.slow
 def test_steps_of_channels_are_saved_and_loaded(tmp_path: Path) -> None:
     graph = quantized("learned")
     expected = trained(graph)
@@ -73,6 +74,7 @@ def test_hardware_refuses_other_learned_steps() -> None:
         prepare(quantized("learned"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", ["learned", "learned_power_of_two"])
 @pytest.mark.parametrize("target", ["onnx", "qonnx", "safetensors"])
 def test_learned_steps_are_exported(scale: str, target: str, tmp_path: Path) -> None:

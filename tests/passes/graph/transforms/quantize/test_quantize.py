@@ -203,6 +203,7 @@ def test_metadata_is_required() -> None:
         quantize_transform_pass(MaseGraph(Tiny()), LAB_PASS_ARGS)
 
 
+@pytest.mark.slow
 def test_training_through_a_quantised_graph_learns() -> None:
     graph, _ = quantize_transform_pass(tiny_graph(), LAB_PASS_ARGS)
     x, y = torch.randn(256, 16), torch.randint(0, 5, (256,))

@@ -154,6 +154,7 @@ def test_functions_methods_and_attributes() -> None:
     assert table["Changed"].tolist() == (table["Original type"] != table["Quantized type"]).tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [tiny_graph, lambda: annotated(Mixed(), x=torch.randn(3, 6))])
 def test_other_formats_of_the_same_class_are_a_change(make: Any) -> None:
     graph = make()
