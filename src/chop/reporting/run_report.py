@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tabulate import tabulate
-
 from chop.allocator import release_freed_memory
 from chop.config import ReportConfig, TransformConfig
 from chop.display.figures import figure
 from chop.display.launcher import option_name
 from chop.display.numbers import table_decibels, table_number
 from chop.display.progress import StatusLine
+from chop.display.tables import plain_table
 from chop.files import CorruptFileError, read_json
 from chop.formats.float import Float
 from chop.ir import MaseGraph, NodeMeta
@@ -241,7 +240,7 @@ def print_sweep_report(folder: RunFolder) -> None:
     """Print the table of a sweep, and the command that quantises the model to the best setting."""
     if folder.sweep_table.is_file():
         rows = list(csv.reader(folder.sweep_table.read_text(encoding="utf-8").splitlines()))
-        print("\n" + tabulate(rows[1:], rows[0] if rows else (), disable_numparse=True, stralign="right"))
+        print("\n" + plain_table(rows[0], rows[1:], ["right"] * len(rows[0])) if rows else "")
     if folder.sweep_config.is_file():
         print(f"\nquantise the model to the best setting: {command_of_best_setting(folder)}")
 
@@ -256,7 +255,7 @@ def print_summary(document: Info) -> None:
     names = ("average_weight_bits", "average_activation_bits", "macs", "bitops", "sqnr_db")
     headers = ("layer", "op", *(figure(name).column_title for name in names))
     align = ("left", "left", *["right"] * len(names))
-    print("\n" + tabulate(rows, headers, disable_numparse=True, colalign=align) if rows else "\nno layers")
+    print("\n" + plain_table(headers, rows, align) if rows else "\nno layers")
     if len(layers) > MAX_LAYERS_PRINTED:
         print(f"... and {len(layers) - MAX_LAYERS_PRINTED} more in the report")
     print(f"\n{document['notes']['cost']}")
