@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chop.display.tables import plain_table, print_wrapped
+from chop.display.tables import plain_table, wrapped_text
 
 HEADERS = ("trial", "bits per weight", "BitOPs", "nearest uniform")
 ROWS = [(7, "4.00", "22,827,499,520", "integer, 4 bits"), (12, "8.00", "9,000", "integer, 8 bits")]
@@ -55,13 +55,9 @@ def test_a_column_that_is_wider_than_the_terminal_is_shown(monkeypatch: pytest.M
     assert table.endswith("1    " + "x" * 30)
 
 
-def test_a_text_is_wrapped_between_words_on_a_terminal(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_text_is_wrapped_between_words_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "24")
-    print_wrapped("\nbest: trial 3, perplexity 22.1, bits 4.00", 6)
+    text = "\nbest: trial 3, perplexity 22.1, bits 4.00"
+    assert wrapped_text(text, 6) == text
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    print_wrapped("\nbest: trial 3, perplexity 22.1, bits 4.00", 6)
-    lines = capsys.readouterr().out.split("\n")
-    assert lines[1] == "best: trial 3, perplexity 22.1, bits 4.00"
-    assert lines[3:6] == ["best: trial 3,", "      perplexity 22.1,", "      bits 4.00"]
+    assert wrapped_text(text, 6) == "\nbest: trial 3,\n      perplexity 22.1,\n      bits 4.00"

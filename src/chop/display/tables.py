@@ -57,7 +57,7 @@ def plain_table(headers: Sequence[str], rows: Sequence[Sequence[object]], align:
         return _simple(headers, cells, align, numbers)
     widths = [max((len(row[i]) for row in cells), default=0) for i in numbers]
     if not _fits(headers, widths, numbers):
-        headers = [_wrapped(header, width) for header, width in zip(headers, widths, strict=True)]
+        headers = [_wrapped_header(header, width) for header, width in zip(headers, widths, strict=True)]
     tables = [[0]]
     for i in numbers[1:]:
         if len(tables[-1]) > 1 and not _fits(headers, widths, [*tables[-1], i]):
@@ -66,7 +66,7 @@ def plain_table(headers: Sequence[str], rows: Sequence[Sequence[object]], align:
     return "\n\n".join(_simple(headers, cells, align, columns) for columns in tables)
 
 
-def _wrapped(header: str, width: int) -> str:
+def _wrapped_header(header: str, width: int) -> str:
     """Return a header in lines as wide as its column or its longest word."""
     longest = max(map(len, header.split()), default=1)
     return textwrap.fill(header, max(longest, width - HEADER_PADDING))
@@ -85,14 +85,14 @@ def _simple(
     return tabulate(rows, [headers[i] for i in columns], disable_numparse=True, colalign=sides)
 
 
-def print_wrapped(text: str, indent: int = 0) -> None:
-    """Print a text; on a terminal lines are wrapped between words, and all but the first are indented."""
-    if sys.stdout.isatty():
-        wrapper = textwrap.TextWrapper(
-            shutil.get_terminal_size().columns,
-            subsequent_indent=" " * indent,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        text = "\n".join(map(wrapper.fill, text.split("\n")))
-    print(text)
+def wrapped_text(text: str, indent: int = 0) -> str:
+    """Return a text for the terminal: its lines are wrapped between words, and all but the first are indented."""
+    if not sys.stdout.isatty():
+        return text
+    wrapper = textwrap.TextWrapper(
+        shutil.get_terminal_size().columns,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n".join(map(wrapper.fill, text.split("\n")))

@@ -14,7 +14,7 @@ from chop.allocator import release_freed_memory
 from chop.config import ReportConfig, TransformConfig
 from chop.display.figures import figure
 from chop.display.launcher import option_name
-from chop.display.numbers import table_decibels, table_number
+from chop.display.numbers import counted, table_decibels, table_number
 from chop.display.progress import StatusLine
 from chop.display.tables import plain_table
 from chop.files import CorruptFileError, read_json
@@ -169,7 +169,7 @@ class BatchesWithProgress:
         line, done = StatusLine(), 0
         try:
             for batch in self.batches:
-                line.draw(f"{self.activity}: {done} of {self.num_samples} rows")
+                line.draw(f"{self.activity}: {done} of {counted(self.num_samples, 'row')}")
                 yield batch
                 inputs = batch[0] if isinstance(batch, tuple) else batch
                 done += len(next(iter(inputs.values())))
@@ -191,7 +191,7 @@ def _measure_sensitivity(run: Run, batches: TestBatches, cost: Info) -> Info | N
         return None
     shown = BatchesWithProgress(batches.labelled(), rows, "measuring sensitivity")
     _, info = sensitivity_analysis_pass(graph, {**formats, "labelled_batches": shown, "num_samples": rows})
-    return {**info, "formats": f"{description}, on {rows} rows"}
+    return {**info, "formats": f"{description}, on {counted(rows, 'row')}"}
 
 
 def _formats_to_measure(run: Run, graph: MaseGraph) -> tuple[dict[str, Any], str]:

@@ -13,6 +13,7 @@ import optuna
 
 from chop.config import SearchConfig
 from chop.display.launcher import launcher, option_name
+from chop.display.numbers import counted
 from chop.runs import Experiment, RunFolder
 from chop.searching.apply import apply_best, apply_trial
 from chop.searching.evaluation.problem import Problem
@@ -89,7 +90,7 @@ class Search:
             message = "all %d trials are finished; use a larger %s to add more"
             logger.info(message, self.study.num_planned, option_name("n_trials"))
         results = self._save()
-        rows = f"{self.problem.num_rows:,} rows of {self.spec.evaluation.data_loader}"
+        rows = f"{counted(self.problem.num_rows, 'row')} of {self.spec.evaluation.data_loader}"
         show_results(results, self.spec.config.max_drop, self.folder, rows)
         if self._num_unfinished:
             self._show_how_to_resume()

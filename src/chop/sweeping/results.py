@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from chop.config import SweepConfig, TransformConfig, common_options
 from chop.display.figures import figure
 from chop.display.html import shown_in_notebook
-from chop.display.numbers import memory, percentage_points, table_number
+from chop.display.numbers import counted, memory, percentage_points, table_number
 from chop.display.tables import plain_table, write_table
 from chop.files import write_text
 from chop.runs import RunFolder
@@ -96,7 +96,7 @@ def write_results(
         return
     print(
         f"\nfewest bit operations with a loss of at most {allowed}: "
-        f"{best.label}, {best.bits:g} bits (accuracy {best.accuracy:.4f}): {folder.sweep_config}"
+        f"{best.label}, {counted(best.bits, 'bit')} (accuracy {best.accuracy:.4f}): {folder.sweep_config}"
     )
     options = common_options(with_absolute_paths(config)) | {"name": None}
     table = to_table(TransformConfig(**options, passes=passes(best.setting)))

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from chop.display.figures import KeyFigure
 from chop.display.html import shown_in_notebook
+from chop.display.numbers import counted
 from chop.display.progress import SECONDS_PER_REDRAW, StatusLine, bar, clock
-from chop.display.tables import plain_table, print_wrapped
+from chop.display.tables import plain_table, wrapped_text
 from chop.runs import RunFolder
 from chop.searching.evaluation import COST_RUNNERS, CostRunner
 from chop.searching.evaluation.objectives import Objectives, known_metrics, measured, pareto_front, quality_figure
@@ -118,7 +119,7 @@ def show_results(results: Results, max_drop: float | None, folder: RunFolder, ro
     _show_front(results, folder)
     if rows:
         print(f"accuracy and loss are those of {rows}")
-    print_wrapped(f"\noriginal model: {_summary(results, results.original)}", INDENT)
+    print(wrapped_text(f"\noriginal model: {_summary(results, results.original)}", INDENT))
     _show_pareto_optimal_baselines(results)
     _show_importances(results)
     _show_best(results, max_drop, folder)
@@ -150,7 +151,7 @@ def _show_front(results: Results, folder: RunFolder) -> None:
     titles = [each.column_title for each in columns]
     headers = ("trial", *options, *titles, "nearest uniform", quality, cost_title)
     align = ("right",) * (1 + len(options) + len(columns)) + ("left", "right", "right")
-    print(f"\nPareto front: {len(results.front)} of {len(results.complete)} trials")
+    print(f"\nPareto front: {len(results.front)} of {counted(len(results.complete), 'trial')}")
     if not shown_in_notebook(headers, rows):
         print(plain_table(headers, rows, align))
     if results.baselines_outside_the_space:
@@ -195,7 +196,7 @@ def _show_pareto_optimal_baselines(results: Results) -> None:
             f"{each.label} ({quality.column_title} {_cell(quality, each.metrics)})"
             for each in results.pareto_optimal_baselines
         )
-        print_wrapped(f"Pareto-optimal uniform baselines: {'; '.join(shown)}", INDENT)
+        print(wrapped_text(f"Pareto-optimal uniform baselines: {'; '.join(shown)}", INDENT))
     elif results.baselines:
         print("no uniform baseline is Pareto-optimal: other trials equal or dominate all of them")
 
@@ -204,22 +205,21 @@ def _show_importances(results: Results) -> None:
     found = results.importances_of_shown_metrics()
     for reason in found.values():
         if isinstance(reason, str):
-            print_wrapped(f"\n{reason}")
+            print(wrapped_text(f"\n{reason}"))
             return
     shares = [each for each in found.values() if isinstance(each, dict)]
     choices = sorted(shares[0], key=lambda choice: -sum(each[choice] for each in shares))
     rows = [(choice, *(f"{each[choice]:.0%}" for each in shares)) for choice in choices[:MAX_CHOICES_SHOWN]]
-    print_wrapped(
-        "\nmost important choices, by their contribution to the difference between the best trials and the others"
-    )
+    title = "most important choices, by their contribution to the difference between the best trials and the others"
+    print("\n" + wrapped_text(title))
     print(plain_table(("choice", *found), rows, ("left", *("right",) * len(found))))
 
 
 def _show_best(results: Results, max_drop: float | None, folder: RunFolder) -> None:
     best = results.best(max_drop)
     if best.record is not None:
-        print_wrapped(f"\nbest: trial {best.record.number}, {_summary(results, best.record.metrics)}", INDENT)
-        print_wrapped(f"{' ' * INDENT}{best.rule}; {_how_to_use(best.record, folder)}", INDENT)
+        print(wrapped_text(f"\nbest: trial {best.record.number}, {_summary(results, best.record.metrics)}", INDENT))
+        print(wrapped_text(f"{' ' * INDENT}{best.rule}; {_how_to_use(best.record, folder)}", INDENT))
 
 
 def _how_to_use(best: TrialRecord, folder: RunFolder) -> str:

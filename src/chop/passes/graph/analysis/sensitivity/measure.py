@@ -12,6 +12,7 @@ from typing import Any
 from torch import Tensor, fx, nn
 
 from chop.allocator import release_freed_memory
+from chop.display.numbers import counted
 from chop.display.progress import ProgressBar
 from chop.ir import MaseGraph
 from chop.ir.graph.incremental import IncrementalRun
@@ -73,7 +74,7 @@ def measure_sensitivity(
     measurement = _Measurement(graph, replacements, nodes, both)
     with undisturbed(graph.model), _in_evaluation_mode(replacements):
         for number, (inputs, labels) in enumerate(batches, 1):
-            title = f"sensitivity, batch {number}: {num_rows(inputs)} samples"
+            title = f"sensitivity, batch {number}: {counted(num_rows(inputs), 'sample')}"
             with ProgressBar(title, measurement.runs_per_batch) as progress:
                 measurement.add(inputs, labels, progress)
     return measurement.result()
