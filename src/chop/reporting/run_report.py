@@ -36,6 +36,7 @@ from chop.runs import RunFolder
 from chop.runs.listing import find_grid
 from chop.runs.output_file import output_file
 from chop.runs.run import Run, TestBatches, open_run
+from chop.runs.shared_weights import share_equal_weights
 from chop.searching.results.command import command_of_best
 from chop.training.terminal import print_grid
 from chop.training.threads import limit_threads_for
@@ -67,7 +68,13 @@ def report(config: ReportConfig) -> Path:
         print_sweep_report(run.folder)
     else:
         path = page_to_write(config.output, run.folder)
-        document = write_report(run, path, num_samples=config.samples, with_sensitivity=not config.no_sensitivity)
+        document = write_report(
+            run,
+            path,
+            num_samples=config.samples,
+            with_sensitivity=not config.no_sensitivity,
+            share_weights=True,
+        )
         print_summary(document)
     if config.open and not webbrowser.open(path.absolute().as_uri()):
         print(f"no browser was found; open {path.absolute()}")
@@ -75,17 +82,25 @@ def report(config: ReportConfig) -> Path:
 
 
 def write_report(
-    run: Run, path: Path | None = None, *, num_samples: int = 256, with_sensitivity: bool = True
+    run: Run,
+    path: Path | None = None,
+    *,
+    num_samples: int = 256,
+    with_sensitivity: bool = True,
+    share_weights: bool = False,
 ) -> dict[str, Any]:
     """Write the page of a run to `path`, by default into its folder, and return the document that it shows.
 
     Activations, errors and sensitivity are measured on the first `num_samples` rows of the test split. Sensitivity
-    takes longest.
+    takes longest. With `share_weights`, the weights that the graph and its original have in common are in memory
+    once; nobody else may change them then.
     """
     path = page_to_write(path, run.folder)
     search = _read_search_log(run) if run.folder.search_log.is_file() else None
     batches = run.test_batches(num_samples)
     with limit_threads_for(run.experiment, batches.batch_size):
+        if share_weights and run.original is not None:
+            share_equal_weights(run.graph.model, run.original.model)
         return _run_passes(run, batches, path, search, with_sensitivity)
 
 
