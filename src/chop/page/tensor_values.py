@@ -15,6 +15,7 @@ from chop.formats.float import Float
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.interpreter import bind_inputs, named_inputs, tensors_in, undisturbed
 from chop.ir.graph.node_target import get_node_actual_target
+from chop.nn.quantized import forget_rounded
 from chop.page.representable_values import RepresentableValues, representable_values
 from chop.statistics.batches import limited_batches, num_rows
 from chop.statistics.format_fit import FormatFitMeter
@@ -106,6 +107,8 @@ class _TensorObserver(Profiler):
         for i, tensor in enumerate(tensors_in(result)) if node in self.metas else ():
             if (node.name, f"data_out_{i}") not in self.representable:
                 self._find_representable(self.metas[node], f"data_out_{i}", _first_rows(tensor))
+        if node in self.metas:
+            forget_rounded(self.metas[node].module)  # used again only in the next batch, and there are few
 
     def _measure_weight(self, meta: NodeMeta, name: str, value: Tensor) -> None:
         key = TensorKey(meta.node.name, "weights", name)

@@ -110,6 +110,12 @@ def test_comparing_graphs_keeps_only_values_that_are_not_yet_compared(monkeypatc
     assert max(at_comparison) <= 3  # the inputs of both graphs, and one output
 
 
+def test_measuring_tensors_keeps_the_rounded_weights_of_one_layer(rounded: Alive) -> None:
+    measure_tensors(quantised(chain()), [{"input": torch.randn(3, 4)} for _ in range(2)], num_samples=6)
+    assert rounded.most == 1
+    assert rounded.now == 0
+
+
 def test_the_fit_of_formats_keeps_no_values() -> None:
     values = measure_tensors(quantised(chain()), [{"input": torch.randn(3, 4)}], num_samples=3)
     limits = [each.limits for each in values.roundings.values() if each.limits is not None]
