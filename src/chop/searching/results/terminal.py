@@ -41,6 +41,7 @@ class SearchProgress:
         self._poll()
         self._num_saved = self._num_at_start = len(self._seen)
         self._start: float | None = None
+        self._line.draw(self._text())  # the first trial may take long
 
     def tick(self) -> None:
         """Update the display, unless that was done a moment ago."""
@@ -97,7 +98,7 @@ class SearchProgress:
             return f"best {pick(self._objectives.values(each)[0] for each in self._front):.4g}"
         first = self._objectives.items[0]
         best = max(self._front, key=first.gain)[first.name]
-        return f"best {first.name} {best:.4g}, {len(self._front)} on the front"
+        return f"best {first.name} {best:.4g}, front {len(self._front)}"
 
     def _rate(self) -> str:
         num_new = len(self._seen) - self._num_at_start
