@@ -15,6 +15,7 @@ from chop.actions.train import train
 from chop.actions.transform import transform
 from chop.cli import main
 from chop.config import ReportConfig, TrainConfig, TransformConfig
+from chop.display.progress import Stage
 from chop.ir import MaseGraph
 from chop.page.render import embedded
 from chop.passes.graph import compare_graphs_analysis_pass
@@ -236,3 +237,16 @@ def test_the_command_has_weights_in_memory_once_and_a_call_leaves_graphs_apart(
     report(ReportConfig(run=quantized))
     write_report(open_run(quantized), with_sensitivity=False)
     assert shared == [{True}, {False}]
+
+
+def test_each_part_of_a_report_is_shown_if_it_takes_long(quantized: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make, titles = Stage.__init__, []
+
+    def make_and_note(stage: Stage, title: str) -> None:
+        titles.append(title)
+        make(stage, title)
+
+    monkeypatch.setattr(Stage, "__init__", make_and_note)
+    report(ReportConfig(run=quantized))
+    parts = ["measuring weights", "summarising tensors", "describing the nodes", "writing the page"]
+    assert titles[-4:] == parts

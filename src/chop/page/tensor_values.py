@@ -10,6 +10,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, fx
 
+from chop.display.progress import Stage
 from chop.formats import Format
 from chop.formats.float import Float
 from chop.ir import MaseGraph, NodeMeta
@@ -53,14 +54,16 @@ def measure_tensors(
     graph: MaseGraph, batches: Iterable[Mapping[str, Any]] | None, num_samples: int
 ) -> TensorValues:
     """Measure the weights of a graph and, if there are batches, its activations on the first `num_samples` rows."""
-    observer = _TensorObserver(graph)
+    with Stage("measuring weights"):
+        observer = _TensorObserver(graph)
     with undisturbed(graph.model):
         for batch in limited_batches(batches or (), num_samples):
             observer.profile_batch(bind_inputs(graph, batch), num_rows(batch))
     profile = observer.profile
     if batches is not None and profile.num_samples == 0:
         raise ValueError("input_generator yields no batches")
-    summaries, summary_index = _distinct_summaries(profile)
+    with Stage("summarising tensors"):
+        summaries, summary_index = _distinct_summaries(profile)
     return TensorValues(
         summaries, summary_index, observer.roundings, observer.representable, num_samples=profile.num_samples
     )
