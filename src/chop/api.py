@@ -22,6 +22,7 @@ from chop.config import ActionConfig, ExportConfig, SearchConfig, SweepConfig, T
 from chop.dataset import MaseDataModule, Rows
 from chop.dataset.tokens import token_arguments
 from chop.display.extras import need
+from chop.display.numbers import counted
 from chop.exporting import TARGETS, Exported, ExportOptions, export_graph
 from chop.ir import MaseGraph
 from chop.ir.graph.interpreter import annotated_inputs, evaluation_mode
@@ -295,8 +296,8 @@ def _check_labels(batch: Batch, num_classes: int) -> Batch:
     labels, num_rows = batch.labels, len(batch.features)
     if labels.is_floating_point() or labels.is_complex() or labels.shape != (num_rows,):
         raise ValueError(
-            f"chop.evaluate: the labels of {num_rows} rows must be class indices, integers of shape [{num_rows}], "
-            f"got {labels.dtype} of shape {list(labels.shape)}"
+            f"chop.evaluate: the labels of {counted(num_rows, 'row')} must be class indices, integers of shape "
+            f"[{num_rows}], got {labels.dtype} of shape {list(labels.shape)}"
         )
     wrong = labels[(labels < 0) | (labels >= num_classes)]
     if len(wrong):

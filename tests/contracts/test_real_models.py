@@ -108,10 +108,12 @@ def test_graphs_take_the_lengths_that_are_documented(model: Captured) -> None:
         ):
             graph.model(**shorter)
         return
-    with torch.no_grad():
-        found, expected = tensors(graph.model(**shorter)), tensors(real.model(**shorter))
-    for a, b in zip(found, expected, strict=True):
-        assert torch.allclose(a, b, atol=1e-5)
+    for rows, length in ((2, 7), (2, 1), (1, 1)):  # torch.export does not consider sizes of 1
+        batch = {key: value[:rows, :length] for key, value in real.batch.items()}
+        with torch.no_grad():
+            found, expected = tensors(graph.model(**batch)), tensors(real.model(**batch))
+        for a, b in zip(found, expected, strict=True):
+            assert torch.allclose(a, b, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", CONFIGS)

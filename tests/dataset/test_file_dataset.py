@@ -138,7 +138,7 @@ def test_arrays_are_chosen_by_the_name_of_the_labels(tmp_path: Path) -> None:
         (np.zeros(20), np.arange(20) % 2, r"got \[20\] and \[20\]"),
         (np.zeros((20, 2)), np.eye(20), r"got \[20, 2\] and \[20, 20\]"),
         (np.full((20, 2), "a"), np.arange(20) % 2, "'x' must hold numbers, not <U1"),
-        (np.full((20, 2), np.nan), np.arange(20) % 2, r"column 'x\[0\]' has 20 missing or infinite value\(s\)"),
+        (np.full((20, 2), np.nan), np.arange(20) % 2, r"column 'x\[0\]' has 20 missing or infinite values"),
         (np.zeros((5, 2)), np.arange(5) % 2, "has 5 rows, but 10 are required"),
     ],
 )

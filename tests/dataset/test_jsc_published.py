@@ -91,7 +91,7 @@ def test_rows_without_a_class_are_left_out_of_their_split(tmp_path: Path, caplog
     path = write_cernbox(tmp_path / "jets.h5", frame)
     with caplog.at_level(logging.WARNING, logger="chop"):
         splits = JSC(path=path).load()
-    assert caplog.messages == [f"data file '{path}': 10 rows without exactly one class are left out"]
+    assert caplog.messages == [f"data file '{path}': left out 10 rows without exactly one class"]
     parts = (splits.train, splits.val, splits.test)
     assert sum(len(part.labels) for part in parts) == 290
     assert all(part.labels.min() >= 0 for part in parts)

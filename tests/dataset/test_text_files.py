@@ -61,7 +61,7 @@ def test_sentences_are_lines_or_a_column(tmp_path: Path) -> None:
         ("a.txt", b"caf\xe9", "lm", "text file '{path}' is not UTF-8: byte 3 is 0xe9"),
         ("a.txt", b"the cat", "lm", "has 2 tokens, but 3 windows of 256 are required"),
         ("a.txt", b"the cat\na dog", "similarity", "has 2 lines, but 10 are required"),
-        ("a.tsv", b"text\tlabel\nthe cat\tx\n", "cls", "has 1 rows, but 10 are required"),
+        ("a.tsv", b"text\tlabel\nthe cat\tx\n", "cls", "has 1 row, but 10 are required"),
         ("a.tsv", b"words\tlabel\n" + b"the cat\tx\n" * 20, "cls", "has no column called text, sentence"),
         ("a.tsv", b"text\tlabel\n" + b"the cat\tx\n" * 20, "cls", "all labels are 'x'"),
         ("a.tsv", b"text\tlabel\n" + b"\tx\n" * 20, "cls", "20 text(s) are missing, first in row 1"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import threading
 import time
+from contextlib import redirect_stderr
 
 import pytest
 
@@ -43,6 +45,26 @@ def test_a_bar_shows_what_is_done_and_the_time_left(
         "evaluating ━━━━━━━━━━╌╌╌╌╌╌╌╌╌╌ 2/4, 0:31 left",
         "evaluating ━━━━━━━━━━━━━━━╌╌╌╌╌ 3/4, 0:21 left",
     ]
+
+
+def test_a_bar_is_shown_before_the_first_step(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with ProgressBar("evaluating", 2):
+        assert capsys.readouterr().err == f"\r\x1b[Kevaluating {bar(0)} 0/2"
+
+
+def test_a_status_line_is_shown_while_stderr_is_redirected(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    line = StatusLine()
+    with redirect_stderr(io.StringIO()) as hidden:
+        line.draw("capturing the graph, 0:02")
+        line.print("half of it")
+    assert hidden.getvalue() == ""
+    assert capsys.readouterr().err == "\r\x1b[Kcapturing the graph, 0:02\r\x1b[Khalf of it\n"
 
 
 def test_a_bar_without_a_total_shows_a_count_and_the_time_spent(

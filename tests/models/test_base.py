@@ -154,3 +154,8 @@ def test_a_file_without_a_class_is_reported_with_its_first_class(tmp_path: Path)
         get_model_info("no.py")
     with pytest.raises(UnknownNameError, match=r"a network of your own is given as path/to/net\.py:Net"):
         get_model_info("zzz")
+
+
+def test_a_folder_without_a_model_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match=r"folder '.*' holds no model: it has no config.json"):
+        get_model(str(tmp_path))

@@ -15,7 +15,10 @@ from chop.actions.train import train
 from chop.actions.transform import transform
 from chop.cli import main
 from chop.config import ReportConfig, TrainConfig, TransformConfig
+from chop.display.progress import Stage
+from chop.ir import MaseGraph
 from chop.page.render import embedded
+from chop.passes.graph import compare_graphs_analysis_pass
 from chop.reporting import run_report as module
 from chop.reporting.run_report import BatchesWithProgress, print_summary, report, write_report
 from chop.runs import open_run
@@ -220,3 +223,32 @@ def test_a_report_can_be_written_without_printing(trained: Path, capsys: pytest.
     document = write_report(run, num_samples=20, with_sensitivity=False)
     assert capsys.readouterr().out == ""
     assert json.loads(embedded(document)) == document_of(trained / "report.html")
+
+
+def test_the_command_has_weights_in_memory_once_and_a_call_leaves_graphs_apart(
+    quantized: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compare, shared = compare_graphs_analysis_pass, []
+
+    def compare_and_look(original: MaseGraph, graph: MaseGraph, *args: Any, **kwargs: Any) -> Any:
+        parameters = zip(original.model.parameters(), graph.model.parameters(), strict=True)
+        shared.append({a.data_ptr() == b.data_ptr() for a, b in parameters})
+        return compare(original, graph, *args, **kwargs)
+
+    monkeypatch.setattr(module, "compare_graphs_analysis_pass", compare_and_look)
+    report(ReportConfig(run=quantized))
+    write_report(open_run(quantized), with_sensitivity=False)
+    assert shared == [{True}, {False}]
+
+
+def test_each_part_of_a_report_is_shown_if_it_takes_long(quantized: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make, titles = Stage.__init__, []
+
+    def make_and_note(stage: Stage, title: str) -> None:
+        titles.append(title)
+        make(stage, title)
+
+    monkeypatch.setattr(Stage, "__init__", make_and_note)
+    report(ReportConfig(run=quantized))
+    parts = ["measuring weights", "summarising tensors", "describing the nodes", "writing the page"]
+    assert titles[-4:] == parts

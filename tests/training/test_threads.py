@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import nn
+from torch import fx, nn
 
 from chop.training.threads import MIN_PARALLEL_WORK, limit_threads, multiplications_per_row
 
@@ -34,3 +34,13 @@ def test_multiplications_worked_out_by_hand() -> None:
     # 4 x 3 x 3 outputs of 2 x 3 x 3 weights each, and 5 outputs of 36 weights each
     assert multiplications_per_row(model.eval(), torch.zeros(2, 2, 5, 5)) == 36 * 18 + 5 * 36
     assert all(not layer._forward_hooks for layer in model.modules())
+
+
+def test_counting_stops_when_there_are_enough_multiplications(capsys: pytest.CaptureFixture[str]) -> None:
+    model = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 100), nn.Linear(4, 3))  # the last one does not fit
+    rows = torch.zeros(2, 4)
+    assert multiplications_per_row(model, rows, enough=12) == 12
+    assert multiplications_per_row(fx.symbolic_trace(model), rows, enough=300) == 12 + 300
+    assert model.training
+    assert all(not layer._forward_hooks for layer in model.modules())
+    assert capsys.readouterr().err == ""

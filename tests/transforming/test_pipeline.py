@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -106,6 +107,20 @@ def test_transforms_leave_the_weights_of_the_original_as_they_are(name: str, exp
     after = original.model.state_dict()
     assert after.keys() == before.keys()
     assert all(after[key].equal(value) for key, value in before.items())
+
+
+def test_results_of_passes_keep_no_tensors(experiment: Experiment) -> None:
+    profile = {
+        "target_weight_nodes": ["linear"],
+        "target_activation_nodes": ["linear"],
+        "weight_statistics": {"range_quantile": {"quantile": 0.9}},
+        "activation_statistics": {"range_quantile": {"quantile": 0.9}},
+        "num_samples": 4,
+    }
+    infos = run_passes({"profile_statistics": profile}, experiment.annotated_graph(), experiment).infos
+    assert json.loads(json.dumps(infos)) == infos
+    assert infos["profile_statistics"]["num_samples"] == 4
+    assert infos["profile_statistics"]["profile"]["collections"]
 
 
 def test_passes_over_two_graphs_run_in_a_pipeline(

@@ -81,7 +81,9 @@ def run_action(settings: Settings) -> Path | None:
     for plugin in config.plugins:
         load_plugin(plugin)
     # Imported here, and torch with it: `ch --help` stays fast.
-    with _no_garbage_collection():
+    from chop.display.progress import Stage
+
+    with Stage("starting"), _no_garbage_collection():
         action = getattr(import_module(f"chop.actions.{settings.action}"), settings.action)
     return cast("Path | None", action(_with_run_to_load(settings.config())))
 

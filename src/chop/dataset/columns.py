@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from chop.dataset.readers.errors import shorten
+from chop.display.numbers import counted
 from chop.registry import closest
 
 if TYPE_CHECKING:
@@ -81,9 +82,8 @@ def finite(values: npt.NDArray[Any], names: Sequence[str], where: str) -> Tensor
     if wrong.any():
         row, column = (int(index) for index in np.argwhere(wrong)[0])
         count = int(wrong[:, column].sum())
-        raise ValueError(
-            f"{where}: column '{names[column]}' has {count} missing or infinite value(s), first in row {row + 1}"
-        )
+        missing = counted(count, "missing or infinite value")
+        raise ValueError(f"{where}: column '{names[column]}' has {missing}, first in row {row + 1}")
     return torch.from_numpy(np.ascontiguousarray(numbers))
 
 

@@ -20,6 +20,7 @@ from chop.dataset.images import IMAGE_DIMS, WHITE, given_scaling
 from chop.dataset.readers import read_content
 from chop.dataset.readers.npz import Arrays
 from chop.dataset.splits import scale_features, split_before_test, split_rows, standardise
+from chop.display.numbers import counted
 from chop.registry import closest
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class FileDataset:
     def load(self) -> Splits:
         """Return the rows of the file in three splits."""
         features, labels, *_, num_test = self._samples
-        provenance = f"file {Path(self.path).name}, {len(features):,} rows"
+        provenance = f"file {Path(self.path).name}, {counted(len(features), 'row')}"
         if num_test is None:
             splits = split_rows(features, labels, self.seed, provenance, version="file")
         else:
@@ -103,7 +104,7 @@ class FileDataset:
         else:
             samples = _from_table(content.rename(columns=str), self.label, ignore, where)
         if len(samples.features) < MIN_ROWS:
-            raise ValueError(f"{where} has {len(samples.features)} rows, but {MIN_ROWS} are required")
+            raise ValueError(f"{where} has {counted(len(samples.features), 'row')}, but {MIN_ROWS} are required")
         return samples
 
 

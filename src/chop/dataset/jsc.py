@@ -13,6 +13,7 @@ from chop.dataset.download import DownloadError
 from chop.dataset.jsc_generator import generate_rows
 from chop.dataset.jsc_published import CLASSES, FEATURES, FILES, fetch_any, find_cached, find_in, read_jets
 from chop.dataset.splits import check_num_rows, shorten, split_as_published, split_rows, standardise
+from chop.display.numbers import counted
 from chop.registry import closest
 
 logger = logging.getLogger(__name__)
@@ -96,5 +97,7 @@ class JSC:
         if self.num_rows is None:
             return splits
         if self.num_rows > len(jets.labels):
-            raise ValueError(f"data file '{path}' has {len(jets.labels)} rows, but num_rows is {self.num_rows}")
+            raise ValueError(
+                f"data file '{path}' has {counted(len(jets.labels), 'row')}, but num_rows is {self.num_rows}"
+            )
         return replace(shorten(splits, self.num_rows), provenance=f"{jets.provenance}, {self.num_rows:,} of them")

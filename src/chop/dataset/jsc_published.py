@@ -25,6 +25,7 @@ from chop.dataset.download import (
 from chop.dataset.readers import read_content
 from chop.dataset.readers.errors import reading
 from chop.display.extras import installed, missing_package
+from chop.display.numbers import counted
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -79,7 +80,7 @@ class Jets(NamedTuple):
     def provenance(self) -> str:
         """The version and the number of rows, as text."""
         is_complete = MIN_SHARE * NUM_ROWS[self.version] <= len(self.labels)
-        return f"{self.version} version, {len(self.labels):,} rows{'' if is_complete else ' only'}"
+        return f"{self.version} version, {counted(len(self.labels), 'row')}{'' if is_complete else ' only'}"
 
 
 def find_in(folder: Path, version: str | None) -> Path | None:
@@ -168,7 +169,7 @@ def _from_cernbox(frame: DataFrame, where: str) -> Jets:
     features, one_hot = numbers.split([len(FEATURES), len(CLASSES)], dim=1)
     unclear = (one_hot.eq(1).sum(dim=1) != 1) | (one_hot.ne(0).sum(dim=1) != 1)
     if unclear.any():
-        logger.warning("%s: %d rows without exactly one class are left out", where, int(unclear.sum()))
+        logger.warning("%s: left out %s without exactly one class", where, counted(int(unclear.sum()), "row"))
     return Jets(features.contiguous(), one_hot.argmax(dim=1).masked_fill(unclear, -1), "cernbox")
 
 

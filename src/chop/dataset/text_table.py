@@ -18,6 +18,7 @@ from chop.dataset.readers import read_content
 from chop.dataset.readers.text import read_text
 from chop.dataset.splits import split_in_order, split_rows
 from chop.dataset.tokens import Tokenizer, encode_texts
+from chop.display.numbers import counted
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -51,7 +52,7 @@ class TextTable:
     def load(self) -> Splits:
         """Return the texts as token ids in three splits."""
         features, labels, _ = self._samples
-        provenance = f"file {Path(self.path).name}, {len(features):,} texts"
+        provenance = f"file {Path(self.path).name}, {counted(len(features), 'text')}"
         return split_rows(features, labels, self.seed, provenance, version="file")
 
     @cached_property
@@ -86,7 +87,7 @@ class Sentences:
     def load(self) -> Splits:
         """Return the sentences as token ids, in their order; all labels are 0."""
         labels = torch.zeros(len(self._features), dtype=torch.int64)
-        provenance = f"file {Path(self.path).name}, {len(labels):,} sentences"
+        provenance = f"file {Path(self.path).name}, {counted(len(labels), 'sentence')}"
         return split_in_order(self._features, labels, provenance, version="file")
 
     @cached_property
@@ -95,7 +96,9 @@ class Sentences:
         if path.suffix == ".txt":
             texts = [line for line in read_text(path).splitlines() if line.strip()]
             if len(texts) < MIN_ROWS:
-                raise ValueError(f"text file '{path}' has {len(texts)} lines, but {MIN_ROWS} are required")
+                raise ValueError(
+                    f"text file '{path}' has {counted(len(texts), 'line')}, but {MIN_ROWS} are required"
+                )
         else:
             texts = _texts(_read_table(path), self.text, f"data file '{path}'")
         return encode_texts(self.tokenizer, texts, self.max_length)
@@ -107,7 +110,7 @@ def _read_table(path: Path) -> DataFrame:
         raise ValueError(f"data file '{path}' holds arrays, but a table with a column of texts is required")
     frame = content.rename(columns=str)
     if len(frame) < MIN_ROWS:
-        raise ValueError(f"data file '{path}' has {len(frame)} rows, but {MIN_ROWS} are required")
+        raise ValueError(f"data file '{path}' has {counted(len(frame), 'row')}, but {MIN_ROWS} are required")
     return frame
 
 

@@ -13,6 +13,7 @@ from chop.dataset.base import DatasetInfo, Splits
 from chop.dataset.readers.text import read_text
 from chop.dataset.splits import split_in_order
 from chop.dataset.tokens import Tokenizer, encode_document, make_windows
+from chop.display.numbers import counted
 
 MIN_WINDOWS = 3  # one per split
 
@@ -46,12 +47,11 @@ class TextWindows:
         windows, labels = make_windows(self._ids, self.window, stride, self.tokenizer.pad_token_id or 0)
         if len(windows) < MIN_WINDOWS:
             raise ValueError(
-                f"text file '{self.path}' has {len(self._ids)} tokens, but {MIN_WINDOWS} windows of {self.window} "
-                "are required: use a longer text or a smaller window"
+                f"text file '{self.path}' has {counted(len(self._ids), 'token')}, but {MIN_WINDOWS} windows of "
+                f"{self.window} are required: use a longer text or a smaller window"
             )
-        provenance = (
-            f"file {Path(self.path).name}, {len(self._ids):,} tokens, window {self.window}, stride {stride}"
-        )
+        size = counted(len(self._ids), "token")
+        provenance = f"file {Path(self.path).name}, {size}, window {self.window}, stride {stride}"
         return split_in_order(windows, labels, provenance, version="file")
 
     @cached_property

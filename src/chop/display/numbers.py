@@ -44,7 +44,17 @@ def percentage_points(value: float) -> str:
     >>> percentage_points(1.0), percentage_points(0.5)
     ('1 percentage point', '0.5 percentage points')
     """
-    return f"{value:g} percentage point{'' if value == 1 else 's'}"
+    return counted(value, "percentage point")
+
+
+def counted(number: float, what: str) -> str:
+    """Return a number with what is counted, in the singular or plural.
+
+    >>> counted(1, "row"), counted(1234, "row"), counted(4.25, "bit")
+    ('1 row', '1,234 rows', '4.25 bits')
+    """
+    text = f"{number:,}" if isinstance(number, int) else f"{number:g}"
+    return f"{text} {what}" if number == 1 else f"{text} {what}s"
 
 
 # Pages. The functions up to `duration` are also in page/assets/numbers.js, and write the same text there.

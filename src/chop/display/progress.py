@@ -16,21 +16,25 @@ CLEAR_LINE = "\r\x1b[K"
 
 
 class StatusLine:
-    """A line at the bottom of the terminal that is redrawn, with permanent lines above it."""
+    """A line at the bottom of the terminal that is redrawn, with permanent lines above it.
+
+    It stays visible while stderr is redirected, for example to keep what torch prints away from the terminal.
+    """
 
     def __init__(self, shown: bool = True) -> None:
-        self._shown, self.is_terminal = shown, shown and sys.stderr.isatty()
+        self._shown, self._stream = shown, sys.stderr
+        self.is_terminal = shown and self._stream.isatty()
 
     def draw(self, text: str) -> None:
         """Replace the line, cut to the width of the terminal; elsewhere nothing is printed."""
         if self.is_terminal:
-            sys.stderr.write(f"{CLEAR_LINE}{text[: shutil.get_terminal_size().columns - 1]}")
-            sys.stderr.flush()
+            self._stream.write(f"{CLEAR_LINE}{text[: shutil.get_terminal_size().columns - 1]}")
+            self._stream.flush()
 
     def print(self, text: str) -> None:
         """Print a permanent line above it."""
         if self._shown:
-            sys.stderr.write(f"{CLEAR_LINE}{text}\n" if self.is_terminal else f"{text}\n")
+            self._stream.write(f"{CLEAR_LINE}{text}\n" if self.is_terminal else f"{text}\n")
 
     def close(self) -> None:
         """Remove the line."""
@@ -38,7 +42,7 @@ class StatusLine:
 
 
 class ProgressBar:
-    """A bar with the time left, or a count with the time spent if the total is not known.
+    """A bar with the time left, or a count with the time spent if the total is not known; drawn from the start.
 
     If stderr is not a terminal, a line is printed every `SECONDS_PER_LINE`.
     """
@@ -47,6 +51,7 @@ class ProgressBar:
         self._title, self._total, self._done = title, total, 0
         self._line, self._shown = StatusLine(shown), shown
         self._start = self._drawn = time.perf_counter()
+        self._line.draw(self._text(0.0))  # the first step may take long
 
     def step(self, count: int = 1) -> None:
         """Count what is done."""
@@ -71,9 +76,11 @@ class ProgressBar:
     def _text(self, elapsed: float) -> str:
         if self._total is None:
             return f"{self._title} {self._done:,}, {clock(elapsed)}"
-        left = elapsed / max(1, self._done) * max(0, self._total - self._done)
         share = min(1.0, self._done / max(1, self._total))
-        return f"{self._title} {bar(share)} {self._done:,}/{self._total:,}, {clock(left)} left"
+        text = f"{self._title} {bar(share)} {self._done:,}/{self._total:,}"
+        if not self._done:
+            return text
+        return f"{text}, {clock(elapsed / self._done * max(0, self._total - self._done))} left"
 
 
 class Stage:

@@ -1,4 +1,4 @@
-"""Tables in files: CSV for programs, Markdown and LaTeX to paste; and tables that fit the terminal."""
+"""Tables in files: CSV for programs, Markdown and LaTeX to paste; tables and texts that fit the terminal."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import io
 import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -43,3 +44,55 @@ def column_limits(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list
     while limit > MIN_COLUMN and sum(min(width, limit) for width in widths) > space:
         limit -= 1
     return [limit if width > limit else None for width in widths]
+
+
+def plain_table(headers: Sequence[str], rows: Sequence[Sequence[object]], align: Sequence[str]) -> str:
+    """Return a table for the terminal; `align` has `left` or `right` for each column.
+
+    If the terminal is too narrow, headers are wrapped. Columns that still do not fit follow in further tables, each
+    of which begins with the first column.
+    """
+    cells, numbers = [list(map(str, row)) for row in rows], range(len(headers))
+    if not sys.stdout.isatty():
+        return _simple(headers, cells, align, numbers)
+    widths = [max((len(row[i]) for row in cells), default=0) for i in numbers]
+    if not _fits(headers, widths, numbers):
+        headers = [_wrapped_header(header, width) for header, width in zip(headers, widths, strict=True)]
+    tables = [[0]]
+    for i in numbers[1:]:
+        if len(tables[-1]) > 1 and not _fits(headers, widths, [*tables[-1], i]):
+            tables.append([0])
+        tables[-1].append(i)
+    return "\n\n".join(_simple(headers, cells, align, columns) for columns in tables)
+
+
+def _wrapped_header(header: str, width: int) -> str:
+    """Return a header in lines as wide as its column or its longest word."""
+    longest = max(map(len, header.split()), default=1)
+    return textwrap.fill(header, max(longest, width - HEADER_PADDING))
+
+
+def _fits(headers: Sequence[str], widths: Sequence[int], columns: Sequence[int]) -> bool:
+    used = [max(widths[i], max(map(len, headers[i].split("\n"))) + HEADER_PADDING) for i in columns]
+    return sum(used) + COLUMN_GAP * (len(used) - 1) <= shutil.get_terminal_size().columns
+
+
+def _simple(
+    headers: Sequence[str], cells: Sequence[Sequence[str]], align: Sequence[str], columns: Sequence[int]
+) -> str:
+    rows = [[row[i] for i in columns] for row in cells]
+    sides = [align[i] for i in columns]
+    return tabulate(rows, [headers[i] for i in columns], disable_numparse=True, colalign=sides)
+
+
+def wrapped_text(text: str, indent: int = 0) -> str:
+    """Return a text for the terminal: its lines are wrapped between words, and all but the first are indented."""
+    if not sys.stdout.isatty():
+        return text
+    wrapper = textwrap.TextWrapper(
+        shutil.get_terminal_size().columns,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n".join(map(wrapper.fill, text.split("\n")))

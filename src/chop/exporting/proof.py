@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, fx
 
+from chop.display.numbers import counted
 from chop.exporting.tolerance import FLOAT_TOLERANCE, MAX_SHARE_OF_STEPS, step_of_result, tolerance_of
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.interpreter import NodeInterpreter, bind_inputs, evaluation_mode, run_model, tensors_in
@@ -71,7 +72,7 @@ class Proof:
     """Whether all differences are within the tolerance of the node that causes them."""
 
     def __str__(self) -> str:
-        text = f"{self.num_equal:,} of {self.num_outputs:,} outputs equal ({self.engine})"
+        text = f"{self.num_equal:,} of {counted(self.num_outputs, 'output')} equal ({self.engine})"
         if self.num_equal == self.num_outputs:
             return text
         text += f", largest difference {self.largest:.3g} of {self.magnitude:.3g}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from chop.display.numbers import counted
 from chop.exporting.onnx_graph.builder import OnnxBuilder
 from chop.exporting.onnx_graph.call import CannotFormatError, Quantizer, Ref
 from chop.exporting.onnx_graph.data_types import DataType
@@ -94,4 +95,4 @@ def _safetensors(number_format: Format) -> str:
         store(number_format, _sample())
     except ValueError:
         return NO
-    return f"{number_format.width} bit{'s' if number_format.width > 1 else ''}"
+    return counted(number_format.width, "bit")

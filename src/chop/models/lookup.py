@@ -47,6 +47,8 @@ def get_model_info(
 def _unknown_model(name: str) -> str:
     if name.endswith(".py"):
         return f"'{name}' is a file, not a model: name the class or function in it, as {name}:{_first_class(name)}"
+    if Path(name).is_dir():
+        return f"folder '{name}' holds no model: it has no config.json, which save_pretrained writes"
     text = f"unknown model '{name}'; {closest(name, MODELS)}"
     return (
         text

@@ -9,6 +9,7 @@ from typing import Any
 
 from chop import __version__
 from chop.display.figures import figure
+from chop.display.numbers import counted
 from chop.ir import MaseGraph
 from chop.page.figure_cards import figure_cards
 from chop.page.hardware import describe_circuit
@@ -103,7 +104,7 @@ def _subtitle(inputs: ReportInputs, num_nodes: int) -> str:
         run.get("model") if run.get("model") != inputs.title else None,
         data.get("title") if isinstance(data, Mapping) else run.get("dataset"),
         run.get("name"),
-        f"{num_nodes} nodes",
+        counted(num_nodes, "node"),
     ]
     return " · ".join(str(part) for part in parts if part)
 
@@ -114,7 +115,7 @@ def _notes(graph: MaseGraph, values: TensorValues, inputs: ReportInputs) -> dict
     if inputs.search is not None and inputs.cost_before is None:
         notes["search"] = "The key figures, the graph and the layers are those of the original model."
     if values.num_samples:
-        notes["values"] = f"Activations were measured on {values.num_samples} rows."
+        notes["values"] = f"Activations were measured on {counted(values.num_samples, 'row')}."
     if inputs.comparison:
         first, threshold = inputs.comparison.get("first_below"), inputs.comparison.get("threshold_db")
         where = f"first falls below {threshold:g} dB at {first}" if first else f"stays above {threshold:g} dB"
@@ -127,10 +128,10 @@ def _notes(graph: MaseGraph, values: TensorValues, inputs: ReportInputs) -> dict
 def _unknown_note(cost: Info) -> str:
     """Return how bit operations are counted, and which nodes the totals leave out."""
     convention, unknown = cost.get("convention"), list(cost.get("unknown", ()))
-    counted = f" Bit operations are counted as '{convention}'." if convention else ""
+    note = f" Bit operations are counted as '{convention}'." if convention else ""
     names = ", ".join(unknown[:MAX_UNKNOWN_NAMED]) + (", ..." if len(unknown) > MAX_UNKNOWN_NAMED else "")
-    nodes = "node" if len(unknown) == 1 else "nodes"
-    return counted + (f" The totals leave out {len(unknown)} {nodes} of unknown cost: {names}." if unknown else "")
+    nodes = counted(len(unknown), "node")
+    return note + (f" The totals leave out {nodes} of unknown cost: {names}." if unknown else "")
 
 
 def _cost_note(graph: MaseGraph) -> str:

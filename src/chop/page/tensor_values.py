@@ -10,11 +10,13 @@ from typing import Any, cast
 import torch
 from torch import Tensor, fx
 
+from chop.display.progress import Stage
 from chop.formats import Format
 from chop.formats.float import Float
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.interpreter import bind_inputs, named_inputs, tensors_in, undisturbed
 from chop.ir.graph.node_target import get_node_actual_target
+from chop.nn.quantized import forget_rounded
 from chop.page.representable_values import RepresentableValues, representable_values
 from chop.statistics.batches import limited_batches, num_rows
 from chop.statistics.format_fit import FormatFitMeter
@@ -52,14 +54,16 @@ def measure_tensors(
     graph: MaseGraph, batches: Iterable[Mapping[str, Any]] | None, num_samples: int
 ) -> TensorValues:
     """Measure the weights of a graph and, if there are batches, its activations on the first `num_samples` rows."""
-    observer = _TensorObserver(graph)
+    with Stage("measuring weights"):
+        observer = _TensorObserver(graph)
     with undisturbed(graph.model):
         for batch in limited_batches(batches or (), num_samples):
             observer.profile_batch(bind_inputs(graph, batch), num_rows(batch))
     profile = observer.profile
     if batches is not None and profile.num_samples == 0:
         raise ValueError("input_generator yields no batches")
-    summaries, summary_index = _distinct_summaries(profile)
+    with Stage("summarising tensors"):
+        summaries, summary_index = _distinct_summaries(profile)
     return TensorValues(
         summaries, summary_index, observer.roundings, observer.representable, num_samples=profile.num_samples
     )
@@ -106,6 +110,8 @@ class _TensorObserver(Profiler):
         for i, tensor in enumerate(tensors_in(result)) if node in self.metas else ():
             if (node.name, f"data_out_{i}") not in self.representable:
                 self._find_representable(self.metas[node], f"data_out_{i}", _first_rows(tensor))
+        if node in self.metas:
+            forget_rounded(self.metas[node].module)  # used again only in the next batch, and there are few
 
     def _measure_weight(self, meta: NodeMeta, name: str, value: Tensor) -> None:
         key = TensorKey(meta.node.name, "weights", name)

@@ -11,6 +11,7 @@ from statistics import mean
 from typing import Any
 
 from chop.display.html import html_image, png_image
+from chop.display.numbers import counted
 from chop.files import CorruptFileError, read_json, write_text
 from chop.reporting.view.html import Html, element, join, link, scrolling, section, standalone_page
 from chop.reporting.view.nested_tables import is_number, tables_at
@@ -70,7 +71,7 @@ def write_grid_report(folder: RunFolder, path: Path) -> GridTable:
 
 def _page(table: GridTable) -> Html:
     num_runs = sum(len(run_names(row)) for row in table.rows)
-    lead = f"{table.title} · {len(table.rows)} combinations, {num_runs} runs"
+    lead = f"{table.title} · {counted(len(table.rows), 'combination')}, {counted(num_runs, 'run')}"
     images = [html_image(table.folder.grid_plot)] if table.folder.grid_plot.is_file() else []
     images += [curves] if (curves := _curves(table)) else []
     figures = [Html(f"<figure>{image}</figure>") for image in images]

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tabulate import tabulate
-
 from chop.allocator import release_freed_memory
 from chop.config import ReportConfig, TransformConfig
 from chop.display.figures import figure
 from chop.display.launcher import option_name
-from chop.display.numbers import table_decibels, table_number
+from chop.display.numbers import counted, table_decibels, table_number
 from chop.display.progress import StatusLine
+from chop.display.tables import plain_table
 from chop.files import CorruptFileError, read_json
 from chop.formats.float import Float
 from chop.ir import MaseGraph, NodeMeta
@@ -37,6 +36,7 @@ from chop.runs import RunFolder
 from chop.runs.listing import find_grid
 from chop.runs.output_file import output_file
 from chop.runs.run import Run, TestBatches, open_run
+from chop.runs.shared_weights import share_equal_weights
 from chop.searching.results.command import command_of_best
 from chop.training.terminal import print_grid
 from chop.training.threads import limit_threads_for
@@ -68,7 +68,13 @@ def report(config: ReportConfig) -> Path:
         print_sweep_report(run.folder)
     else:
         path = page_to_write(config.output, run.folder)
-        document = write_report(run, path, num_samples=config.samples, with_sensitivity=not config.no_sensitivity)
+        document = write_report(
+            run,
+            path,
+            num_samples=config.samples,
+            with_sensitivity=not config.no_sensitivity,
+            share_weights=True,
+        )
         print_summary(document)
     if config.open and not webbrowser.open(path.absolute().as_uri()):
         print(f"no browser was found; open {path.absolute()}")
@@ -76,17 +82,25 @@ def report(config: ReportConfig) -> Path:
 
 
 def write_report(
-    run: Run, path: Path | None = None, *, num_samples: int = 256, with_sensitivity: bool = True
+    run: Run,
+    path: Path | None = None,
+    *,
+    num_samples: int = 256,
+    with_sensitivity: bool = True,
+    share_weights: bool = False,
 ) -> dict[str, Any]:
     """Write the page of a run to `path`, by default into its folder, and return the document that it shows.
 
     Activations, errors and sensitivity are measured on the first `num_samples` rows of the test split. Sensitivity
-    takes longest.
+    takes longest. With `share_weights`, the weights that the graph and its original have in common are in memory
+    once; nobody else may change them then.
     """
     path = page_to_write(path, run.folder)
     search = _read_search_log(run) if run.folder.search_log.is_file() else None
     batches = run.test_batches(num_samples)
     with limit_threads_for(run.experiment, batches.batch_size):
+        if share_weights and run.original is not None:
+            share_equal_weights(run.graph.model, run.original.model)
         return _run_passes(run, batches, path, search, with_sensitivity)
 
 
@@ -170,7 +184,7 @@ class BatchesWithProgress:
         line, done = StatusLine(), 0
         try:
             for batch in self.batches:
-                line.draw(f"{self.activity}: {done} of {self.num_samples} rows")
+                line.draw(f"{self.activity}: {done} of {counted(self.num_samples, 'row')}")
                 yield batch
                 inputs = batch[0] if isinstance(batch, tuple) else batch
                 done += len(next(iter(inputs.values())))
@@ -192,7 +206,7 @@ def _measure_sensitivity(run: Run, batches: TestBatches, cost: Info) -> Info | N
         return None
     shown = BatchesWithProgress(batches.labelled(), rows, "measuring sensitivity")
     _, info = sensitivity_analysis_pass(graph, {**formats, "labelled_batches": shown, "num_samples": rows})
-    return {**info, "formats": f"{description}, on {rows} rows"}
+    return {**info, "formats": f"{description}, on {counted(rows, 'row')}"}
 
 
 def _formats_to_measure(run: Run, graph: MaseGraph) -> tuple[dict[str, Any], str]:
@@ -241,7 +255,7 @@ def print_sweep_report(folder: RunFolder) -> None:
     """Print the table of a sweep, and the command that quantises the model to the best setting."""
     if folder.sweep_table.is_file():
         rows = list(csv.reader(folder.sweep_table.read_text(encoding="utf-8").splitlines()))
-        print("\n" + tabulate(rows[1:], rows[0] if rows else (), disable_numparse=True, stralign="right"))
+        print("\n" + plain_table(rows[0], rows[1:], ["right"] * len(rows[0])) if rows else "")
     if folder.sweep_config.is_file():
         print(f"\nquantise the model to the best setting: {command_of_best_setting(folder)}")
 
@@ -256,7 +270,7 @@ def print_summary(document: Info) -> None:
     names = ("average_weight_bits", "average_activation_bits", "macs", "bitops", "sqnr_db")
     headers = ("layer", "op", *(figure(name).column_title for name in names))
     align = ("left", "left", *["right"] * len(names))
-    print("\n" + tabulate(rows, headers, disable_numparse=True, colalign=align) if rows else "\nno layers")
+    print("\n" + plain_table(headers, rows, align) if rows else "\nno layers")
     if len(layers) > MAX_LAYERS_PRINTED:
         print(f"... and {len(layers) - MAX_LAYERS_PRINTED} more in the report")
     print(f"\n{document['notes']['cost']}")

@@ -11,8 +11,10 @@ from functools import cached_property
 
 import optuna
 
+from chop.allocator import release_freed_memory
 from chop.config import SearchConfig
 from chop.display.launcher import launcher, option_name
+from chop.display.numbers import counted
 from chop.runs import Experiment, RunFolder
 from chop.searching.apply import apply_best, apply_trial
 from chop.searching.evaluation.problem import Problem
@@ -57,6 +59,7 @@ def search(config: SearchConfig) -> RunFolder:
     with database_errors_explained(config.storage):
         location = StudyLocation.find(config)
         experiment = Experiment.load(config)
+        release_freed_memory()  # what reading and converting the weights took
         spec.warn(experiment)
         with limit_threads_for(experiment, config.batch_size):
             with pass_messages_from(logging.WARNING):
@@ -88,8 +91,9 @@ class Search:
         else:
             message = "all %d trials are finished; use a larger %s to add more"
             logger.info(message, self.study.num_planned, option_name("n_trials"))
+        release_freed_memory()  # what trials took: writing the results needs other memory
         results = self._save()
-        rows = f"{self.problem.num_rows:,} rows of {self.spec.evaluation.data_loader}"
+        rows = f"{counted(self.problem.num_rows, 'row')} of {self.spec.evaluation.data_loader}"
         show_results(results, self.spec.config.max_drop, self.folder, rows)
         if self._num_unfinished:
             self._show_how_to_resume()

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 from torch import Tensor
 
 from chop.display.html import html_table
+from chop.display.numbers import counted
 from chop.files import write_bytes
 from chop.registry import closest
 from chop.statistics.base import Statistic, make_statistic
@@ -71,7 +72,7 @@ class Profile:
             for name, found in results.items()
         ]
         headers = ("node", "tensor", "statistic", "results")
-        return html_table(headers, rows, f"profile of {self.num_samples} samples")
+        return html_table(headers, rows, f"profile of {counted(self.num_samples, 'sample')}")
 
     def merge(self, other: Profile) -> None:
         """Add everything in `other`. Weights are the same in every run, so they are replaced rather than added.

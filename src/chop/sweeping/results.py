@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tabulate import tabulate
-
 from chop.config import SweepConfig, TransformConfig, common_options
 from chop.display.figures import figure
 from chop.display.html import shown_in_notebook
-from chop.display.numbers import memory, percentage_points, table_number
-from chop.display.tables import write_table
+from chop.display.numbers import counted, memory, percentage_points, table_number
+from chop.display.tables import plain_table, write_table
 from chop.files import write_text
 from chop.runs import RunFolder
 from chop.runs.folder import NOT_KEPT, with_absolute_paths
@@ -86,7 +84,7 @@ def write_results(
     align = ("left", *("right",) * (len(headers) - 1))
     print(f"\n{results.title}, test split")
     if not shown_in_notebook(headers, cells):
-        print(tabulate(cells, headers, disable_numparse=True, colalign=align))
+        print(plain_table(headers, cells, align))
     if any(row.costs[name] > row.bits + 0.005 for row in results.rows for name in COSTS):
         print(f"\n{SCALES_NOTE}")
     exact = [row.cells(exact=True) for row in rows]
@@ -98,7 +96,7 @@ def write_results(
         return
     print(
         f"\nfewest bit operations with a loss of at most {allowed}: "
-        f"{best.label}, {best.bits:g} bits (accuracy {best.accuracy:.4f}): {folder.sweep_config}"
+        f"{best.label}, {counted(best.bits, 'bit')} (accuracy {best.accuracy:.4f}): {folder.sweep_config}"
     )
     options = common_options(with_absolute_paths(config)) | {"name": None}
     table = to_table(TransformConfig(**options, passes=passes(best.setting)))

@@ -12,6 +12,7 @@ from typing import Any
 from chop.config import SweepConfig
 from chop.cost import estimate
 from chop.cost.summary import COST_CONVENTION
+from chop.display.numbers import counted
 from chop.display.progress import StatusLine
 from chop.ir import MaseGraph
 from chop.ir.graph.meta import annotated_batch_size
@@ -98,7 +99,8 @@ def _measure_all(config: SweepConfig, bench: Bench, settings: Sequence[Setting])
     rows = map_in_processes(_load, config, settings, workers) if workers > 1 else map(bench.measure, settings)
     for number in range(len(settings)):
         setting = settings[number]
-        line.draw(f"setting {number + 1} of {len(settings)}: {setting.label}, {setting.number_format.width} bits")
+        bits = counted(setting.number_format.width, "bit")
+        line.draw(f"setting {number + 1} of {len(settings)}: {setting.label}, {bits}")
         yield next(rows)
     line.close()
 
@@ -116,7 +118,7 @@ def _write_summary(
         "checkpoint": None if config.load_name is None else str(config.load_name),
         "baseline": {**results.baseline.metrics, **results.baseline.costs},
         "rows": [{"format": row.label, "bits": row.bits, **row.metrics, **row.costs} for row in results.rows],
-        "best": None if best is None else f"{best.label}, {best.bits:g} bits",
+        "best": None if best is None else f"{best.label}, {counted(best.bits, 'bit')}",
         "seconds": round(seconds, 3),
     }
     if best is not None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +23,8 @@ def limit_threads_for(experiment: Experiment, batch_size: int) -> Iterator[None]
     The choice depends only on the amount of work, never on measured time, so that runs are reproducible.
     """
     rows = experiment.data.splits.train.features[:2]
-    work = multiplications_per_row(experiment.model, rows, experiment.arguments(rows))
+    enough = MIN_PARALLEL_WORK / batch_size
+    work = multiplications_per_row(experiment.model, rows, experiment.arguments(rows), enough=enough)
     with limit_threads(work * batch_size):
         yield
 
@@ -39,12 +41,21 @@ def limit_threads(num_multiplications: float) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+class _EnoughError(Exception):
+    """Ends a run of a model: the rest need not be counted."""
+
+
 def multiplications_per_row(
-    model: nn.Module, features: Tensor, arguments: Mapping[str, Tensor] | None = None
+    model: nn.Module,
+    features: Tensor,
+    arguments: Mapping[str, Tensor] | None = None,
+    *,
+    enough: float = math.inf,
 ) -> float:
     """Estimate the multiplications per row: for each output of a layer, the weights that contribute to it.
 
-    `arguments` are those of the model for the rows; by default, the rows are the first one.
+    `arguments` are those of the model for the rows; by default, the rows are the first one. The model runs until
+    `enough` are counted: a large one takes seconds.
     """
     total = 0.0
 
@@ -53,10 +64,12 @@ def multiplications_per_row(
         weight = getattr(layer, "weight", None)
         if isinstance(weight, Tensor) and weight.dim() > 1 and isinstance(output, Tensor):
             total += output.numel() * weight[0].numel() / len(features)
+            if total >= enough:
+                raise _EnoughError
 
     hooks = [layer.register_forward_hook(count) for layer in model.modules()]
     try:
-        with evaluation_mode(model):
+        with evaluation_mode(model), suppress(_EnoughError):
             model(**arguments) if arguments else model(features)
     finally:
         for hook in hooks:

@@ -12,6 +12,7 @@ from typing import Any
 from chop.config import TrainConfig
 from chop.cost.summary import summarize_cost
 from chop.display.launcher import launcher
+from chop.display.numbers import counted
 from chop.ir import MaseGraph
 from chop.passes.graph import save_mase_graph_interface_pass
 from chop.passes.graph.transforms.prune.gradual import GradualPruning
@@ -46,7 +47,7 @@ def _train(config: TrainConfig, experiment: Experiment) -> RunFolder:
     try:
         progress = _run(trainer, folder)
     except KeyboardInterrupt:
-        where = f"stopped in epoch {trainer.loop.epoch + 1}, after {trainer.loop.step} steps"
+        where = f"stopped in epoch {trainer.loop.epoch + 1}, after {counted(trainer.loop.step, 'step')}"
         sys.stderr.write(f"{where}. To resume:\n  {launcher()} train --config {folder.config} --resume\n")
         raise
     except Exception:

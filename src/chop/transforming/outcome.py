@@ -12,7 +12,7 @@ from torch import nn
 from chop.allocator import release_freed_memory
 from chop.config import TransformConfig
 from chop.cost.summary import summarize_cost
-from chop.display.progress import ProgressBar
+from chop.display.progress import ProgressBar, Stage
 from chop.files import write_json
 from chop.ir import MaseGraph
 from chop.nn.quantized import QuantizedLayer, forget_rounded
@@ -50,7 +50,8 @@ def graph_outcome(original: MaseGraph, results: PassResults) -> Outcome:
 
     def save(folder: RunFolder) -> None:
         summarize_quantization(original, graph, folder.transform)
-        save_mase_graph_interface_pass(graph, {"save_dir": folder.graph})
+        with Stage("saving the graph"):
+            save_mase_graph_interface_pass(graph, {"save_dir": folder.graph})
 
     models = {"before": original.model, "after": graph.model}
     cost = summarize_cost({"before": original.metas(), "after": graph.metas()})

@@ -19,6 +19,7 @@ from chop.passes import PASSES
 from chop.passes.base import arguments_of, read_arguments
 from chop.passes.graph.utils import deepcopy_mase_graph
 from chop.runs import Experiment
+from chop.transforming.pass_results import to_json
 
 Passes = Mapping[str, Mapping[str, Any]]
 """The arguments of each pass, in the order in which they run."""
@@ -60,6 +61,7 @@ class PassResults:
     graph: MaseGraph
     comparisons: Sequence[Comparison] = ()
     infos: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Without tensors and other objects: the profile of a language model takes hundreds of megabytes."""
 
 
 def run_passes(passes: Passes, original: MaseGraph, experiment: Experiment) -> PassResults:
@@ -77,7 +79,7 @@ def run_passes(passes: Passes, original: MaseGraph, experiment: Experiment) -> P
         if is_sharing and not run.keeps_weights:
             graph, is_sharing = deepcopy_mase_graph(graph), False
         graph, info = run(graph, _arguments(name, given, original, experiment))
-        infos[name] = info
+        infos[name] = _plain(info)
         if run.compare:
             _, info_before = run(_copy_sharing_weights(original), _arguments(name, given, original, experiment))
             before = numbers_in(info_before)
@@ -87,6 +89,11 @@ def run_passes(passes: Passes, original: MaseGraph, experiment: Experiment) -> P
         forget_rounded(graph.model, original.model)
         release_freed_memory()
     return PassResults(graph, comparisons, infos)
+
+
+def _plain(info: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an `info` as JSON can hold it, but with infinite numbers."""
+    return {key: value if isinstance(value, int | float) else to_json(value) for key, value in info.items()}
 
 
 def _copy_sharing_weights(graph: MaseGraph) -> MaseGraph:

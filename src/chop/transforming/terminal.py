@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tabulate import tabulate
 from torch import nn
 
 from chop.dataset import DatasetInfo
 from chop.display.html import shown_in_notebook
+from chop.display.tables import plain_table
 from chop.passes import PASSES
 from chop.tasks import Evaluation
 from chop.training.terminal import print_scores
@@ -24,7 +24,7 @@ def print_outcome(info: DatasetInfo, results: Mapping[str, Evaluation], comparis
     if comparisons:
         rows = [(each.pass_name, each.measure, _number(each.before), _number(each.after)) for each in comparisons]
         headers, align = ("pass", "measure", "before", "after"), ("left", "left", "right", "right")
-        print("\n" + tabulate(rows, headers, disable_numparse=True, colalign=align))
+        print("\n" + plain_table(headers, rows, align))
     if results:
         print_scores(f"data: {info.title}, test split", {name: each.metrics for name, each in results.items()})
 
@@ -38,7 +38,7 @@ def print_infos(infos: Mapping[str, Mapping[str, Any]]) -> None:
             if shown_in_notebook(table.headers, table.rows):
                 continue
             align = ("left", *("right",) * (len(table.headers) - 1))
-            print(tabulate(table.rows, table.headers, disable_numparse=True, colalign=align))
+            print(plain_table(table.headers, table.rows, align))
 
 
 def print_layers(model: nn.Module, paths: Sequence[str]) -> None:

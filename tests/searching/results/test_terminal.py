@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from chop.display.progress import bar
 from chop.runs import RunFolder
 from chop.searching.evaluation.objectives import Objective, Objectives
 from chop.searching.evaluation.ptq import PTQProblem
@@ -54,9 +55,9 @@ def test_progress_shows_trials_the_best_the_rate_and_the_time_left(
         progress.tick()
     progress.close()
     last = capsys.readouterr().err.splitlines()[-1]
-    bar = "━" * 10 + "╌" * 10
+    half = "━" * 10 + "╌" * 10
     # (0.75, 12) dominates (0.75, 20), and (0.5, 10) dominates (0.4, 15).
-    assert last == f"trials 4/8 {bar}  0.05 trials/s, 1:20 left  best accuracy 0.75, 2 on the front"
+    assert last == f"trials 4/8 {half}  0.05 trials/s, 1:20 left  best accuracy 0.75, front 2"
 
 
 def test_progress_shows_the_best_sum(problem: PTQProblem, capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,6 +88,7 @@ def test_on_a_terminal_one_line_is_redrawn(
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     study = make_study(problem, OBJECTIVES, 4)
     progress = SearchProgress(study, OBJECTIVES, 0, lambda: None)
+    assert capsys.readouterr().err == f"\r\x1b[Ktrials 0/4 {bar(0)}"  # before the first trial ends
     for accuracy, bitops in METRICS[:2]:
         clock[0] += 1
         complete(study, OBJECTIVES, accuracy, bitops)

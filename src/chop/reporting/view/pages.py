@@ -9,6 +9,7 @@ from pathlib import Path
 from chop.display import numbers
 from chop.display.figures import figure
 from chop.display.launcher import launcher
+from chop.display.numbers import counted
 from chop.reporting.view.compare import (
     ComparedCell,
     ComparedRow,
@@ -212,7 +213,9 @@ def sweep_table(record: RunRecord) -> Html | None:
     for row in rows:
         texts = [str(row.get("format", NOTHING)), _numbers(row.get("bits"))]
         texts += [figure(name).text(value) if is_number(value := row.get(name)) else NOTHING for name in names]
-        is_best = best == f"{row.get('format')}, {row.get('bits'):g} bits" if is_number(row.get("bits")) else False
+        is_best = (
+            is_number(bits := row.get("bits")) and best == f"{row.get('format')}, {counted(float(bits), 'bit')}"
+        )
         cells = [element("td", None, text) for text in texts]
         lines.append(element("tr", {"class": "best" if is_best else None}, cells))
     lead = (

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from chop.display.numbers import exact
+from chop.display.numbers import counted, exact
 from chop.files import CorruptFileError, parse_json
 from chop.reporting.view.nested_tables import number_at, tables_at, text_at, value_at
 from chop.reporting.view.run_files import read_table
@@ -82,10 +82,10 @@ class RunRecord:
     def note(self) -> str | None:
         """One phrase about the run: how many runs or trials it has, or which weights it started from."""
         if self.grid:
-            return f"{sum(len(run_names(row)) for row in tables_at(self.grid, 'rows'))} runs"
+            return counted(sum(len(run_names(row)) for row in tables_at(self.grid, "rows")), "run")
         trials, front = number_at(self.summary, "trials", "complete"), number_at(self.summary, "front")
         if trials is not None and front is not None:
-            return f"{exact(trials)} trials, {exact(front)} Pareto-optimal"
+            return f"{counted(round(trials), 'trial')}, {exact(front)} Pareto-optimal"
         checkpoint = text_at(self.summary, "checkpoint") or text_at(self.config, "load_name")
         origin = None if checkpoint is None else f"from {_checkpoint_name(Path(checkpoint))}"
         best = text_at(self.summary, "best")  # of a sweep

@@ -9,6 +9,7 @@ from dataclasses import MISSING, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from chop.config import TransformConfig
+from chop.display.numbers import counted
 from chop.files import CorruptFileError, atomic_path, read_json, write_text
 from chop.runs import Experiment, RunFolder
 from chop.searching.evaluation.objectives import known_metrics
@@ -91,7 +92,7 @@ class ResultFiles:
         metrics = ", ".join(f"{name} {best.metrics[name]:.6g}" for name in names)
         comments = [
             f"Trial {best.number}: {rule}.",
-            f"On {self.problem.num_rows:,} rows of {self.spec.evaluation.data_loader}: {metrics}.",
+            f"On {counted(self.problem.num_rows, 'row')} of {self.spec.evaluation.data_loader}: {metrics}.",
         ]
         if "epochs" in best.metrics:
             comments.append("These are the formats before the training. To get the trained weights:")

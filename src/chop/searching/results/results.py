@@ -11,7 +11,7 @@ from functools import cached_property
 import optuna
 from optuna.distributions import CategoricalDistribution
 
-from chop.display.numbers import percentage_points
+from chop.display.numbers import counted, percentage_points
 from chop.searching.evaluation.objectives import (
     DEFAULT_COST,
     Objective,
@@ -203,7 +203,7 @@ def _importances(params: Sequence[Params], values: Sequence[float]) -> dict[str,
     finite = [(each, value) for each, value in zip(params, values, strict=True) if math.isfinite(value)]
     if len(finite) < MIN_TRIALS_FOR_IMPORTANCES:
         return (
-            f"the importance of choices is not shown for {len(finite)} trials; "
+            f"the importance of choices is not shown for {counted(len(finite), 'trial')}; "
             f"it needs at least {MIN_TRIALS_FOR_IMPORTANCES}"
         )
     common = [name for name in finite[0][0] if all(name in each for each, _ in finite)]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from tabulate import tabulate
-
 from chop.display.figures import KeyFigure
 from chop.display.html import shown_in_notebook
+from chop.display.numbers import counted
 from chop.display.progress import SECONDS_PER_REDRAW, StatusLine, bar, clock
+from chop.display.tables import plain_table, wrapped_text
 from chop.runs import RunFolder
 from chop.searching.evaluation import COST_RUNNERS, CostRunner
 from chop.searching.evaluation.objectives import Objectives, known_metrics, measured, pareto_front, quality_figure
@@ -18,6 +18,8 @@ from chop.searching.results.results import Results
 from chop.searching.study.study import Study, TrialRecord
 
 MAX_ROWS_SHOWN, MAX_CHOICES_SHOWN = 20, 8
+INDENT = len("best: ")
+"""Characters before the lines of a sentence after its first one."""
 MIN_PAUSE_RATIO = 50
 """The polling interval of the study is at least this many times as long as reading its trials takes."""
 NUM_LOG_LINES = 10
@@ -39,6 +41,7 @@ class SearchProgress:
         self._poll()
         self._num_saved = self._num_at_start = len(self._seen)
         self._start: float | None = None
+        self._line.draw(self._text())  # the first trial may take long
 
     def tick(self) -> None:
         """Update the display, unless that was done a moment ago."""
@@ -95,14 +98,15 @@ class SearchProgress:
             return f"best {pick(self._objectives.values(each)[0] for each in self._front):.4g}"
         first = self._objectives.items[0]
         best = max(self._front, key=first.gain)[first.name]
-        return f"best {first.name} {best:.4g}, {len(self._front)} on the front"
+        return f"best {first.name} {best:.4g}, front {len(self._front)}"
 
     def _rate(self) -> str:
         num_new = len(self._seen) - self._num_at_start
         if self._start is None or not num_new:
             return ""
         rate = num_new / max(1e-9, time.monotonic() - self._start)
-        return f"{rate:.3g} trials/s, {clock((self._num_planned - len(self._seen)) / rate)} left"
+        left = (self._num_planned - len(self._seen)) / rate
+        return f"{rate:.3g} trials/s" + (f", {clock(left)} left" if left > 0 else "")
 
 
 def show_results(results: Results, max_drop: float | None, folder: RunFolder, rows: str = "") -> None:
@@ -116,7 +120,7 @@ def show_results(results: Results, max_drop: float | None, folder: RunFolder, ro
     _show_front(results, folder)
     if rows:
         print(f"accuracy and loss are those of {rows}")
-    print(f"\noriginal model: {_summary(results, results.original)}")
+    print(wrapped_text(f"\noriginal model: {_summary(results, results.original)}", INDENT))
     _show_pareto_optimal_baselines(results)
     _show_importances(results)
     _show_best(results, max_drop, folder)
@@ -148,9 +152,9 @@ def _show_front(results: Results, folder: RunFolder) -> None:
     titles = [each.column_title for each in columns]
     headers = ("trial", *options, *titles, "nearest uniform", quality, cost_title)
     align = ("right",) * (1 + len(options) + len(columns)) + ("left", "right", "right")
-    print(f"\nPareto front: {len(results.front)} of {len(results.complete)} trials")
+    print(f"\nPareto front: {len(results.front)} of {counted(len(results.complete), 'trial')}")
     if not shown_in_notebook(headers, rows):
-        print(tabulate(rows, headers, disable_numparse=True, colalign=align))
+        print(plain_table(headers, rows, align))
     if results.baselines_outside_the_space:
         print("-: Pareto-optimal uniform baselines that are not in the search space")
     if len(results.front) > MAX_ROWS_SHOWN:
@@ -193,7 +197,7 @@ def _show_pareto_optimal_baselines(results: Results) -> None:
             f"{each.label} ({quality.column_title} {_cell(quality, each.metrics)})"
             for each in results.pareto_optimal_baselines
         )
-        print(f"Pareto-optimal uniform baselines: {'; '.join(shown)}")
+        print(wrapped_text(f"Pareto-optimal uniform baselines: {'; '.join(shown)}", INDENT))
     elif results.baselines:
         print("no uniform baseline is Pareto-optimal: other trials equal or dominate all of them")
 
@@ -202,22 +206,21 @@ def _show_importances(results: Results) -> None:
     found = results.importances_of_shown_metrics()
     for reason in found.values():
         if isinstance(reason, str):
-            print(f"\n{reason}")
+            print(wrapped_text(f"\n{reason}"))
             return
     shares = [each for each in found.values() if isinstance(each, dict)]
     choices = sorted(shares[0], key=lambda choice: -sum(each[choice] for each in shares))
     rows = [(choice, *(f"{each[choice]:.0%}" for each in shares)) for choice in choices[:MAX_CHOICES_SHOWN]]
-    print(
-        "\nmost important choices, by their contribution to the difference between the best trials and the others"
-    )
-    print(tabulate(rows, ("choice", *found), disable_numparse=True, colalign=("left", *("right",) * len(found))))
+    title = "most important choices, by their contribution to the difference between the best trials and the others"
+    print("\n" + wrapped_text(title))
+    print(plain_table(("choice", *found), rows, ("left", *("right",) * len(found))))
 
 
 def _show_best(results: Results, max_drop: float | None, folder: RunFolder) -> None:
     best = results.best(max_drop)
     if best.record is not None:
-        print(f"\nbest: trial {best.record.number}, {_summary(results, best.record.metrics)}")
-        print(f"      {best.rule}; {_how_to_use(best.record, folder)}")
+        print(wrapped_text(f"\nbest: trial {best.record.number}, {_summary(results, best.record.metrics)}", INDENT))
+        print(wrapped_text(f"{' ' * INDENT}{best.rule}; {_how_to_use(best.record, folder)}", INDENT))
 
 
 def _how_to_use(best: TrialRecord, folder: RunFolder) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from chop.display.numbers import counted
 from chop.nn.quantized.config import ROLES, UNSET
 from chop.searching.space.choices import Choices
 from chop.searching.space.dimension import Dimension
@@ -29,7 +30,7 @@ class Variant:
 
     @property
     def label(self) -> str:
-        return f"{self.value} bits" if self.parameter == "width" else str(self.value)
+        return counted(self.value, "bit") if self.parameter == "width" else str(self.value)
 
 
 def uniform_baselines(space: Space) -> dict[str, dict[str, dict[str, Any]]]:

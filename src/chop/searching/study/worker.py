@@ -12,6 +12,7 @@ from functools import partial
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import FrozenTrial
 
+from chop.display.numbers import counted
 from chop.searching.evaluation.objectives import Objectives
 from chop.searching.evaluation.problem import Problem
 from chop.searching.spec import SearchSpec
@@ -70,7 +71,7 @@ class Worker:
         if (now := time.monotonic()) - self._last_check > LOST_CHECK_SECONDS:
             self._last_check = now
             if num_lost := self.study.retry_lost_trials():
-                logger.info("%d trials are waiting again because their workers crashed", num_lost)
+                logger.info("workers crashed: %s will run again", counted(num_lost, "trial"))
 
     def _run(self, trial: FrozenTrial) -> None:
         pruner = TrialPruner(self._completed, self.objectives, self.problem.rungs) if self.prunes else None

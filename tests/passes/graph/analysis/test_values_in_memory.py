@@ -88,6 +88,13 @@ def test_sensitivity_returns_the_memory_of_own_weights_before_it_rounds_those_of
     assert alive == [0]
 
 
+def test_sensitivity_trims_memory_after_each_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    trimmed: list[bool] = []
+    monkeypatch.setattr(measure, "trim_freed_memory", lambda: trimmed.append(True))
+    sensitivity_analysis_pass(chain(), {"config": INT8, "input_generator": [{"input": torch.randn(3, 4)}]})
+    assert len(trimmed) == 2 * 2 * NUM_LAYERS  # linear layers and their activations, alone and all but one
+
+
 def test_comparing_graphs_keeps_only_values_that_are_not_yet_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     alive, graph = Alive(), chain()
     new, clone, add = quantised(graph), Tensor.clone, Deviation.add
@@ -102,6 +109,12 @@ def test_comparing_graphs_keeps_only_values_that_are_not_yet_compared(monkeypatc
     compare_graphs_analysis_pass(graph, new, {"input": torch.randn(3, 4)})
     assert len(at_comparison) == 2 * NUM_LAYERS
     assert max(at_comparison) <= 3  # the inputs of both graphs, and one output
+
+
+def test_measuring_tensors_keeps_the_rounded_weights_of_one_layer(rounded: Alive) -> None:
+    measure_tensors(quantised(chain()), [{"input": torch.randn(3, 4)} for _ in range(2)], num_samples=6)
+    assert rounded.most == 1
+    assert rounded.now == 0
 
 
 def test_the_fit_of_formats_keeps_no_values() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from chop.display.numbers import counted
 from chop.display.progress import ProgressBar
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.interpreter import bind_inputs, undisturbed
@@ -162,9 +163,9 @@ def _of_one_size(batches: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, 
         size = size or rows
         if rows < size:
             logger.warning(
-                "the last batch has %d rows instead of %d and is skipped, because a statistic has a result for "
+                "the last batch has %s instead of %d and is skipped, because a statistic has a result for "
                 "each row of a batch",
-                rows,
+                counted(rows, "row"),
                 size,
             )
             return

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from chop.display.progress import Stage
 from chop.files import write_bytes
 from chop.garbage import without_garbage_collection
 from chop.ir import MaseGraph
@@ -68,7 +69,8 @@ def report_html_analysis_pass(graph: MaseGraph, args: ReportHtmlArgs) -> PassRes
     graph.annotated_metas()
     with without_garbage_collection():
         document = _document(graph, args)
-        page = render(document).encode()
+        with Stage("writing the page"):
+            page = render(document).encode()
     args.path.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(args.path, page)
     return graph, {"path": str(args.path), "bytes": len(page), "document": document}
@@ -88,7 +90,8 @@ def _document(graph: MaseGraph, args: ReportHtmlArgs) -> dict[str, Any]:
         hardware=args.hardware,
     )
     values = measure_tensors(graph, batches, args.num_samples)
-    return make_document(graph, args.original, values, inputs)
+    with Stage("describing the nodes"):
+        return make_document(graph, args.original, values, inputs)
 
 
 def _cost(graph: MaseGraph, args: ReportHtmlArgs) -> Info:

@@ -119,6 +119,20 @@ def test_the_table_of_nodes_fits_the_terminal(
     assert "LinearInteger" in nodes
     assert "data_in integer(8, 4)," in nodes
     assert "Unchanged" in types
+    assert max(map(len, types.splitlines())) <= width
+
+
+def test_the_table_of_types_leaves_out_ops_on_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    graph = tiny_graph()
+    for width, has_ops in ((80, True), (60, False)):
+        monkeypatch.setenv("COLUMNS", str(width))
+        graph_iterator_node_histogram(graph, quantized(graph, LAB_PASS_ARGS))
+        header = capsys.readouterr().out.splitlines()[1]
+        assert len(header) <= width
+        assert ("OP" in header.replace("|", " ").split()) == has_ops
 
 
 def test_silent_prints_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

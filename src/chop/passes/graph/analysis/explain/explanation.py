@@ -11,7 +11,7 @@ from typing import Any
 from tabulate import tabulate
 
 from chop.cost.conventions import Number
-from chop.display.numbers import table_decibels, table_number
+from chop.display.numbers import counted, table_decibels, table_number
 from chop.formats import Format
 from chop.formats.integer import Integer
 from chop.passes.quantization.suggest import WIDTHS, Suggestion
@@ -97,13 +97,13 @@ class Explanation:
             return []
         found = []
         if measured.num_not_finite:
-            found.append(f"{_counted(measured.num_not_finite, 'value')} NaN or infinite")
+            found.append(f"{_are(measured.num_not_finite, 'value')} NaN or infinite")
         if measured.saturated:
             found.append(f"{_share(measured.saturated)} of the values saturate")
         if measured.to_zero:
             found.append(f"{_share(measured.to_zero)} of the nonzero values become 0")
         if measured.unused_bits:
-            found.append(f"{_counted(measured.unused_bits, 'top bit')} never used")
+            found.append(f"{_are(measured.unused_bits, 'top bit')} never used")
         return found + self._format_findings(tensor, measured)
 
     def _format_findings(self, tensor: ExplainedTensor, measured: FormatFit) -> list[str]:
@@ -137,7 +137,7 @@ class Explanation:
         if self.result_db is not None:
             lines.append(f"SQNR of the result, compared with float: {table_decibels(self.result_db)}.")
         if self.num_samples:
-            lines.append(f"Activations were measured on {self.num_samples:,} rows.")
+            lines.append(f"Activations were measured on {counted(self.num_samples, 'row')}.")
         return "\n".join([*lines, *self._cost_lines()])
 
     def _all(self) -> dict[str, ExplainedTensor]:
@@ -237,5 +237,5 @@ def _share(value: float | None) -> str:
     return "< 0.01 %" if 0 < value < 1e-4 else f"{100 * value:.3g} %"
 
 
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what} is" if number == 1 else f"{number:,} {what}s are"
+def _are(number: int, what: str) -> str:
+    return f"{counted(number, what)} {'is' if number == 1 else 'are'}"

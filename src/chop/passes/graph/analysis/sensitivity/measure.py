@@ -11,7 +11,8 @@ from typing import Any
 
 from torch import Tensor, fx, nn
 
-from chop.allocator import release_freed_memory
+from chop.allocator import release_freed_memory, trim_freed_memory
+from chop.display.numbers import counted
 from chop.display.progress import ProgressBar
 from chop.ir import MaseGraph
 from chop.ir.graph.incremental import IncrementalRun
@@ -73,7 +74,7 @@ def measure_sensitivity(
     measurement = _Measurement(graph, replacements, nodes, both)
     with undisturbed(graph.model), _in_evaluation_mode(replacements):
         for number, (inputs, labels) in enumerate(batches, 1):
-            title = f"sensitivity, batch {number}: {num_rows(inputs)} samples"
+            title = f"sensitivity, batch {number}: {counted(num_rows(inputs), 'sample')}"
             with ProgressBar(title, measurement.runs_per_batch) as progress:
                 measurement.add(inputs, labels, progress)
     return measurement.result()
@@ -158,6 +159,7 @@ class _Measurement:
         for node in unit:
             sums.own[node.name].add(incremental.values[node], changed[node])
         forget_rounded(*changed.replaced.values())  # needed again only in the next batch
+        trim_freed_memory()
 
     def _add_together(
         self, incremental: IncrementalRun, plain: Any, label: str, labels: Tensor | None, progress: ProgressBar
@@ -174,6 +176,7 @@ class _Measurement:
                     rest = {node: new for node, new in together.items() if node not in unit}
                     self.all_but[unit, label].add(plain, incremental.run(rest), labels)
                     _forget_own(unit)
+                    trim_freed_memory()
                     progress.step()
         forget_rounded(*together.values())
 

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 TABLE_FILE = "quantize_table.csv"
 _HISTOGRAM_FILE = "quantize_histogram.csv"
 _BY_NODE = ("Ori name", "New name", "MASE_TYPE", "Mase_OP", "Original type", "Quantized type", "Changed", "Formats")
-_LESS_IMPORTANT = ("New name", "MASE_TYPE", "Changed", "Original type")
+_BY_TYPE = ("Original type", "OP", "Total", "Changed", "Unchanged")
+_LESS_IMPORTANT = {_BY_NODE: ("New name", "MASE_TYPE", "Changed", "Original type"), _BY_TYPE: ("OP",)}
 """The columns that a narrow terminal does not show, the least important first; both graphs have the same names."""
 _WIDEST = "Formats"
 _MIN_FORMATS = 24  # characters of a line of formats
 _SEPARATOR = 3  # characters between two columns, and around all of them
-_BY_TYPE = ("Original type", "OP", "Total", "Changed", "Unchanged")
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class SummaryTable(NamedTuple):
         print(f"{self.title}:")
         if shown_in_notebook(self.columns, self.rows):
             return
-        if sys.stdout.isatty() and _WIDEST in self.columns:
+        if sys.stdout.isatty():
             self._print_within(shutil.get_terminal_size().columns)
         else:
             print(tabulate(self.rows, headers=self.columns, tablefmt="orgtbl"))
@@ -91,8 +91,8 @@ class SummaryTable(NamedTuple):
         columns = list(self.columns)
         cells = zip(columns, zip(*self.rows, strict=True), strict=True)
         widths = {name: max(len(name) + HEADER_PADDING, *map(len, map(str, texts))) for name, texts in cells}
-        needed = widths | {_WIDEST: min(widths[_WIDEST], _MIN_FORMATS)}
-        for name in _LESS_IMPORTANT:
+        needed = {name: min(each, _MIN_FORMATS) if name == _WIDEST else each for name, each in widths.items()}
+        for name in _LESS_IMPORTANT[self.columns]:
             if _line_length(needed[each] for each in columns) > width:
                 columns.remove(name)
         kept = [self.columns.index(name) for name in columns]
