@@ -75,6 +75,7 @@ def test_an_axi_stream_marks_the_last_pixel_of_an_image(tmp_path: Path) -> None:
     simulate_all(design, tmp_path, 12, axi_stream=True)
 
 
+@pytest.mark.slow
 @needs_icarus
 @pytest.mark.parametrize("strategy", [
     {"default": "stream_conv"},

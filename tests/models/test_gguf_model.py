@@ -65,6 +65,7 @@ def write_gguf(path: Path, model: Any, pre: str = "smollm", architecture: str = 
     return path
 
 
+@pytest.mark.slow
 def test_a_file_gives_the_model_that_was_written(tmp_path: Path) -> None:
     original = make_model()
     path = write_gguf(tmp_path / "tiny.gguf", original)

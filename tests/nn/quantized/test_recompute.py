@@ -52,8 +52,31 @@ def test_results_and_gradients_are_the_same(
     x = torch.randn(shape)
     expected = run(layer, x, training)
     monkeypatch.setattr(layer_module, "LARGE_NUMEL", 1)
+    monkeypatch.setattr(layer_module, "LARGE_IMAGES_NUMEL", 1)
     for got, want in zip(run(layer, x, training), expected, strict=True):
         torch.testing.assert_close(got, want, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "limit", "num_slices"), [("linear", 2**22, 8), ("conv2d", 2**22, 1), ("conv2d", 1, 5)]
+)
+def test_images_are_rounded_in_slices_only_if_they_are_very_large(
+    kind: str, limit: int, num_slices: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layer_module, "LARGE_NUMEL", 1)
+    monkeypatch.setattr(layer_module, "LARGE_IMAGES_NUMEL", limit)
+    make, shape = LAYERS[kind]
+    layer = quantize_layer(make(), {"data_in_0": Integer(8, 4)}, "Integer")
+    rounded: list[Tensor] = []
+    original = Integer.quantize
+
+    def quantize(number_format: Integer, x: Tensor) -> Tensor:
+        rounded.append(x)
+        return original(number_format, x)
+
+    monkeypatch.setattr(Integer, "quantize", quantize)
+    run(layer, torch.randn(shape), training=False)
+    assert len(rounded) == num_slices
 
 
 def test_the_rounded_copy_is_not_kept_for_the_gradient(monkeypatch: pytest.MonkeyPatch) -> None:

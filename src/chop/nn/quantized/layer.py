@@ -13,7 +13,7 @@ from torch.func import functional_call
 from chop.formats.learned_step import step_of_activation
 from chop.nn.quantized.operand_scales import OperandScales, scale_name
 from chop.nn.quantized.phase_in import is_partial, phased_in
-from chop.nn.quantized.recompute import LARGE_NUMEL, by_slices, recomputed
+from chop.nn.quantized.recompute import LARGE_IMAGES_NUMEL, LARGE_NUMEL, by_slices, recomputed
 from chop.nn.quantized.results import round_first, written_back
 from chop.nn.quantized.rounded_parameters import straight_through, without_kept
 from chop.ops import Op, Operand
@@ -82,6 +82,7 @@ class QuantizedLayer(OperandScales):
         if (
             batch_from_ndim is not None
             and input.dim() >= batch_from_ndim
+            and input.numel() >= (LARGE_NUMEL if batch_from_ndim <= 2 else LARGE_IMAGES_NUMEL)
             and number_format.rounds_rows_independently(input)
         ):
             return by_slices(lambda rows: self._compute(self.rounded("data_in_0", rows)), input)

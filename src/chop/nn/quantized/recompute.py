@@ -13,6 +13,8 @@ from chop.formats import Format
 
 LARGE_NUMEL = 2**19
 """The number of elements from which avoiding a copy of a tensor pays off: 2 MB of float32."""
+LARGE_IMAGES_NUMEL = 2**22
+"""The same for images in evaluation: each call of a convolution rearranges its weights, so slices take longer."""
 _NUM_SLICES = 8
 
 

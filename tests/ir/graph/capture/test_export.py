@@ -169,6 +169,7 @@ def test_attention_has_its_dropout_in_training_only() -> None:
     assert node.kwargs["dropout_p"] == 0.5
 
 
+@pytest.mark.slow
 def test_a_model_with_other_functions_in_training_is_fixed_to_evaluation(caplog: pytest.LogCaptureFixture) -> None:
     class Other(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
