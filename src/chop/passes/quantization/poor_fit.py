@@ -113,9 +113,9 @@ def _poor_fit(
     saturated, to_zero = lost.num_saturated / len(x), lost.num_to_zero / max(1, lost.num_nonzero)
     if max(saturated, to_zero) <= MAX_SHARE:
         return None
-    error = rounded - x
-    sqnr_db = decibel(float(x @ x), float(error @ error))
-    better = best_of_width(torch.from_numpy(x), number_format.width, number_format.is_signed)
+    values, errors = torch.from_numpy(x), torch.from_numpy(rounded - x)
+    sqnr_db = decibel(values.dot(values).item(), errors.dot(errors).item())  # numpy's product would use all cores
+    better = best_of_width(values, number_format.width, number_format.is_signed)
     if better is None or better.sqnr_db < sqnr_db + MIN_GAIN_DB:
         return None
     return PoorFit(node, operand, number_format, saturated, to_zero, sqnr_db, better)
