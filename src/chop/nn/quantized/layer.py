@@ -52,7 +52,7 @@ class QuantizedLayer(OperandScales):
         return self._with_rounded_result(self._compute(x))
 
     def can_share_rounded(self, input: Tensor) -> bool:
-        """Whether `forward_rounded` of the rounded input is the same as a call, also for other layers' copies."""
+        """Whether layers with the same format for their input may share its rounded copy, in `forward_rounded`."""
         number_format = self.formats.get("data_in_0")
         if number_format is None or not number_format.is_repeatable or self.scale_of("data_in_0") is not None:
             return False

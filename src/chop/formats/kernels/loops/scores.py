@@ -6,8 +6,6 @@ from numba import carray
 from chop.formats.kernels.loops.elements import bits, clamp, number
 
 LARGEST = np.finfo(np.float32).max
-SLICE = 1024
-"""Rows whose results stay in the cache."""
 
 
 def scores(_):
