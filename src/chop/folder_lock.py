@@ -14,11 +14,14 @@ logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Wait until no other process holds the lock of `folder`, an empty file called .lock."""
+def locked(folder: Path, doing: str) -> Iterator[None]:
+    """Wait until no other process holds the lock of `folder`, an empty file called .lock.
+
+    `doing` says in the log what the other process does, such as "downloading to a folder".
+    """
     with (folder / ".lock").open("a", encoding="utf-8") as file:
         if not _try_lock(file):
-            logger.info("waiting for another process that is downloading to %s", folder)
+            logger.info("waiting for another process that is %s", doing)
             while not _try_lock(file):
                 time.sleep(0.1)
         yield

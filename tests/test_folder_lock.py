@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from chop.dataset.download.lock import locked
+from chop.folder_lock import locked
 
 
 def test_a_second_process_waits_for_the_lock(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -18,15 +18,15 @@ def test_a_second_process_waits_for_the_lock(tmp_path: Path, caplog: pytest.LogC
 
     def second() -> None:
         inside.wait(10)
-        with locked(tmp_path):
+        with locked(tmp_path, "downloading"):
             order.append("second")
 
     thread = threading.Thread(target=second)
     thread.start()
-    with caplog.at_level(logging.INFO, logger="chop"), locked(tmp_path):
+    with caplog.at_level(logging.INFO, logger="chop"), locked(tmp_path, "downloading"):
         inside.set()
         time.sleep(0.2)
         order.append("first")
     thread.join()
     assert order == ["first", "second"]
-    assert caplog.messages == [f"waiting for another process that is downloading to {tmp_path}"]
+    assert caplog.messages == ["waiting for another process that is downloading"]
