@@ -11,7 +11,7 @@ from torch import Tensor
 from chop.formats.base import Encoded, Format, Scales, param, register_format
 from chop.formats.bits import finite_magnitude, mean_of_numbers, refuse_nan, signs, with_nan_of, working
 from chop.formats.granularity import group_indices, num_scales
-from chop.formats.kernels.families import largest_magnitude, mean_above, round_to_signs
+from chop.formats.kernels.families import round_to_signs
 
 
 @register_format("binary")
@@ -58,11 +58,7 @@ class Binary(Format):
     def _quantize_by_loop(self, x: Tensor) -> Tensor | None:
         if self.stochastic or len(self._shared_dims(x)) < x.dim():
             return None
-        if not self.scaling:
-            return round_to_signs(x, 1.0)
-        largest = largest_magnitude(x)
-        scale = None if largest is None else mean_above(x, largest)
-        return None if scale is None else round_to_signs(x, scale)
+        return round_to_signs(x, self.scaling)
 
     def scale_groups(self, x: Tensor) -> Tensor | None:
         return group_indices(x, "channel", self.channel_dim) if self.scaling else None

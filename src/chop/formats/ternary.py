@@ -16,7 +16,7 @@ from chop.formats.bits import (
     with_nan_of,
     working,
 )
-from chop.formats.kernels.families import largest_magnitude, mean_above, round_to_signs
+from chop.formats.kernels.families import round_to_signs
 
 
 @register_format("ternary")
@@ -48,21 +48,12 @@ class Ternary(Format):
         return 2**-20  # s is a mean of the data
 
     def quantize(self, x: Tensor) -> Tensor:
-        fast = self._quantize_by_loop(x)
+        fast = round_to_signs(x, self.scaling, self.threshold)
         if fast is not None:
             return fast
         values = working(x)
         signs, scale = self._signs_and_scale(values)
         return with_nan_of(signs.mul_(scale), values).to(x.dtype)
-
-    def _quantize_by_loop(self, x: Tensor) -> Tensor | None:
-        largest = largest_magnitude(x)
-        mean = None if largest is None else mean_above(x, largest)
-        if largest is None or mean is None:
-            return None
-        limit = mean * self.threshold
-        scale = mean_above(x, largest, limit) if self.scaling else 1.0
-        return None if scale is None else round_to_signs(x, scale, limit)
 
     def scale_groups(self, x: Tensor) -> Tensor | None:
         return torch.zeros(x.shape, dtype=torch.int64, device=x.device)

@@ -65,8 +65,24 @@ def test_nothing_is_compiled_where_it_cannot_be_kept(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.slow
 def test_a_loop_has_no_references_to_other_code() -> None:
-    for name, choices in [("fixed_point", ("floor",)), ("columns", ("power", "grid_by_sum/nearest_even"))]:
-        code = compiler._compile(name, choices)
+    for name, *choices in (
+        ("fixed_point", "floor"),
+        ("columns", "power", "grid_by_sum/nearest_even"),
+        ("mean_signs", "ternary"),
+    ):
+        code = compiler._compile(name, tuple(choices))
         assert code is not None
         assert b"NRT_" not in code
         assert b"NumbaEnv" not in code
+
+
+@pytest.mark.slow
+def test_a_loop_that_needs_other_code_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("CHOP_CACHE", str(tmp_path))
+    monkeypatch.setattr(compiler, "_remove_unused", lambda module: None)
+    assert compiler.load_loop.__wrapped__("maximum", "magnitude") is None
+    (message,) = caplog.messages
+    assert message.startswith("maximum is slow on this processor: its compiled loop needs ")
+    assert list((tmp_path / "kernels").iterdir()) == []

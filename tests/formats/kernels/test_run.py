@@ -43,6 +43,14 @@ MIXED = [
     MixedInteger.of(torch.arange(96) % 9, torch.arange(96) % 7 - 2, is_signed=False),
 ]
 WITH_LOOPS = [FORMATS[name]() for name in FORMATS if name != "float"] + SCALED
+ROUNDINGS: tuple[Rounding, ...] = ("nearest_even", "nearest_away", "floor", "towards_zero")
+
+
+def with_every_rounding(number_format: Any) -> list[Any]:
+    """Return the format with each rounding, or alone if it has none to choose."""
+    if not isinstance(number_format, Rounded):
+        return [number_format]
+    return [replace(number_format, rounding=each) for each in ROUNDINGS]
 
 
 @pytest.fixture(autouse=True)
@@ -75,11 +83,12 @@ def used() -> Iterator[list[object]]:
         yield found
 
 
-@pytest.mark.parametrize("number_format", WITH_LOOPS, ids=str)
-@pytest.mark.parametrize("rounding", ["nearest_even", "nearest_away", "floor", "towards_zero"])
-def test_every_bit_is_that_of_the_eager_definition(number_format: Any, rounding: Rounding) -> None:
-    if isinstance(number_format, Rounded):
-        number_format = replace(number_format, rounding=rounding)
+@pytest.mark.parametrize(
+    "number_format",
+    [each for one in WITH_LOOPS for each in with_every_rounding(one)],
+    ids=lambda each: f"{getattr(each, 'rounding', '')}-{each}",
+)
+def test_every_bit_is_that_of_the_eager_definition(number_format: Format) -> None:
     numbers = hard_numbers()
     numbers = torch.cat([numbers, torch.tensor([torch.nan, torch.inf, -torch.inf])])
     x = numbers[: len(numbers) // 40 * 40].reshape(-1, 40)
@@ -107,6 +116,18 @@ def test_values_that_are_not_finite_anywhere_in_a_tensor(name: str, special: lis
         assert same_bits(number_format.quantize(x), eager(number_format, x))
 
 
+@pytest.mark.parametrize(
+    "number_format",
+    [FORMATS["binary"](), Ternary(), Ternary(False, 1 / 3), Ternary(True, 1e-40), Ternary(True, torch.inf)],
+    ids=str,
+)
+@pytest.mark.parametrize("largest", [0.0, 1e-44, 1e-30, 1e-10, 1.0, 3e38])
+@pytest.mark.parametrize("numel", [1, 1000, 5000])
+def test_means_of_small_and_large_numbers(number_format: Format, largest: float, numel: int) -> None:
+    x = torch.rand(numel).mul_(2).sub_(1).mul_(largest)
+    assert same_bits(number_format.quantize(x), eager(number_format, x))
+
+
 @pytest.mark.parametrize("number_format", WITH_LOOPS, ids=str)
 def test_default_parameters_use_a_loop(number_format: Format, used: list[object]) -> None:
     number_format.quantize(torch.randn(4, 96))
@@ -115,7 +136,7 @@ def test_default_parameters_use_a_loop(number_format: Format, used: list[object]
 
 
 @pytest.mark.parametrize("number_format", MIXED, ids=["channels", "columns"])
-@pytest.mark.parametrize("rounding", ["nearest_even", "nearest_away", "floor", "towards_zero"])
+@pytest.mark.parametrize("rounding", ROUNDINGS)
 def test_every_channel_or_element_has_its_own_width(
     number_format: MixedInteger, rounding: Rounding, used: list[object]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+from functools import lru_cache
 from typing import Protocol
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from chop.formats.bits import LARGEST, unit_factor_of
 from chop.formats.kernels.compiler import Loop
-from chop.formats.kernels.run import find_loop, in_threads, map_elements, pack
+from chop.formats.kernels.run import find_loop, in_threads, is_plain, map_elements, num_parts, pack
 
 Element = tuple[str, tuple[float, float, float]]
 """A function of `loops/elements.py` and its parameters."""
@@ -170,12 +171,55 @@ def round_tensor(x: Tensor, scale: Scale, element: Element | None) -> Tensor | N
 def largest_magnitude(x: Tensor) -> float | None:
     """Return the largest magnitude in `x`; NaN counts as 0, an infinity as the largest float32."""
     loop = find_loop(x, "maximum", "magnitude")
-    if loop is None or not (x.is_contiguous() or x.is_contiguous(memory_format=torch.channels_last)):
+    return None if loop is None or not _is_dense(x) else max(each[0] for each in _reduced(loop, x, 1))
+
+
+def _is_dense(x: Tensor) -> bool:
+    """Whether the elements of `x`, in some order, are all that its memory holds."""
+    return x.is_contiguous() or x.is_contiguous(memory_format=torch.channels_last)
+
+
+def round_to_signs(x: Tensor, scaling: bool, threshold: float | None = None) -> Tensor | None:
+    """Return the signs of `x` times a scale: its mean magnitude, or 1 without `scaling`.
+
+    With a threshold, magnitudes up to this fraction of the mean become 0, and the scale is the mean of the others.
+    """
+    if not is_plain(x):  # torch.compile traces what follows, up to the first loop that is not found
         return None
-    return max(each[0] for each in _reduced(loop, x, 1))
+    if threshold is None and not scaling:
+        return _with_signs(x, 1.0, None)
+    if num_parts(x.numel(), x.numel()) < 2 and sum(_as_sum(threshold or 0.0)) == (threshold or 0.0):
+        return _in_one_call(x, scaling, threshold)
+    largest = largest_magnitude(x)
+    mean = None if largest is None else _mean_above(x, largest)
+    if largest is None or mean is None:
+        return None
+    if threshold is None:
+        return _with_signs(x, mean, None)
+    limit = mean * threshold
+    scale = _mean_above(x, largest, limit) if scaling else 1.0
+    return None if scale is None else _with_signs(x, scale, limit)
 
 
-def mean_above(x: Tensor, largest: float, limit: float = -1.0) -> float | None:
+def _in_one_call(x: Tensor, scaling: bool, threshold: float | None) -> Tensor | None:
+    loop = find_loop(x, "mean_signs", "binary" if threshold is None else "ternary")
+    if loop is None or not _is_dense(x):
+        return None
+    y, numel = torch.empty_like(x), x.numel()
+    parameters = (ctypes.c_float * 6)(unit_factor_of(1.0, numel), *_as_sum(threshold or 0.0), scaling, 0.0)
+    loop(x.data_ptr(), y.data_ptr(), 1, numel, 1, 1, parameters)
+    return y if parameters[5] else None
+
+
+@lru_cache
+def _as_sum(number: float) -> tuple[float, float, float]:
+    """Return three float32 numbers whose sum is a double, unless it is beyond their range."""
+    high = ctypes.c_float(number).value
+    middle = ctypes.c_float(number - high).value
+    return high, middle, ctypes.c_float(number - high - middle).value
+
+
+def _mean_above(x: Tensor, largest: float, limit: float = -1.0) -> float | None:
     """Return the mean of the magnitudes above `limit`, as `chop.formats.bits.sum_of_magnitudes` adds them.
 
     `largest` is the largest of all magnitudes.
@@ -189,7 +233,7 @@ def mean_above(x: Tensor, largest: float, limit: float = -1.0) -> float | None:
     return units / factor / max(count, 1)
 
 
-def round_to_signs(x: Tensor, scale: float, limit: float | None = None) -> Tensor | None:
+def _with_signs(x: Tensor, scale: float, limit: float | None) -> Tensor | None:
     """Return the signs of `x` times a scale; with a limit, 0 for magnitudes up to it."""
     loop = find_loop(x, "signs", "binary" if limit is None else "ternary")
     return None if loop is None else map_elements(loop, x, 0.0 if limit is None else limit, scale)

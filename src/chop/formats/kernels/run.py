@@ -97,9 +97,7 @@ def map_elements(loop: Loop, x: Tensor, *parameters: float) -> Tensor:
 
 def in_threads(run: Callable[[int, int], None], count: int, numel: int) -> None:
     """Call `run(begin, end)` for ranges that cover 0 to `count`, in as many threads as torch uses."""
-    parts = numel // settings.min_numel_per_thread
-    if parts > 1:
-        parts = min(parts, torch.get_num_threads(), count)
+    parts = num_parts(count, numel)
     if parts < 2:
         return run(0, count)
     bounds = [count * part // parts for part in range(parts + 1)]
@@ -107,6 +105,12 @@ def in_threads(run: Callable[[int, int], None], count: int, numel: int) -> None:
     run(bounds[0], bounds[1])
     for each in pending:
         each.result()
+
+
+def num_parts(count: int, numel: int) -> int:
+    """Return into how many parts `in_threads` divides a range of `count`, for a tensor of `numel` elements."""
+    parts = numel // settings.min_numel_per_thread
+    return min(parts, torch.get_num_threads(), count) if parts > 1 else parts
 
 
 _pool: list[ThreadPoolExecutor] = []

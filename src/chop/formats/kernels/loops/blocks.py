@@ -1,4 +1,8 @@
-"""Loops over blocks: the largest magnitude of a block, its scale, and its elements."""
+"""Loops over blocks: the largest magnitude of a block, its scale, and its elements.
+
+Functions of several paths take addresses, not arrays or slices: Numba counts references to those, by functions that
+are not there when a loop is loaded, and whether LLVM removes these calls depends on the processor.
+"""
 
 import numpy as np
 from llvmlite import ir
@@ -29,11 +33,31 @@ def stack_memory(size):
     return address
 
 
+@intrinsic
+def address_of(context, source, start):
+    """Return the address of the float32 number `start` after `source`."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.gep(arguments[0], [arguments[1]])
+
+    return source(source, types.int64), generate
+
+
 @njit
 def finite_pattern(x):
     """Return the bits of |x|, as an integer that grows with it; NaN counts as 0."""
     pattern = np.int32(bits(x) & MAGNITUDE)
     return np.int32(0) if pattern > EXPONENT else pattern
+
+
+@njit
+def power_below(x):
+    """Return the largest power of two up to a number that is not negative; 0 for 0."""
+    lift = np.float32(16777216.0)  # subnormal numbers have no exponent
+    small = x if x < np.float32(1.0) else np.float32(1.0)
+    lifted = number(bits(small * lift) & EXPONENT) * (np.float32(1.0) / lift)
+    power = number(bits(x) & EXPONENT)
+    return lifted if power < lifted else power
 
 
 @njit
@@ -43,11 +67,7 @@ def power_scale(pattern, p):
     It is doubled if the maximum is above p[1] times the power; with p[2] = 1 also if it is equal.
     """
     largest = number(LARGEST if pattern == EXPONENT else pattern)
-    lift = np.float32(16777216.0)
-    small = largest if largest < np.float32(1.0) else np.float32(1.0)
-    lifted = number(bits(small * lift) & EXPONENT) * (np.float32(1.0) / lift)
-    power = number(bits(largest) & EXPONENT)
-    power = lifted if power < lifted else power
+    power = power_below(largest)
     bound = power * p[1]
     scale = power * p[0]
     if largest > bound or (p[2] > np.float32(0.0) and largest == bound):
@@ -245,20 +265,25 @@ def columns(scale_name, element):
     return loop
 
 
+@njit
+def largest_magnitude(source, n):
+    """Return the largest magnitude; NaN counts as 0, an infinity as the largest float32."""
+    x, largest = carray(source, n), np.int32(0)
+    for i in range(n):
+        pattern = np.int32(bits(x[i]) & MAGNITUDE)
+        largest = pattern if pattern > largest else largest
+    if largest > EXPONENT:  # there is a NaN; looking for it takes longer than the maximum
+        largest = np.int32(0)
+        for i in range(n):
+            pattern = finite_pattern(x[i])
+            largest = pattern if pattern > largest else largest
+    return number(LARGEST if largest == EXPONENT else largest)
+
+
 def maximum(_):
     """Return a loop that stores the largest magnitude of all elements at `target`."""
 
     def loop(source, target, outer, n, inner, size, parameters):
-        x, y = carray(source, n), carray(target, 1)
-        largest = np.int32(0)
-        for i in range(n):
-            pattern = np.int32(bits(x[i]) & MAGNITUDE)
-            largest = pattern if pattern > largest else largest
-        if largest > EXPONENT:  # there is a NaN, which counts as 0; looking for it takes longer than the maximum
-            largest = np.int32(0)
-            for i in range(n):
-                pattern = finite_pattern(x[i])
-                largest = pattern if pattern > largest else largest
-        y[0] = number(LARGEST if largest == EXPONENT else largest)
+        carray(target, 1)[0] = largest_magnitude(source, n)
 
     return loop
