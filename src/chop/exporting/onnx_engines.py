@@ -54,6 +54,7 @@ class OnnxRuntime:
         self.title = ", ".join([f"onnxruntime {runtime.__version__}", *limits])
         options = runtime.SessionOptions()
         options.log_severity_level = 4  # types that it lacks are errors, which are handled
+        options.intra_op_num_threads = torch.get_num_threads()  # by default all cores, which wait busily for work
         for limit in {EXACT_SUMS, NO_FUSION}.intersection(limits):
             options.add_session_config_entry(*limit.split("="))
         if NO_OPTIMIZATION in limits:

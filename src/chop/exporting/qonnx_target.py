@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +25,9 @@ from chop.exporting.onnx_target import formats_of
 from chop.exporting.proof import Batch, Engine
 from chop.exporting.qonnx_quantizers import QONNXQuantizers
 from chop.ir import MaseGraph
+
+_ROUND_ANNOTATED = "SANITIZE_QUANT_TENSORS"
+"""A variable of qonnx: whether tensors with an annotation are rounded to integers before and after each node."""
 
 
 class QONNXTarget:
@@ -76,13 +80,13 @@ class _Executor:
         self.title = title
         wrapper = need("qonnx.core.modelwrapper", "running a QONNX file").ModelWrapper(model)
         shapes = need("qonnx.transformation.infer_shapes", "running a QONNX file").InferShapes()
-        with _quiet():
-            self.model = wrapper.transform(shapes)
+        with _quiet():  # the model is sorted and used only here, so it is neither tidied nor copied
+            self.model = wrapper.transform(shapes, make_deepcopy=False, cleanup=False)
 
     def run(self, inputs: Arrays) -> list[Any]:
         """Return the outputs in their order."""
         execute = need("qonnx.core.onnx_exec", "running a QONNX file").execute_onnx
-        with _quiet():
+        with _quiet(), _without_annotations():
             found = execute(self.model, dict(inputs))
         return [found[output.name] for output in self.model.graph.output]
 
@@ -93,6 +97,18 @@ def _quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+
+
+@contextmanager
+def _without_annotations() -> Iterator[None]:
+    """Let qonnx not search for annotations of integers, which our files do not have: that takes quadratic time."""
+    before = os.environ.get(_ROUND_ANNOTATED)
+    os.environ[_ROUND_ANNOTATED] = "0"
+    try:
+        yield
+    finally:
+        del os.environ[_ROUND_ANNOTATED]
+        os.environ.update({} if before is None else {_ROUND_ANNOTATED: before})
 
 
 def _fixed(ref: Ref, shape: tuple[int, ...]) -> Ref:
