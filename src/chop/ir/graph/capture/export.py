@@ -15,6 +15,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
+from chop.garbage import without_garbage_collection
 from chop.ir.graph.capture.block_templates import NotRepeatedError, TemplateRecorder, copy_templates
 from chop.ir.graph.capture.dynamic_sizes import captured_sizes, conditions_are_ranges, free_axes, has_lengths
 from chop.ir.graph.capture.errors import ExportError, first_sentence, no_messages_of_torch, source_line
@@ -101,12 +102,31 @@ def _exported(
     printed = StringIO()  # unfinished graphs, and what the model itself writes
     quiet = redirect_stderr(printed)
     try:
-        with torch.no_grad(), warnings.catch_warnings(), quiet, no_messages_of_torch():
+        with (
+            torch.no_grad(),
+            warnings.catch_warnings(),
+            quiet,
+            no_messages_of_torch(),
+            _fast_export(inputs, shapes),
+        ):
             warnings.simplefilter("ignore")
             return torch.export.export(model, (), dict(inputs), dynamic_shapes=shapes, strict=False)
     finally:
         if printed.getvalue():
             logger.debug("printed during torch.export: %s", printed.getvalue())
+
+
+@contextmanager
+def _fast_export(inputs: Mapping[str, Any], shapes: dict[str, Any] | None) -> Iterator[None]:
+    """Pause the garbage collector; with free lengths, let torch not remember the shapes of results.
+
+    It rarely finds them again, because most calls have other expressions as sizes, and keeping them takes longer.
+    """
+    from torch._dynamo import config  # takes long to import
+
+    remember = shapes is None or shapes == free_axes(inputs, lengths=False)
+    with without_garbage_collection(), config.patch(fake_tensor_cache_enabled=remember):
+        yield
 
 
 def _with_two_rows(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
