@@ -145,10 +145,8 @@ def _failure(function: Callable[[], object]) -> str:
     return ""
 
 
-def load_without_model(real: RealModel, original: MaseGraph, folder: Path) -> str:
-    """Save and load a quantised graph; return why that fails without the model, or ''."""
-    graph = quantized(original, "INT8")
-    PASSES["save_mase_graph"](graph, {"save_dir": str(folder)})
+def load_without_model(real: RealModel, graph: MaseGraph, folder: Path) -> str:
+    """Load a graph that is saved in a folder; return why that fails without the model, or ''."""
 
     def load() -> None:
         loaded = PASSES["load_mase_graph"](None, {"load_dir": str(folder)})[0]
@@ -169,7 +167,9 @@ def row(name: str) -> tuple[str, ...]:
     _, cost = PASSES["estimate_cost"](graph, None)
     with tempfile.TemporaryDirectory() as folder:
         failures = failing_passes(real, graph, Path(folder))
-        unloaded = load_without_model(real, graph, Path(folder))
+        saved = quantized(graph, "INT8")
+        PASSES["save_mase_graph"](saved, {"save_dir": folder})
+        unloaded = load_without_model(real, saved, Path(folder))
     return (
         name,
         shown_capture(graph),

@@ -84,8 +84,17 @@ def test_python_of_a_page_runs_and_prints_the_numbers_shown(page: Path, folder: 
         assert number in printed
 
 
+def runs_in_a_page(config: Path) -> bool:
+    """Whether a command of a page reads a configuration, and no checkpoint."""
+    option = f"--config {relative(config)}"
+    found = [command for page in PAGES if page not in MODEL_PAGES for command, _ in commands(page)]
+    return any(
+        re.match(r"\./ch (search|transform) ", each) and option in each and "--load" not in each for each in found
+    )
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("config", CONFIGS, ids=relative)
+@pytest.mark.parametrize("config", [each for each in CONFIGS if not runs_in_a_page(each)], ids=relative)
 def test_example_configuration_runs(config: Path, folder: Path) -> None:
     plugin = ROOT / "configs" / "examples" / "my_networks.py"
     action = ["transform"] if "[passes" in config.read_text() else ["search", "--n-trials", "2"]

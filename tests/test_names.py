@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
+
+import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "chop"
 VAGUE_STEMS = ("utils2", "misc", "helper", "helpers", "common", "stuff", "tools2", "new", "old")
@@ -19,38 +21,39 @@ def is_private(path: str) -> bool:
     return any(part.startswith("_") and part != "__init__.py" for part in path.split("/"))
 
 
-def public_definitions(tree: ast.Module) -> Iterator[Definition]:
-    """Yield the public classes and functions of a module, without those inside classes and functions."""
-    for node in tree.body:
-        if isinstance(node, Definition) and not node.name.startswith("_"):
-            yield node
+class Module(NamedTuple):
+    """What is checked of a module."""
+
+    path: str
+    classes: list[str]
+    """The public ones, without those inside classes and functions."""
+    undocumented: list[str]
 
 
-def parse(path: str) -> ast.Module:
-    """Return the syntax tree of a module."""
-    return ast.parse((SOURCE / path).read_bytes())
+@pytest.fixture(scope="module")
+def modules() -> list[Module]:
+    return [read(path) for path in MODULES]
 
 
-def test_no_two_public_classes_have_the_same_name() -> None:
-    modules = defaultdict(list)
-    for path in MODULES:
-        for node in public_definitions(parse(path)):
-            if isinstance(node, ast.ClassDef):
-                modules[node.name].append(path)
-    assert {name: paths for name, paths in modules.items() if len(paths) > 1} == {}
+def read(path: str) -> Module:
+    tree = ast.parse((SOURCE / path).read_bytes())
+    public = [node for node in tree.body if isinstance(node, Definition) and not node.name.startswith("_")]
+    undocumented = [f"{path}: {node.name}" for node in public if not ast.get_docstring(node)]
+    undocumented += [] if ast.get_docstring(tree) else [path]
+    return Module(path, [node.name for node in public if isinstance(node, ast.ClassDef)], undocumented)
+
+
+def test_no_two_public_classes_have_the_same_name(modules: list[Module]) -> None:
+    paths = defaultdict(list)
+    for module in modules:
+        for name in module.classes:
+            paths[name].append(module.path)
+    assert {name: found for name, found in paths.items() if len(found) > 1} == {}
 
 
 def test_file_names_say_what_is_inside() -> None:
     assert [path for path in MODULES if Path(path).stem in VAGUE_STEMS] == []
 
 
-def test_modules_and_public_definitions_have_docstrings() -> None:
-    undocumented = []
-    for path in MODULES:
-        if not is_private(path):
-            tree = parse(path)
-            undocumented += [
-                f"{path}: {node.name}" for node in public_definitions(tree) if not ast.get_docstring(node)
-            ]
-            undocumented += [] if ast.get_docstring(tree) else [path]
-    assert undocumented == []
+def test_modules_and_public_definitions_have_docstrings(modules: list[Module]) -> None:
+    assert [each for module in modules if not is_private(module.path) for each in module.undocumented] == []

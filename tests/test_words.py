@@ -35,13 +35,16 @@ PHRASES = {
 }
 
 
+@pytest.fixture(scope="module")
+def texts() -> dict[Path, str]:
+    return {file: file.read_text(encoding="utf-8") for file in FILES}
+
+
 @pytest.mark.parametrize("phrase", PHRASES)
-def test_phrase_is_not_used(phrase: str) -> None:
-    pattern = re.compile(phrase)
+def test_phrase_is_not_used(phrase: str, texts: dict[Path, str]) -> None:
     found = [
-        f"{file.relative_to(ROOT)}:{number}: {line.strip()}"
-        for file in FILES
-        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
-        if pattern.search(line)
+        f"{file.relative_to(ROOT)}:{text.count(chr(10), 0, match.start()) + 1}: {match.group()}"
+        for file, text in texts.items()
+        for match in re.finditer(phrase, text)
     ]
     assert found == [], f"write: {PHRASES[phrase]}"

@@ -218,12 +218,17 @@ profile_statistics_analysis_pass(graph, args)
 
 
 @pytest.mark.slow
-def test_profiles_of_two_processes_merge(tmp_path: Path) -> None:
+def test_profiles_of_two_processes_merge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second part, and all of it, are profiled in this process."""
     tests = Path(__file__).parents[1]
     ranges = {"first": (0, 12), "second": (12, 32), "all": (0, 32)}
     for name, (start, end) in ranges.items():
-        command = [sys.executable, "-c", RUN, str(start), str(end), str(tmp_path / name)]
-        subprocess.run(command, check=True, cwd=tests)
+        arguments = ["-c", str(start), str(end), str(tmp_path / name)]
+        if name == "first":
+            subprocess.run([sys.executable, "-c", RUN, *arguments[1:]], check=True, cwd=tests)
+        else:
+            monkeypatch.setattr(sys, "argv", arguments)
+            exec(RUN, {})
     first, second, at_once = (Profile.load(tmp_path / name) for name in ranges)
     first.merge(second)
     assert_same(first, at_once)

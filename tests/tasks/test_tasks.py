@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import pytest
-import scipy.stats
 import torch
 
 from chop.dataset import DatasetInfo
@@ -40,11 +39,14 @@ def test_a_diverged_language_model_has_an_infinite_perplexity() -> None:
     assert meter.read().metrics["perplexity"] == math.inf
 
 
+@pytest.mark.slow  # importing SciPy's statistics takes a second
 def test_rank_correlation_is_spearmans() -> None:
+    from scipy.stats import spearmanr
+
     generator = torch.Generator().manual_seed(0)
     first = torch.randint(0, 20, (50,), generator=generator).double()  # with ties
     second = first + 8 * torch.randn(50, generator=generator, dtype=torch.float64)
-    assert rank_correlation(first, second) == pytest.approx(scipy.stats.spearmanr(first, second).statistic)
+    assert rank_correlation(first, second) == pytest.approx(spearmanr(first, second).statistic)
 
 
 def test_similarities_are_cosines_of_means_without_padding() -> None:
