@@ -38,7 +38,7 @@ def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 torch.set_num_threads(1)
-transformers.BertModel, transformers.LlamaForCausalLM  # imports
+eval(sys.argv[1].split("(")[0])  # imports
 batch = {"input_ids": torch.arange(128).reshape(1, 128)}
 before = peak()
 model = eval(sys.argv[1]).eval()

@@ -36,11 +36,11 @@ _MINIFLOATS = ("fp8", "minifloat_ieee", "minifloat_denorm", "bfloat16", "float16
 def run(quick: bool = False) -> list[Result]:
     """Return all measurements; `quick` is for tests, with too few repeats for meaningful numbers."""
     keep_freed_memory()
-    repeats = 1 if quick else 60
+    repeats, many = (1, 1) if quick else (60, 300)
     return [
-        *measure_quantising(repeats * 5),
+        *measure_quantising(many),
         *measure_layers("1024 -> 1024, batch 256", 1024, 1024, 256, repeats, (1.15, 1.10), (1.6, 1.4)),
-        *measure_layers("16 -> 64, batch 1024", 16, 64, 1024, repeats * 5, (1.4, 1.2), None),
+        *measure_layers("16 -> 64, batch 1024", 16, 64, 1024, many, (1.4, 1.2), None),
         *measure_peers(repeats),
         *measure_cache(),
         *measure_memory(),

@@ -33,7 +33,6 @@ def run(quick: bool = False) -> list[Result]:
             (sys.executable, "-c", "import torch"),
             *((*chop, *arguments) for arguments, _ in commands.values()),
             repeats=1 if quick else 5,
-            warm_up=0 if quick else 1,
         )
     return [
         Result("import torch", import_torch, math.inf, "s"),

@@ -25,8 +25,12 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def cpu_times(*functions: Callable[[], object], repeats: int, warm_up: int = 2) -> list[float]:
-    """Return the median CPU seconds of each function; they alternate, so that all run under the same load."""
+def cpu_times(*functions: Callable[[], object], repeats: int, warm_up: int | None = None) -> list[float]:
+    """Return the median CPU seconds of each function; they alternate, so that all run under the same load.
+
+    By default, two turns are not counted, or none if there is one repeat, which only shows that the functions run.
+    """
+    warm_up = (2 if repeats > 1 else 0) if warm_up is None else warm_up
     samples: list[list[float]] = [[] for _ in functions]
     with one_thread():
         for turn in range(warm_up + repeats):
@@ -38,11 +42,12 @@ def cpu_times(*functions: Callable[[], object], repeats: int, warm_up: int = 2) 
     return [statistics.median(taken) for taken in samples]
 
 
-def warm_times(*functions: Callable[[], object], repeats: int, rounds: int = 5) -> list[float]:
+def warm_times(*functions: Callable[[], object], repeats: int, rounds: int = 20) -> list[float]:
     """Return the minimum CPU seconds of each function, called again and again with its data in the cache.
 
     The functions take turns in several rounds: a shared machine can be slow for a second.
     """
+    rounds = min(rounds, repeats)
     found = [math.inf for _ in functions]
     with one_thread():
         for _ in range(rounds):
@@ -54,11 +59,13 @@ def warm_times(*functions: Callable[[], object], repeats: int, rounds: int = 5) 
     return found
 
 
-def process_times(*commands: Sequence[str], repeats: int, warm_up: int = 1) -> list[float]:
+def process_times(*commands: Sequence[str], repeats: int) -> list[float]:
     """Return the median CPU seconds of each command, each in a new process; they alternate.
 
-    The first turn writes bytecode files, as Python does unless PYTHONDONTWRITEBYTECODE is set.
+    The first turn is not counted, unless it is the only one: it writes bytecode files, as Python does unless
+    PYTHONDONTWRITEBYTECODE is set.
     """
+    warm_up = 1 if repeats > 1 else 0
     samples: list[list[float]] = [[] for _ in commands]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     for turn in range(warm_up + repeats):
