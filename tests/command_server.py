@@ -20,6 +20,7 @@ import subprocess
 import sys
 import threading
 import traceback
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -69,6 +70,14 @@ class CommandServer:
         path.write_text(CLIENT.format(python=sys.executable, address=str(self._address), words=list(words)))
         path.chmod(0o755)
         return path
+
+    def run_python(self, code: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run `python -c CODE ARGUMENTS...` in a folder."""
+        name = uuid.uuid4().hex
+        file = self._address.with_name(f"{name}.py")
+        file.write_text(code)
+        command = self.write_command(file.with_suffix(""), str(file))
+        return subprocess.run([str(command), *arguments], cwd=folder, capture_output=True, text=True)
 
 
 @contextmanager

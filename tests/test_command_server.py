@@ -13,14 +13,6 @@ from command_server import CommandServer
 pytestmark = pytest.mark.slow
 
 
-def run(server: CommandServer, folder: Path, code: str) -> tuple[int, str, str]:
-    """Return exit code, output and errors of a file with this code."""
-    (folder / "command.py").write_text(code)
-    command = server.write_command(folder / "command", "command.py")
-    done = subprocess.run([str(command)], cwd=folder, capture_output=True, text=True, check=False)
-    return done.returncode, done.stdout, done.stderr
-
-
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
@@ -35,13 +27,14 @@ def run(server: CommandServer, folder: Path, code: str) -> tuple[int, str, str]:
 def test_exit_codes_and_output_are_those_of_a_process(
     code: str, expected: tuple[int, str, str], tmp_path: Path, command_server: CommandServer
 ) -> None:
-    assert run(command_server, tmp_path, code) == expected
+    done = command_server.run_python(code, tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == expected
 
 
 def test_errors_are_printed(tmp_path: Path, command_server: CommandServer) -> None:
-    code, _, errors = run(command_server, tmp_path, "raise ValueError('wrong')")
-    assert code == 1
-    assert errors.endswith("ValueError: wrong\n")
+    done = command_server.run_python("raise ValueError('wrong')", tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.endswith("ValueError: wrong\n")
 
 
 def test_a_command_is_killed_with_its_client(tmp_path: Path, command_server: CommandServer) -> None:

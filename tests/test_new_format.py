@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from command_server import CommandServer
 
 TEN_LINES = '''
 from dataclasses import dataclass
@@ -77,23 +77,25 @@ def plugin(tmp_path: Path) -> Path:
     return path
 
 
-def run(*command: str, cwd: Path) -> str:
-    done = subprocess.run(
-        [sys.executable, *command], cwd=cwd, capture_output=True, text=True, env={**os.environ, "CHOP_OFFLINE": "1"}
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@pytest.mark.slow
+def test_new_format_works_in_every_op_in_cost_and_in_the_docs_table(
+    plugin: Path, tmp_path: Path, command_server: CommandServer
+) -> None:
+    done = command_server.run_python(EVERYWHERE, tmp_path, str(plugin), str(Path(__file__).parent))
+    assert done.stdout == "everywhere\n", done.stderr
 
 
 @pytest.mark.slow
-def test_new_format_works_in_every_op_in_cost_and_in_the_docs_table(plugin: Path, tmp_path: Path) -> None:
-    assert run("-c", EVERYWHERE, str(plugin), str(Path(__file__).parent), cwd=tmp_path).strip() == "everywhere"
+def test_new_format_works_in_toml_and_on_the_command_line(
+    plugin: Path, tmp_path: Path, command_server: CommandServer
+) -> None:
+    ch = str(command_server.write_command(tmp_path / "ch", "-m", "chop"))
 
+    def run(*arguments: str) -> str:
+        return subprocess.run([ch, *arguments], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
 
-@pytest.mark.slow
-def test_new_format_works_in_toml_and_on_the_command_line(plugin: Path, tmp_path: Path) -> None:
     (tmp_path / "parts.toml").write_text(TOML)
-    printed = run("-m", "chop", "transform", "--config", "parts.toml", "--trust", "parts.py", cwd=tmp_path)
+    printed = run("transform", "--config", "parts.toml", "--trust", "parts.py")
     assert "LinearParts" in printed
-    page = run("-m", "chop", "info", "formats", "parts", "--plugin", str(plugin), cwd=tmp_path)
+    page = run("info", "formats", "parts", "--plugin", str(plugin))
     assert "denominator of the fraction" in page

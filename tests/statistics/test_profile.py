@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from chop.passes.graph import (
     profile_statistics_analysis_pass,
 )
 from chop.statistics import STATISTICS, Place, Profile, distribution, make_statistic
+from command_server import CommandServer
 from samples import Mixed, Tiny, annotated
 
 ALL_STATISTICS: dict[str, Any] = {name: {} for name in STATISTICS}
@@ -218,16 +218,18 @@ profile_statistics_analysis_pass(graph, args)
 
 
 @pytest.mark.slow
-def test_profiles_of_two_processes_merge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_profiles_of_two_processes_merge(
+    tmp_path: Path, command_server: CommandServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The second part, and all of it, are profiled in this process."""
     tests = Path(__file__).parents[1]
     ranges = {"first": (0, 12), "second": (12, 32), "all": (0, 32)}
     for name, (start, end) in ranges.items():
-        arguments = ["-c", str(start), str(end), str(tmp_path / name)]
+        arguments = [str(start), str(end), str(tmp_path / name)]
         if name == "first":
-            subprocess.run([sys.executable, "-c", RUN, *arguments[1:]], check=True, cwd=tests)
+            command_server.run_python(f"import sys; sys.path.insert(0, {str(tests)!r})\n{RUN}", tests, *arguments)
         else:
-            monkeypatch.setattr(sys, "argv", arguments)
+            monkeypatch.setattr(sys, "argv", ["-c", *arguments])
             exec(RUN, {})
     first, second, at_once = (Profile.load(tmp_path / name) for name in ranges)
     first.merge(second)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from chop.runs import Experiment
 from chop.training import checkpoint
 from chop.training.checkpoint import read_checkpoint
 from chop.training.loop import TrainingLoop
+from command_server import CommandServer
 
 pytestmark = pytest.mark.slow
 
@@ -193,11 +192,6 @@ def test_a_checkpoint_of_another_tool_is_not_resumed(config: TrainConfig) -> Non
         train(replace(config, resume=True))
 
 
-def run_python(code: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.run([sys.executable, "-c", code], cwd=cwd, env=environment, capture_output=True, text=True)
-
-
 KILLED = """
 import os, signal, sys
 from chop.cli import main
@@ -219,20 +213,20 @@ sys.exit(main({arguments!r}))
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "call"), [("last.ckpt", 3), ("best.ckpt", 2)])
 def test_a_run_killed_during_a_save_is_resumed(
-    config: TrainConfig, complete: Path, tmp_path: Path, name: str, call: int
+    config: TrainConfig, complete: Path, tmp_path: Path, command_server: CommandServer, name: str, call: int
 ) -> None:
     arguments = ["train", config.model, "toy_tiny", "--max-epochs", "4", "--batch-size", "64"]
     arguments += ["--learning-rate", "0.01", "--lr-scheduler", "cosine", "--log-every-n-steps", "5"]
     arguments += ["--accelerator", "cpu", "--project-dir", str(config.project_dir)]
-    done = run_python(KILLED.format(name=name, call=call, arguments=arguments), tmp_path)
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    done = command_server.run_python(KILLED.format(name=name, call=call, arguments=arguments), tmp_path)
+    assert done.returncode == 256 - signal.SIGKILL, done.stderr
     folder = only_run(config)
     for file in (folder / CHECKPOINTS).glob("*.ckpt"):
         read_checkpoint(file)
     assert checkpoint.read_checkpoint(folder / CHECKPOINTS / "last.ckpt")["epoch"] in (1, 2, 3)
     again = ["train", "--config", str(folder / "run.toml"), "--resume"]
     command = f"from chop.cli import main; raise SystemExit(main({again!r}))"
-    done = run_python(command, tmp_path)
+    done = command_server.run_python(command, tmp_path)
     assert done.returncode == 0, done.stderr
     check_same(folder, complete)
 
