@@ -52,11 +52,12 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def address(project: Path) -> Iterator[str]:
+def address(project: Path, page: Page) -> Iterator[str]:
     with make_server(project, "127.0.0.1", 0) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         yield address_of(server, "127.0.0.1")
+        page.wait_for_load_state()  # what is still loading when the server ends would be an error of the page
         server.shutdown()
         thread.join()
 
