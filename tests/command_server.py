@@ -21,6 +21,7 @@ import sys
 import threading
 import traceback
 import uuid
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -90,8 +91,10 @@ def started(folder: Path) -> Iterator[CommandServer]:
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
-        yield CommandServer(address)
-        process.terminate()
+        try:
+            yield CommandServer(address)
+        finally:
+            process.terminate()
 
 
 def _serve(address: str) -> None:
@@ -99,6 +102,8 @@ def _serve(address: str) -> None:
     sys.path.pop(0)  # this folder
     for name in ("torch", *PRELOADED, *_modules_of_commands()):
         importlib.import_module(name)
+    for each in weakref.finalize._registry:  # type: ignore[attr-defined]
+        each.atexit = False  # a command need not clean up what others use
     gc.collect()
     gc.freeze()  # a garbage collection in a copy would write to, and so copy, the memory of all objects
     with socket.socket(socket.AF_UNIX) as listener, selectors.DefaultSelector() as selector:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from chop.config import ActionConfig
@@ -24,17 +27,59 @@ def map_in_processes(
 ) -> Iterator[Result]:
     """Yield the results of `load(config)(item)` in order; each process calls `load` once.
 
-    The number of threads is divided among the processes.
+    Where the system allows it, the processes are copies of one that has imported torch. The number of threads is
+    divided among them.
     """
-    context = multiprocessing.get_context("spawn")
+    has_copies = "forkserver" in multiprocessing.get_all_start_methods()
+    if has_copies:
+        start_importing(load.__module__)
+    context = multiprocessing.get_context("forkserver" if has_copies else "spawn")
     threads = max(1, (os.cpu_count() or 1) // workers)
-    arguments = (load, config, threads)
-    with ProcessPoolExecutor(workers, context, initializer=_start, initargs=arguments) as pool:
+    others = multiprocessing.active_children()
+    with ProcessPoolExecutor(workers, context, initializer=_start, initargs=(load, config, threads)) as pool:
         try:
-            yield from pool.map(_run, items)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+            with interrupts_deferred():
+                results = pool.map(_run, items)  # starts the processes
+            yield from results
+        except BaseException:  # leaving `with` waits for the processes
+            for process in multiprocessing.active_children():
+                if process not in others:
+                    process.kill()
             raise
+
+
+def start_importing(module: str) -> None:
+    """Start a process that imports a module, and of which processes of the kind `forkserver` will be copies.
+
+    They all ignore Ctrl-C, which a terminal sends to them too: the process that started them stops them.
+    """
+    from multiprocessing import forkserver  # not on every system
+
+    multiprocessing.set_forkserver_preload([module])
+    with _on_interrupt(signal.SIG_IGN):
+        forkserver.ensure_running()
+
+
+@contextmanager
+def interrupts_deferred() -> Iterator[None]:
+    """Let Ctrl-C take effect at the end of the block: processes that are just starting would print errors."""
+    pressed: list[int] = []
+    with _on_interrupt(lambda number, frame: pressed.append(number)):
+        yield
+    if pressed:
+        signal.raise_signal(signal.SIGINT)
+
+
+@contextmanager
+def _on_interrupt(handler: Any) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _start(load: Callable[[Any], Callable[[Any], Any]], config: ActionConfig, threads: int) -> None:

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
-import signal
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
@@ -27,6 +23,7 @@ from chop.searching.study.storage import database_errors_explained, open_databas
 from chop.searching.study.study import POLL_SECONDS, Study
 from chop.searching.study.worker import make_worker
 from chop.tools.logger import set_logging_verbosity
+from chop.training.parallel import interrupts_deferred, start_importing
 
 logger = logging.getLogger(__name__)
 
@@ -49,9 +46,7 @@ def prepare_workers() -> None:
 
     It imports torch once for all workers, while this process loads the model and the data.
     """
-    multiprocessing.set_forkserver_preload([__name__])
-    with _interrupts_ignored():
-        forkserver.ensure_running()
+    start_importing(__name__)
 
 
 def run_workers(job: WorkerJob, stop: Callable[[], bool], tick: Callable[[], None]) -> None:
@@ -63,7 +58,7 @@ def run_workers(job: WorkerJob, stop: Callable[[], bool], tick: Callable[[], Non
     workers: list[BaseProcess] = []
     pipes: list[Connection] = []
     try:
-        with _interrupts_ignored():
+        with interrupts_deferred():
             for _ in range(job.num_workers):
                 receiver, sender = context.Pipe(duplex=False)
                 worker = context.Process(target=_work, args=(job, receiver), daemon=True)
@@ -98,19 +93,6 @@ def _watch(
             for pipe in pipes:
                 pipe.close()  # a worker stops when its pipe is closed
         tick()
-
-
-@contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    """Let processes started inside ignore Ctrl-C, which a terminal sends to all: this process stops them."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _work(job: WorkerJob, pipe: Connection) -> None:
