@@ -138,7 +138,7 @@ def _command() -> list[str]:
 
 
 def _compile_once(command: list[str]) -> None:
-    """Start the Yosys of PyPI once on its own: it is then compiled, for two minutes, and kept.
+    """Start the Yosys of PyPI once on its own: it is then compiled, for up to two minutes, and kept.
 
     Several processes that start it together would all compile it, and write the same file.
     """
