@@ -57,7 +57,7 @@ def address(project: Path, page: Page) -> Iterator[str]:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         yield address_of(server, "127.0.0.1")
-        page.wait_for_load_state()  # what is still loading when the server ends would be an error of the page
+        page.wait_for_load_state("networkidle")  # images that load last would be errors when the server ends
         server.shutdown()
         thread.join()
 
