@@ -92,8 +92,8 @@ def measure_area(files: Sequence[Path], top: str, folder: Path, family: str = "x
 def _synthesis(family: str, top: str, use_dsp: bool, with_memories: bool) -> list[str]:
     """Return the commands that map a design to a family; without memories they fail if it has some.
 
-    For xc7 they give the netlist of `synth_xilinx`, which takes 8 s longer: it reads primitives that it never uses,
-    and the rules of block RAMs for designs that have no memories.
+    For xc7 they give the netlist of `synth_xilinx`, which takes seconds longer: it reads primitives that it never
+    uses, and the rules of block RAMs for designs that have no memories.
     """
     whole = f"{FAMILIES[family]} -top {top}{'' if use_dsp else ' -nodsp'}"
     if family != "xc7":
