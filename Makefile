@@ -3,7 +3,7 @@ python := .venv/bin/python
 # Two processes of which each runs tests in their order: a fixture that several tests share is made once.
 two := -n 2 --dist worksteal
 
-.PHONY: help setup lint test test-hardware test-captured models test-models check bench bench-formats bench-hardware fuzz docs site format clean
+.PHONY: help setup lint test test-hardware test-captured census models test-models check bench bench-formats bench-hardware fuzz docs site format clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -26,6 +26,9 @@ test-hardware: setup ## the tests of hardware, with the long simulations that CI
 
 test-captured: setup ## every pass on every captured model, of which CI tests some
 	CHOP_TEST_CAPTURED=1 $(python) -m pytest $(two) tests/contracts/test_real_models.py
+
+census: setup ## every architecture of transformers as a graph (about half an hour), for docs/captured-models.md
+	OMP_NUM_THREADS=1 $(python) tests/census.py
 
 check: lint ## all checks and the quick tests, before each commit
 	$(python) -m pytest $(two) -m "not slow" --hypothesis-profile=quick
@@ -51,7 +54,7 @@ bench-hardware: setup ## area and speed of circuits, compared with alkaid
 	$(python) -m benchmarks hardware
 
 docs: setup ## update the generated tables in docs/
-	$(python) -m chop.docs
+	$(python) -m docs_tables
 
 site: ## build the documentation as a website in build/site
 	@scripts/setup.sh docs

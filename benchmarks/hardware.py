@@ -14,13 +14,14 @@ from torch import nn
 
 from benchmarks.areas import area_of
 from benchmarks.results import Result
+from chop.config import DesignOptions
 from chop.dataset import MaseDataModule
 from chop.hardware.adders.alkaid_solver import is_installed
 from chop.hardware.emit import write_rtl, write_testbench
 from chop.hardware.prepare import prepare
 from chop.hardware.program import Program
 from chop.hardware.program.instructions import LinearMap, Rectify, Requantize
-from chop.hardware.rtl.design import Design, DesignOptions, make_design
+from chop.hardware.rtl.design import Design, make_design
 from chop.hardware.rtl.units import make_units
 from chop.hardware.simulate.cosimulate import Simulation
 from chop.hardware.simulate.simulators import SIMULATORS

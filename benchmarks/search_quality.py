@@ -55,9 +55,8 @@ STRATEGIES: Mapping[str, tuple[str, dict[str, Any]]] = {
     "nsga2": ("optuna", {"sampler": "nsga2"}),
     "sensitivity": ("sensitivity", {}),
     "ilp": ("ilp", {}),
-    "learned": ("learned", {}),
 }
-LIMITED = ("ilp", "learned")
+LIMITED = ("ilp",)
 """Strategies that must save a quarter of the BitOPs."""
 MAX_BITOPS_RATIO = 0.75 + 1e-9
 SCALES: Mapping[str, dict[str, Any]] = {"channel": {"weight_granularity": ["channel"]}, "tensor": {}}
@@ -106,10 +105,9 @@ def _results(experiment: Experiment, config: Mapping[str, Any], names: Iterable[
 
 def _spec(name: str, config: Mapping[str, Any], quick: bool) -> SearchSpec:
     strategy, setup = STRATEGIES[name]
-    short = {"steps": 10} if quick and name == "learned" else {}
     table = StrategyTable(
         name=strategy,
-        setup={"n_trials": 5 if quick else 100, **setup, **short},
+        setup={"n_trials": 5 if quick else 100, **setup},
         sw_runner={"basic_evaluation": {"data_loader": "test_dataloader", "num_samples": 10_000}},
         hw_runner={"bitops": {"convention": "bops"}},
     )

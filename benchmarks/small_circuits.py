@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from benchmarks.areas import area_of
 from benchmarks.hardware import JetInfo
 from benchmarks.results import Result
+from chop.config import DesignOptions, WidthTrainingOptions
 from chop.cost import bitops
 from chop.dataset import MaseDataModule, Rows, Splits
 from chop.formats.integer import Integer
@@ -29,7 +30,7 @@ from chop.hardware.emit import write_rtl
 from chop.hardware.prepare import prepare
 from chop.hardware.resolve import fold_batch_norms
 from chop.hardware.resolve.layers import set_formats
-from chop.hardware.rtl.design import DesignOptions, make_design
+from chop.hardware.rtl.design import make_design
 from chop.hardware.synthesis.yosys import is_available
 from chop.ir import MaseGraph
 from chop.models.jet_substructure import JSCMLP
@@ -38,7 +39,6 @@ from chop.searching.strategies.candidates import evenly_spaced
 from chop.searching.strategies.learned_training import (
     StartingWidths,
     WidthTraining,
-    WidthTrainingOptions,
     steps_of_trials,
 )
 

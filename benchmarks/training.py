@@ -73,7 +73,7 @@ def run(quick: bool = False) -> list[Result]:
 
 
 def train_ours(config: TrainConfig, experiment: Experiment, folder: RunFolder) -> None:
-    same = identity(config, experiment.data_hash)
+    same = identity(config, experiment.data.splits.sha256)
     model = _untrained_model(experiment)
     optimizer = make_optimizer(config, model)
     folder.checkpoints.mkdir(parents=True)

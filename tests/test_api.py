@@ -8,12 +8,16 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import onnxruntime
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor, nn
 
 import chop
-from chop.dataset import Rows
+from chop.dataset import MaseDataModule, Rows
+from chop.ir import MaseGraph
+from chop.passes.graph import add_common_metadata_analysis_pass, init_metadata_analysis_pass
 from quick import one_thread_and_no_drawing  # noqa: F401
 
 INTEGER = {
@@ -28,6 +32,9 @@ SEARCH = {
     "search_space": {"seed": {"default": {"config": {"name": ["integer"], "weight_width": [2, 8]}}}},
     "strategy": {"sw_runner": {"basic_evaluation": {"num_samples": 64}}},
 }
+
+
+ROWS = pd.DataFrame({"a": range(20), "label": [0, 1] * 10})
 
 
 @pytest.fixture
@@ -127,7 +134,7 @@ def test_a_model_instance_is_refused(name: str) -> None:
 def test_an_unknown_option_is_reported() -> None:
     with pytest.raises(ValueError, match=r"chop.train: unknown key 'max_epoch'; did you mean 'max_epochs'"):
         chop.train("toy", "toy_tiny", max_epoch=3)
-    with pytest.raises(ValueError, match=r"chop.train: 'dataset' is required"):
+    with pytest.raises(ValueError, match=r"chop.train needs a data set: chop.train\(model, dataset\)"):
         chop.train("toy")
 
 
@@ -169,7 +176,9 @@ def test_evaluate_against_numbers_worked_out_by_hand() -> None:
 
 def test_what_cannot_be_evaluated_is_reported() -> None:
     batch = torch.zeros(3, 4), torch.zeros(3, dtype=torch.int64)
-    with pytest.raises(ValueError, match=r"needs a torch.nn.Module, a MaseGraph or a Run, got str"):
+    with pytest.raises(
+        ValueError, match=r"needs a torch.nn.Module, a MaseGraph or a Run, got 'toy'; chop.open_run"
+    ):
         chop.evaluate("toy", [batch])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"there are no rows to evaluate on"):
         chop.evaluate(nn.Identity(), [])
@@ -224,14 +233,56 @@ def test_evaluate_accepts_a_run(trained: chop.Run) -> None:
         ),
         (
             lambda: chop.evaluate(nn.Linear(4, 2), cast(Any, (torch.ones(3, 4), torch.ones(3)))),
-            "for a single batch pass",
+            r"for a single batch pass \[\(features, labels\)\]; got tuple$",
         ),
-        (lambda: chop.report(cast(Any, nn.Linear(4, 2))), "chop.report needs a Run, .* got Linear$"),
+        (lambda: chop.evaluate(nn.Linear(4, 2), cast(Any, ROWS)), "; got DataFrame$"),
+        (lambda: chop.report(cast(Any, nn.Linear(4, 2))), r"needs a Run, .* got Linear; create one with MaseGraph"),
+        (lambda: chop.export(cast(Any, nn.Linear(4, 2)), "a.onnx"), "chop.export needs a Run, .*; create one with"),
+        (lambda: chop.export(MaseGraph(nn.Linear(4, 2)), "a.onnx"), "is not annotated .*; give rows as 'data'$"),
+        (
+            lambda: chop.train("toy", cast(Any, ROWS)),
+            "chop.train needs the name of a data set .* got DataFrame; save",
+        ),
+        (lambda: chop.transform("toy", "toy_tiny", cast(Any, ROWS)), "'passes' must be a dict, got a DataFrame$"),
+        (lambda: chop.open_run(cast(Any, ROWS)), "needs the name or the path of a run, got DataFrame$"),
+        (lambda: MaseDataModule(cast(Any, ROWS), 8), "needs the name of a data set or a file, got DataFrame$"),
+        (
+            lambda: MaseGraph(cast(Any, "net.pt")),
+            r"MaseGraph needs a torch.nn.Module, got 'net.pt'; chop.models.get_",
+        ),
+        (
+            lambda: MaseGraph(cast(Any, nn.Linear)),
+            r"got the class Linear; create a model of it first: Linear\(...\)",
+        ),
     ],
 )
 def test_a_wrong_argument_gets_one_sentence(call: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_a_path_to_weights_or_to_a_run_is_not_a_model(tmp_path: Path) -> None:
+    (tmp_path / "run.toml").touch()
+    for path, what in ((Path("net.pt"), "a file of weights"), (tmp_path, "a run")):
+        with pytest.raises(LookupError, match=f"'{path}' is {what}, not a model: give .* and this as 'load'"):
+            chop.train(path, "toy_tiny")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("keeps_values", [True, False, None])
+def test_a_graph_is_exported_with_what_is_known_of_its_inputs(keeps_values: bool | None, tmp_path: Path) -> None:
+    graph, data = MaseGraph(nn.Sequential(nn.Linear(4, 3), nn.ReLU())), None
+    if keeps_values is None:  # the graph is not annotated
+        data = [(torch.randn(5, 4), torch.zeros(5, dtype=torch.int64))]
+    else:
+        init_metadata_analysis_pass(graph, None)
+        given = {"dummy_in": {"input": torch.randn(5, 4)}, "add_value": keeps_values}
+        add_common_metadata_analysis_pass(graph, given)
+    exported = chop.export(graph, tmp_path / "net.onnx", data=data)
+    assert (exported.proof.num_outputs, exported.proof.explained) == (5, True)
+    x = np.ones((2, 4), np.float32)
+    (found,) = onnxruntime.InferenceSession(exported.path).run(None, {"input": x})
+    np.testing.assert_allclose(found, graph.model(torch.from_numpy(x)).detach().numpy(), atol=1e-6)
 
 
 def test_lists_of_values_are_reported_with_a_loop() -> None:

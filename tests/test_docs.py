@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from docs_tables import __main__ as docs
 
-from chop import docs
 from command_server import CommandServer
 
 ROOT = Path(__file__).parents[1]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,9 @@ from chop.files import (
     CorruptFileError,
     atomic_path,
     parse_json,
+    read_file,
     read_json,
+    read_text,
     read_toml,
     remove_temporary_files,
     write_bytes,
@@ -45,6 +49,44 @@ def test_a_file_that_cannot_be_replaced_is_unchanged(tmp_path: Path, monkeypatch
         write_text(path, "new")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def make_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def make_link_to_pipe(path: Path) -> None:
+    os.mkfifo(path.with_name("pipe"))
+    path.symlink_to("pipe")
+
+
+def make_link_to_device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def make_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+
+
+SPECIAL_FILES = (make_pipe, make_link_to_pipe, make_link_to_device, make_socket, Path.mkdir)
+
+
+@pytest.mark.parametrize("make", SPECIAL_FILES)
+def test_only_regular_files_are_read(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(path := tmp_path / "a.toml")
+    for read in (read_file, read_text, read_json, read_toml):
+        with pytest.raises((OSError, CorruptFileError)) as error:
+            read(path)
+        assert str(path) in str(error.value)
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("{}".ljust(2**20))
+    assert read_json(tmp_path / "a.json", 2**20) == {}
+    (tmp_path / "a.json").write_text("{}".ljust(2**20 + 1))
+    with pytest.raises(CorruptFileError, match=r"a.json is not read: it is larger than 1 MiB"):
+        read_json(tmp_path / "a.json", 2**20)
 
 
 def test_an_error_while_writing_leaves_no_temporary_file(tmp_path: Path) -> None:

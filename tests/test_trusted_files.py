@@ -6,6 +6,9 @@ import importlib.util
 import py_compile
 import shlex
 import shutil
+import zipfile
+from contextlib import suppress
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
@@ -14,7 +17,7 @@ import chop
 from chop import cli
 from chop.cli import entry
 from chop.models import get_model_info
-from chop.plugins import load_plugin, source_files
+from chop.plugins import load_object, load_plugin, source_files
 from chop.runs import open_run
 from chop.trusted_files import UntrustedFileError, check_trusted
 
@@ -214,18 +217,128 @@ def test_packages_are_found_without_importing_them(folder: Path) -> None:
     assert source_files("toy") == source_files("no_module:x") == source_files("sys:x") == source_files(":") == []
 
 
-def test_compiled_code_next_to_a_file_is_not_run(folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("reference", "files"),
+    [
+        ("mod_a:ran", ["mod_a.py"]),
+        ("mod-b:ran", ["mod-b.py"]),
+        ("1x:ran", ["1x.py"]),
+        ("sp ace:ran", ["sp ace.py"]),
+        ("mod:é:ran", ["mod:é.py"]),
+        ("pack-a.net:ran", ["pack-a/__init__.py", "pack-a/net.py"]),
+        ("pack_b.x-y.net:ran", ["pack_b/__init__.py", "pack_b/x-y/__init__.py", "pack_b/x-y/net.py"]),
+        ("space_a.net:ran", ["space_a/net.py"]),
+        ("space_b.x-y.net:ran", ["space_b/x-y/net.py"]),
+        ("space_c.b.c.net:ran", ["space_c/b/c/net.py"]),
+        ("pack_e.no_such:ran", ["pack_e/__init__.py"]),
+        ("./mod_f.py:ran", ["mod_f.py"]),
+    ],
+)
+def test_no_other_files_run_than_those_that_are_checked(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, reference: str, files: list[str]
+) -> None:
+    ran: list[str] = []
+    monkeypatch.setattr(chop, "ran_files", ran, raising=False)
+    for name in files:
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text("import chop\nran = True\nchop.ran_files.append(__file__)\n")
+    checked = source_files(reference)
+    with pytest.raises(UntrustedFileError):
+        check_trusted(checked, Path("a.toml"))
+    assert ran == []
+    with suppress(ValueError):  # one of them does not exist
+        load_object(reference)
+    assert ran == [str(file.absolute()) for file in checked] == [str(folder / name) for name in files]
+
+
+@pytest.mark.parametrize("reference", ["pack_f.:ran", "pack_f..net:ran", ".pack_f:ran", "..:ran", ":ran"])
+def test_a_module_without_a_name_is_not_imported(folder: Path, reference: str) -> None:
+    (folder / "pack_f").mkdir()
+    (folder / "pack_f" / "__init__.py").write_text("raise AssertionError('imported')\n")
+    (folder / "pack_f" / ".py").write_text("raise AssertionError('imported')\n")
+    (folder / ".py").write_text("raise AssertionError('imported')\n")
+    assert source_files(reference) == []
+    with pytest.raises(ValueError, match=r"^'"):
+        load_object(reference)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", ["model = 'a-b:Net'\ndataset = 'toy_tiny'", "model = 'toy'\ndataset = 'a-b:Net'"])
+def test_a_module_whose_name_is_not_an_identifier_needs_confirmation(
+    folder: Path, capsys: pytest.CaptureFixture[str], line: str
+) -> None:
+    (folder / "net.py").rename("a-b.py")
+    (folder / "a.toml").write_text(line)
+    message = error_of(capsys, "test", "--config", "a.toml", "--accelerator", "cpu")
+    assert message.startswith(f"a.toml names {folder}/a-b.py, which you have not run before; ")
+    assert not Path("ran").exists()
+
+
+def compile_to(compiled: Path, code: str) -> None:
+    """Write compiled code that Python runs without looking at its source."""
+    hidden = compiled.with_suffix(".hidden")
+    hidden.parent.mkdir(exist_ok=True)
+    hidden.write_text(code)
+    mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    py_compile.compile(str(hidden), cfile=str(compiled), invalidation_mode=mode)
+
+
+@pytest.mark.parametrize("reference", ["{}.py:VALUE", "{}:VALUE"])
+def test_compiled_code_next_to_a_file_is_not_run(folder: Path, reference: str) -> None:
     """A sent folder may hold compiled code of something else than the source that the user has read."""
-    shown, hidden = folder / "shown.py", folder / "hidden.py"
-    shown.write_text("VALUE = 'shown!'\n")
-    hidden.write_text("VALUE = 'hidden'\n")
-    compiled = py_compile.compile(
-        str(hidden), cfile=str(folder / "c.pyc"), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
+    name = "shown_file" if ".py" in reference else "shown_module"
+    shown = folder / f"{name}.py"
+    shown.write_text("VALUE = 'shown'\n")
+    compile_to(Path(importlib.util.cache_from_source(str(shown))), "VALUE = 'hidden'\n")
+    assert load_object(reference.format(name)) == "shown"
+
+
+def test_only_source_files_are_modules(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_to(folder / "compiled.pyc", "VALUE = 1\n")
+    (folder / f"extension{EXTENSION_SUFFIXES[0]}").write_bytes(b"")
+    with zipfile.ZipFile("nets.zip", "w") as archive:
+        archive.writestr("zipped.py", "VALUE = 1\n")
+    monkeypatch.syspath_prepend(str(folder / "nets.zip"))
+    for name in ("compiled", "extension", "zipped"):
+        assert source_files(f"{name}:VALUE") == []
+        with pytest.raises(ValueError, match=f"module '{name}' does not exist; to use a file, write path/to"):
+            load_object(f"{name}:VALUE")
+
+
+def test_an_installed_module_does_not_import_files_of_the_current_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "lib").mkdir()
+    monkeypatch.syspath_prepend(str(folder / "lib"))
+    (folder / "lib" / "installed_a.py").write_text(
+        "try:\n    import extra_a\nexcept ImportError:\n    extra_a = 0\n"
     )
-    cache = Path(importlib.util.cache_from_source(str(shown)))
-    cache.parent.mkdir()
-    shutil.copy(str(compiled), cache)
-    assert load_plugin(shown).VALUE == "shown!"
+    (folder / "extra_a.py").write_text("raise AssertionError('imported')\n")
+    assert load_object("installed_a:extra_a") == 0
+
+
+def test_a_link_to_a_file_is_another_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stranger's folder may link to a file of the user, and have other files next to the link."""
+    load_plugin(Path("net.py"))
+    chop.trust("net.py")
+    (folder / "sent").mkdir()
+    Path("sent/net.py").symlink_to(folder / "net.py")
+    with pytest.raises(UntrustedFileError, match=r"names /.*/sent/net.py, which you have not run before"):
+        check_trusted([Path("sent/net.py")], Path("a.toml"))
+    chop.trust("sent/net.py")
+    check_trusted([Path("sent/net.py")], Path("a.toml"))
+
+
+@pytest.mark.parametrize("reference", ["late_a.py:VALUE", "late_b:VALUE"])
+def test_a_file_that_changes_after_the_check_does_not_run(folder: Path, reference: str) -> None:
+    file = folder / f"{reference[:6]}.py"
+    file.write_text("VALUE = 1\n")
+    chop.trust(file)
+    check_trusted(source_files(reference), Path("a.toml"))
+    file.write_text("VALUE = 2\n")
+    with pytest.raises(ValueError, match=r"late_..py' was changed after it was checked; repeat the command"):
+        load_object(reference)
+    assert load_object(reference) == 2, "the user repeats it"
 
 
 def test_a_plug_in_that_exits_is_an_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

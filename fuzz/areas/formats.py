@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
+import re
 import types
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, Literal, Union, get_args, get_origin
 from unittest.mock import patch
 
+import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, func
+from torch.autograd import forward_ad
+from torch.utils.checkpoint import checkpoint
 
 from chop.formats import FORMATS, Format, parameters
 from chop.formats.base import Scales
@@ -23,18 +28,43 @@ from chop.options import type_hints
 Case = dict[str, Any]
 
 DTYPES = ("float32", "float32", "float32", "float64", "bfloat16", "float16")
+OTHER_DTYPES = ("complex64", "complex128", "int64", "int8", "uint8", "bool")
 SHAPES = ((), (0,), (1,), (3, 0), (7,), (64,), (33, 5), (4, 40), (2, 3, 17), (2, 4, 3, 5), (1, 1, 1))
+LARGE = (128, 600)
+"""More elements than the compiled loops need to be loaded."""
+TRANSFORMS = ("jvp", "forward_ad", "vjp", "grad", "vmap", "vmap_grad", "grad_vmap", "checkpoint", "in_place")
+JACOBIANS = ("jacrev", "jacfwd", "hessian", "double_backward")
+MAX_JACOBIAN_NUMEL = 70
 LAYOUTS = ("contiguous", "contiguous", "transposed", "strided", "expanded", "channels_last", "offset")
-KINDS = ("normal", "normal", "scaled", "log_normal", "bits", "ties", "powers", "integers", "constant", "zeros")
+KINDS = (
+    "normal",
+    "normal",
+    "scaled",
+    "log_normal",
+    "bits",
+    "ties",
+    "powers",
+    "integers",
+    "constant",
+    "zeros",
+    "tiny",
+)
 SPECIALS = ("none", "none", "none", "nan", "inf", "mixed", "extremes")
 INTEGERS = (1, 2, 3, 4, 5, 6, 7, 8, 8, 10, 12, 14, 16, 19, 22, 23, 24, 25, 31, 32)
 OTHERS = (-126, -100, -20, -5, -2, -1, 0, 15, 40, 127)
 
 
+def prepare() -> None:
+    """Load what forward-mode derivatives need: torch warns of its own calls."""
+    with warnings.catch_warnings(), forward_ad.dual_level():
+        warnings.simplefilter("ignore")
+        forward_ad.make_dual(torch.zeros(1), torch.zeros(1))
+
+
 def draw(random: Random) -> Case:
     """Draw a format with valid parameters, and how to make a tensor."""
     name = random.choice([name for name in FORMATS if FORMATS[name].rounds])
-    shape = random.choice(SHAPES)
+    shape = random.choice(SHAPES) if random.random() < 0.96 else LARGE
     while True:
         chosen = _parameters(random, FORMATS[name], shape)
         try:
@@ -45,7 +75,9 @@ def draw(random: Random) -> Case:
     return {
         "format": name,
         "parameters": chosen,
-        "dtype": random.choice(DTYPES),
+        "dtype": random.choice(DTYPES if random.random() < 0.95 else OTHER_DTYPES),
+        "transform": random.choice((*TRANSFORMS, *JACOBIANS)),
+        "flush_denormal": random.random() < 0.1,
         "shape": shape,
         "layout": random.choice(LAYOUTS),
         "kind": random.choice(KINDS),
@@ -57,7 +89,13 @@ def draw(random: Random) -> Case:
 def check(case: Case, folder: Path) -> None:
     """Check every property that applies to the case."""
     number_format: Any = FORMATS[case["format"]](**case["parameters"])
+    if case["dtype"] in OTHER_DTYPES:
+        _check_refused(number_format, torch.ones(case["shape"], dtype=getattr(torch, case["dtype"])))
+        return
     x = make_tensor(case)
+    if case["flush_denormal"]:
+        _check_flushed(number_format, x)
+    _check_transform(number_format, x, case["transform"])
     before, y = x.clone(), number_format.quantize(x)
     assert (y.shape, y.dtype) == (x.shape, x.dtype), "shape or dtype changed"
     assert _same(x, before), "the input was changed"
@@ -77,6 +115,7 @@ def check(case: Case, folder: Path) -> None:
         assert _same(plain, y, number_format), "the memory layout makes a difference"
         _check_repeated(number_format, x, y)
         _check_codes(number_format, x, y)
+        _check_zeros(number_format, x, y)
         if isinstance(number_format, MixedInteger):
             _check_elements(number_format, x, y)
         else:
@@ -120,6 +159,8 @@ def _values(case: Case, shape: tuple[int, ...], generator: torch.Generator) -> T
             x = torch.randint(-200, 200, shape, generator=generator).double()
         case "constant":
             x = torch.full(shape, torch.randn((), generator=generator).item())
+        case "tiny":
+            x = -normal.abs() * 2.0 ** (exponents.abs() - 150).clamp(max=-20)
         case "zeros":
             x = torch.zeros(shape) * normal.sign()
         case _:
@@ -193,6 +234,117 @@ def _check_gradient(number_format: Format, x: Tensor) -> None:
     number_format(leaf).sum().backward()
     assert leaf.grad is not None
     assert leaf.grad.equal(torch.ones_like(leaf)), "the gradient is not passed on"
+
+
+def _check_refused(number_format: Format, x: Tensor) -> None:
+    for function in (number_format, number_format.quantize):
+        try:
+            function(x)
+        except ValueError:
+            continue
+        assert not x.numel(), f"{x.dtype} is rounded"
+
+
+def _check_flushed(number_format: Format, x: Tensor) -> None:
+    """Compiled loops give the bits of the eager definitions where torch flushes subnormal numbers, too."""
+    torch.set_flush_denormal(True)
+    try:
+        if number_format.is_repeatable:
+            _check_loops(number_format, x)
+    finally:
+        torch.set_flush_denormal(False)
+
+
+def _check_transform(number_format: Format, x: Tensor, name: str) -> None:
+    """Every transform of torch sees the identity, and rounds as outside of it."""
+    torch.manual_seed(0)
+    x = x.clone() if 0 in x.stride() else x  # torch makes no dual numbers of elements that share their memory
+    v, leaf = torch.randn_like(x), x.clone().requires_grad_()
+    eye = (
+        torch.eye(x.numel(), dtype=x.dtype).view((*x.shape, *x.shape)) if x.numel() <= MAX_JACOBIAN_NUMEL else None
+    )
+    result, derivative, expected = None, v, v
+
+    def weighted(x: Tensor) -> Tensor:
+        return (number_format(x) * v).sum()
+
+    def squares(x: Tensor) -> Tensor:
+        return number_format(x).square().sum()
+
+    match name:
+        case "jvp":
+            result, derivative, *_ = func.jvp(number_format, (x,), (v,))
+        case "forward_ad":
+            with torch.no_grad(), forward_ad.dual_level():
+                result, derivative = forward_ad.unpack_dual(number_format(forward_ad.make_dual(x, v)))
+        case "vjp":
+            result, pull, *_ = func.vjp(number_format, x)
+            (derivative,) = pull(v)
+        case "grad":
+            derivative = func.grad(weighted)(x)
+        case "checkpoint":
+            result = checkpoint(number_format, leaf, use_reentrant=False)
+            (derivative,) = torch.autograd.grad(result, leaf, v)
+        case "in_place":
+            (derivative,) = torch.autograd.grad(number_format(leaf).mul_(2), leaf, v)
+            expected = 2 * v
+        case "vmap" | "vmap_grad" | "grad_vmap":
+            _check_vmap(number_format, x, v, name)
+        case _ if eye is None:
+            return
+        case "jacrev" | "jacfwd":
+            derivative, expected = getattr(func, name)(number_format)(x), eye
+        case "hessian" if number_format.is_repeatable:
+            derivative, expected = func.hessian(squares)(x), 2 * eye
+        case "double_backward":
+            (first,) = torch.autograd.grad(squares(leaf), leaf, create_graph=True)
+            (derivative,) = torch.autograd.grad(first, leaf, v)
+            expected = 2 * v
+    assert derivative.equal(expected), f"the derivative by {name} is not that of the identity"
+    if result is not None and number_format.is_repeatable:
+        assert _same(result.detach(), number_format.quantize(x), number_format), f"{name} rounds differently"
+
+
+def _check_vmap(number_format: Format, x: Tensor, v: Tensor, name: str) -> None:
+    """Samples are rounded as in a loop, or refused as there."""
+
+    def weighted(x: Tensor, v: Tensor) -> Tensor:
+        return (number_format(x) * v).sum()
+
+    def run() -> Any:
+        if name == "vmap":
+            return func.vmap(number_format, randomness="different")(x)
+        if name == "vmap_grad":
+            return func.vmap(func.grad(weighted), randomness="different")(x, v)
+        return func.grad(lambda x: func.vmap(weighted, randomness="different")(x, v).sum())(x)
+
+    if not x.dim():
+        return
+    try:
+        samples = [number_format.quantize(each) for each in x]
+    except ValueError as error:
+        with pytest.raises(ValueError, match=re.escape(str(error))):
+            run()
+        return
+    y = run()
+    assert y.shape == x.shape
+    if name != "vmap":
+        assert y.equal(v), "the gradient is not passed on"
+    elif samples and number_format.is_repeatable:
+        assert _same(y, torch.stack(samples), number_format), "vmap rounds differently from a loop over the samples"
+
+
+def _check_zeros(number_format: Format, x: Tensor, y: Tensor) -> None:
+    """Where a format has two zeros, their sign is that of the number, also in codes."""
+    if not number_format.has_codes() or number_format.width > 12 or number_format.is_repeatable is False:
+        return
+    values = number_format.decode(number_format.all_codes())
+    if (values.signbit() & (values == 0)).any():
+        numbers = ~x.isnan()
+        assert y.signbit()[numbers].equal(x.signbit()[numbers]), "a zero does not keep its sign"
+        if not x.isnan().any():
+            decoded = number_format.decode(*number_format.encode(x)).to(x.dtype)
+            assert decoded.signbit().equal(y.signbit()), "codes do not keep the sign of a zero"
 
 
 def _check_loops(number_format: Format, x: Tensor) -> None:

@@ -31,14 +31,15 @@ Case = dict[str, Any]
 
 TRAINED, TRANSFORMED, SEARCHED = (RunFolder(Path("runs") / name) for name in ("trained", "transformed", "searched"))
 REPORT, EXPLAIN = ("report", "--samples", "4", "--no-sensitivity"), ("explain", "--samples", "4")
+LATEST = (*EXPLAIN, "--project-dir", "runs")
 RESUME_TRAIN = ("train", "--config", str(TRAINED.config), "--resume", "--max-steps", "4")
 RESUME_SEARCH = ("search", "--config", str(SEARCHED.config), "--resume", "--n-trials", "3")
-QUICK = ("--batch-size", "32", "--accelerator", "cpu", "--report-to", "none")
+QUICK = ("--batch-size", "32", "--accelerator", "cpu")
 ROWS = ("test", "toy", *QUICK)
 
 READERS: dict[str, tuple[tuple[str, ...], ...]] = {
-    str(TRAINED.config): ((*REPORT, str(TRAINED)), (*EXPLAIN, str(TRAINED)), RESUME_TRAIN),
-    str(TRAINED.summary): ((*REPORT, str(TRAINED)), (*EXPLAIN, str(TRAINED))),
+    str(TRAINED.config): ((*REPORT, str(TRAINED)), (*EXPLAIN, str(TRAINED)), RESUME_TRAIN, LATEST),
+    str(TRAINED.summary): ((*REPORT, str(TRAINED)), (*EXPLAIN, str(TRAINED)), LATEST),
     str(TRAINED.metrics): ((*REPORT, str(TRAINED)), RESUME_TRAIN),
     str(TRAINED.best_checkpoint): (
         ("test", "toy", "toy_tiny", "--load", str(TRAINED), *QUICK),
@@ -111,7 +112,21 @@ LONG = (
 def draw(random: Random) -> Case:
     """Draw a file, what happens to it, and the command that reads it."""
     file = random.choice(list(READERS))
-    ways = ["bytes", "bytes", "cut", "empty", "nested", "pipe", "folder", "values", "values", "values", "values"]
+    ways = [
+        "bytes",
+        "bytes",
+        "cut",
+        "empty",
+        "nested",
+        "pipe",
+        "link to pipe",
+        "device",
+        "folder",
+        "values",
+        "values",
+        "values",
+        "values",
+    ]
     ways += ["code"] if file.endswith((".toml", ".ckpt", "npz")) else []
     command = list(random.choice(READERS[file]))
     return {"file": file, "way": random.choice(ways), "seed": random.randrange(10**9), "command": command}
@@ -145,7 +160,7 @@ def _runs() -> Path:
         space = {"setup": {"by": "type"}, "seed": {"linear": {"config": choices}}}
         Path("search.toml").write_text(write_toml({"search": {"search_space": space}}))
         commands: tuple[tuple[str, tuple[str, ...]], ...] = (
-            ("trained", ("train", "toy", "toy_tiny", "--max-steps", "3", *QUICK)),
+            ("trained", ("train", "toy", "toy_tiny", "--max-steps", "3", "--report-to", "none", *QUICK)),
             ("transformed", ("transform", "toy", "toy_tiny", "--config", "transform.toml", *QUICK)),
             ("searched", ("search", "toy", "toy_tiny", "--config", "search.toml", "--n-trials", "2", *QUICK)),
         )
@@ -182,6 +197,17 @@ def _nest(path: Path, random: Random) -> None:
 def _replace_by_pipe(path: Path, random: Random) -> None:
     path.unlink()
     os.mkfifo(path)
+
+
+def _replace_by_link_to_pipe(path: Path, random: Random) -> None:
+    path.unlink()
+    os.mkfifo("pipe")
+    path.symlink_to(Path("pipe").absolute())
+
+
+def _replace_by_link_to_device(path: Path, random: Random) -> None:
+    path.unlink()
+    path.symlink_to("/dev/zero")
 
 
 def _replace_by_folder(path: Path, random: Random) -> None:
@@ -250,11 +276,12 @@ def _add_code(path: Path, random: Random) -> None:
     match path.suffix:
         case ".toml":
             table = tomllib.loads(path.read_text())
-            Path("code.py").write_text("import os\nos.system('touch ran')\n")
+            for name in ("code.py", "co-de.py", "1x.py", "co de.py"):
+                Path(name).write_text("import os\nos.system('touch ran')\n")
             model = {"model": "timeit:timeit", "model_options": {"stmt": "open('ran', 'w')"}}
             data = {"dataset": "subprocess:getoutput", "data_options": {"cmd": "touch ran"}}
             plugin = {"plugins": [str(Path("code.py").absolute())]}
-            module: dict[str, Any] = {"model": "code:Net"}
+            module: dict[str, Any] = {"model": random.choice(("code:Net", "co-de:Net", "1x:Net", "co de:Net"))}
             file: dict[str, Any] = {"dataset": "code.py:Rows"}
             _write(path, write_toml({**table, **random.choice((model, data, plugin, module, file))}).encode())
         case ".ckpt":
@@ -275,6 +302,8 @@ WAYS: dict[str, Callable[[Path, Random], None]] = {
     "empty": lambda path, random: _write(path, b""),
     "nested": _nest,
     "pipe": _replace_by_pipe,
+    "link to pipe": _replace_by_link_to_pipe,
+    "device": _replace_by_link_to_device,
     "folder": _replace_by_folder,
     "values": _change_values,
     "code": _add_code,

@@ -1,4 +1,4 @@
-"""Commands killed at random moments: when they are resumed, files are complete and results are the same."""
+"""Commands killed at random moments, or resumed while they run: files are complete and results are the same."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import pandas as pd
 import torch
 
 from chop.files import parse_json
+from chop.passes.graph.transforms.quantize.summary import TABLE_FILE
 from chop.runs import RunFolder
 
 TIME_LIMIT = 300.0
@@ -25,33 +26,43 @@ MAX_SECONDS = {"train": 9.0, "search": 9.0, "transform": 6.0}
 """The latest moment of a kill: about when the command ends."""
 LAYER = {"name": "integer", "weight_width": [2, 4, 8], "data_in_width": [4, 8]}
 QUANTIZE = 'by = "type"\n[passes.quantize.linear.config]\nname = "integer"\nweight_width = 4\ndata_in_width = 4\n'
+SHARE_OF_TWO_WRITERS = 0.3
 _expected: dict[str, Any] = {}
 """The results of commands that were not killed."""
 
 
 def draw(random: Random) -> dict[str, Any]:
     command = random.choice(COMMANDS)
-    return {
-        "command": command,
-        "sampler": random.choice(SAMPLERS) if command == "search" else None,
-        "kills": [round(random.uniform(0.5, MAX_SECONDS[command]), 3) for _ in range(random.randint(1, 3))],
-    }
+    case = {"command": command, "sampler": random.choice(SAMPLERS) if command == "search" else None}
+    if command != "transform" and random.random() < SHARE_OF_TWO_WRITERS:
+        return {**case, "second": round(random.uniform(0.0, MAX_SECONDS[command]), 3)}
+    kills = [round(random.uniform(0.5, MAX_SECONDS[command]), 3) for _ in range(random.randint(1, 3))]
+    return {**case, "kills": kills}
 
 
 def check(case: dict[str, Any], folder: Path) -> None:
     words = _command(case, folder)
-    for number, seconds in enumerate(case["kills"]):
-        _kill_after(words if number == 0 else _again(words), seconds, folder / "killed")
-        for run in _runs(folder / "killed"):
-            _check_files(run, is_complete=False)
-    _run(_again(words), folder / "killed")
-    run = max(_runs(folder / "killed"), key=lambda each: each.path.stat().st_mtime)
-    _check_files(run, is_complete=True)
+    if "second" in case:
+        _run_twice(_again(words), case["second"], folder / "project")
+        runs = _runs(folder / "project")
+    else:
+        for number, seconds in enumerate(case["kills"]):
+            _kill_after(words if number == 0 else _again(words), seconds, folder / "project")
+            for run in _runs(folder / "project"):
+                _check_files(run, is_complete=False)
+        _run(_again(words), folder / "project")
+        runs = [max(_runs(folder / "project"), key=lambda each: each.path.stat().st_mtime)]
+    for run in runs:
+        _check_files(run, is_complete=True)
+        _check_result(case, run, words, folder)
+
+
+def _check_result(case: dict[str, Any], run: RunFolder, words: list[str], folder: Path) -> None:
     key = json.dumps([case["command"], case["sampler"]])
     if key not in _expected:
         _run(words, folder / "complete")
         _expected[key] = _result(_runs(folder / "complete")[0])
-    assert _result(run) == _expected[key], f"{run.path} differs from a run that was not killed"
+    assert _result(run) == _expected[key], f"{run.path} differs from a run that was not disturbed"
 
 
 def _command(case: dict[str, Any], folder: Path) -> list[str]:
@@ -97,6 +108,18 @@ def _run(words: list[str], project: Path) -> None:
     assert process.returncode == 0, errors[-2000:]
 
 
+def _run_twice(words: list[str], seconds: float, project: Path) -> None:
+    """Run a command, and again `seconds` later: the second one ends with an error if the first one still writes."""
+    first = _start(words, project)
+    time.sleep(seconds)
+    processes = [first, _start(words, project)]
+    errors = [process.communicate()[1] for process in processes]
+    codes = [process.returncode for process in processes]
+    assert 0 in codes, errors
+    for code, text in zip(codes, errors, strict=True):
+        assert code == 0 or (code == 2 and "is writing to" in text.splitlines()[-1]), text[-2000:]
+
+
 def _runs(project: Path) -> list[RunFolder]:
     return sorted((RunFolder(path) for path in project.glob("*")), key=lambda each: each.name)
 
@@ -135,7 +158,7 @@ def _result(run: RunFolder) -> Any:
         trials = parse_json(run.search_log.read_bytes(), "log")["trials"]
         return [(each["number"], each["state"], each["params"], each["metrics"]) for each in trials]
     if summary["action"] == "transform":
-        return summary["test"], run.quantization_table.read_text()
+        return summary["test"], (run.transform / TABLE_FILE).read_text()
     state = torch.load(run.best_checkpoint, weights_only=True)["state_dict"]
     weights = {name: tensor.tolist() for name, tensor in state.items()}
     return summary["test"], summary["validation"], summary["best_epoch"], weights

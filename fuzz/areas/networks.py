@@ -1,4 +1,7 @@
-"""Random networks: graphs compute what the model computes, also in `float` formats, copied, saved and loaded."""
+"""Random networks: graphs compute what the model computes, also in `float` formats, copied, saved and loaded.
+
+Some have a state that changes from call to call, or branches on the mode: several calls in both modes are compared.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +46,27 @@ LAYERS: dict[str, Callable[[], nn.Module]] = {
     "sequential": lambda: nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(inplace=True)),
     "block": lambda: Block(),
 }
+STATES: dict[str, Callable[[Stateful, Tensor], Tensor]] = {
+    "counts": lambda s, a: _then(s.count.add_(1), a) * s.count,
+    "averages": lambda s, a: _assigned(s, "mean", 0.5 * s.mean + 0.5 * a.detach().mean(0), a - s.mean),
+    "averages_in_place": lambda s, a: a - s.mean.mul_(0.5).add_(a.detach().mean(0)),
+    "part": lambda s, a: a + _then(s.mean[:2].mul_(0.5).add_(1.0), s.mean),
+    "read_before": lambda s, a: a * s.mean.sum() + s.mean.add_(1.0),
+    "counts_in_training": lambda s, a: _then(s.count.add_(1), a) if s.training else a * (s.count + 1),
+    "int": lambda s, a: _assigned(s, "calls", s.calls + 1, a) * s.calls,
+    "list": lambda s, a: a * len(_appended(s.seen)),
+    "last": lambda s, a: _assigned(s, "last", a, a * 2),
+    "table": lambda s, a: a + (_assigned(s, "last", torch.ones(WIDTH), s) if s.last is None else s).last,
+    "branch": lambda s, a: a + 100 if s.training else a,
+    "number": lambda s, a: a * (2 if s.training else 3),
+    "flag": lambda s, a: a * s.training + int(s.training),
+    "tensors": lambda s, a: a + (s.mean if s.training else s.scale),
+    "layers": lambda s, a: s.linear(a) if s.training else a,
+    "noise": lambda s, a: a + torch.rand_like(a) if s.training else a,
+    "dropout": lambda s, a: F.dropout(a, 0.5, s.training),
+    "statistics": lambda s, a: F.batch_norm(a, s.mean, s.scale, training=s.training),
+    "gradients": lambda s, a: a if torch.is_grad_enabled() else a + 1,
+}
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "f_relu": F.relu,
     "f_relu_": lambda a: F.relu(a, inplace=True),
@@ -80,6 +104,17 @@ def prepare() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns of its own calls
         torch.export.export(torch.nn.Linear(2, 2), (torch.zeros(1, 2),)).run_decompositions()
+
+
+def _assigned(owner: Any, name: str, assigned: Any, value: Any) -> Any:
+    """Return `value` after an assignment."""
+    setattr(owner, name, assigned)
+    return value
+
+
+def _appended(values: list[int]) -> list[int]:
+    values.append(1)
+    return values
 
 
 def _then(_: Tensor, value: Tensor) -> Tensor:
@@ -122,6 +157,29 @@ class Block(nn.Module):
         return F.dropout(self.linear(a) * self.scale, 0.5, self.training) + self.shift
 
 
+class Stateful(nn.Module):
+    """One of `STATES`, with the attributes that these read and change."""
+
+    count: Tensor
+    mean: Tensor
+    scale: Tensor
+    linear: nn.Linear
+    calls: int
+    seen: list[int]
+    last: Any
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind, self.linear = kind, nn.Linear(WIDTH, WIDTH)
+        self.register_buffer("count", torch.zeros(()))
+        self.register_buffer("mean", torch.randn(WIDTH))
+        self.register_buffer("scale", torch.ones(WIDTH))
+        self.calls, self.seen, self.last = 0, [0], None
+
+    def forward(self, a: Tensor) -> Tensor:
+        return STATES[self.kind](self, a)
+
+
 class Network(nn.Module):
     """The steps of a case. Value 0 is a copy of the input; each step adds a value."""
 
@@ -129,7 +187,7 @@ class Network(nn.Module):
         super().__init__()
         self.steps: list[list[Any]] = case["steps"]
         self.output: str = case["output"]
-        self.layers = nn.ModuleList(LAYERS[kind]() for kind in case["layers"])
+        self.layers = nn.ModuleList(Stateful(kind) if kind in STATES else LAYERS[kind]() for kind in case["layers"])
 
     def forward(self, x: Tensor) -> Any:
         values = [x * 1.0]
@@ -146,7 +204,8 @@ class Network(nn.Module):
 
 def draw(random: Random) -> Case:
     """Draw layers, and up to 12 steps that call them and functions on earlier values."""
-    layers = [random.choice(list(LAYERS)) for _ in range(random.randint(1, 5))]
+    kinds = list(LAYERS) if random.random() < 0.5 else [*LAYERS, *STATES]
+    layers = [random.choice(kinds) for _ in range(random.randint(1, 5))]
     steps: list[list[Any]] = []
     for count in range(1, random.randint(2, 13)):
         source = random.choice([count - 1, count - 1, random.randrange(count)])
@@ -169,17 +228,21 @@ def draw(random: Random) -> Case:
 def check(case: Case, folder: Path) -> None:
     """Compare the graph with the model bit by bit: captured, in float, quantised, copied, saved and loaded."""
     torch.manual_seed(case["seed"])
+    if any(kind in STATES for kind in case["layers"]):
+        _check_states(case)
+        return
     model, x = Network(case).eval(), torch.randn(ROWS, WIDTH)
-    attributes, state = set(vars(model)), {key: value.clone() for key, value in model.state_dict().items()}
+    state = {key: value.clone() for key, value in model.state_dict().items()}
+    before = _digest(model)
     try:
         graph = MaseGraph(model, example_inputs={"x": x}, capture=case["capture"])
     except CaptureError:
         if case["capture"] == "fx" and any(step[0] == "checked" for step in case["steps"]):
             return
         raise
+    assert _digest(model) == before, "the model has changed"
     for rows in (x, torch.randn(ROWS + 2, WIDTH)):
         _check_same(graph, model, rows)
-    assert set(vars(model)) == attributes, "the model has other attributes"
     graph, _ = init_metadata_analysis_pass(graph, None)
     graph, _ = add_common_metadata_analysis_pass(graph, {"dummy_in": {"x": x}})
     verify_common_metadata_analysis_pass(graph, None)
@@ -189,6 +252,56 @@ def check(case: Case, folder: Path) -> None:
             _check_same(quantized, model, x)
         _check_copies(quantized, model, case, x, folder / name)
     assert all(value.equal(state[key]) for key, value in model.state_dict().items()), "the model has other weights"
+
+
+def _check_states(case: Case) -> None:
+    """Compare a graph, also copied, over several calls in both modes, unless these or the capture are refused."""
+    for training in (True, False):
+        model, reference, x = Network(case), Network(case), torch.randn(ROWS, WIDTH)
+        reference.load_state_dict(model.state_dict())
+        model.train(training)
+        before = _digest(model)
+        try:
+            graph: MaseGraph | None = MaseGraph(model, example_inputs={"x": x}, capture=case["capture"])
+        except CaptureError:
+            graph = None
+        assert _digest(model) == before, "the model has changed"
+        if graph is not None:
+            graph = copy.deepcopy(graph)
+            for mode in (training, not training, training):
+                _check_calls(graph, reference, mode)
+
+
+@torch.no_grad()
+def _check_calls(graph: MaseGraph, reference: nn.Module, training: bool) -> None:
+    graph.model.train(training)
+    reference.train(training)
+    for seed in range(3):
+        x = torch.randn(ROWS, WIDTH)
+        torch.manual_seed(seed)
+        try:
+            found = graph.model(x.clone())
+        except ValueError as error:
+            assert "for evaluation" in str(error), error  # noqa: PT017
+            return
+        torch.manual_seed(seed)
+        expected = reference(x.clone())
+        for a, b in zip(_tensors(found), _tensors(expected), strict=True):
+            assert torch.allclose(a, b, rtol=1e-4, atol=1e-4, equal_nan=True), f"call {seed} in mode {training}"
+    for key, value in reference.state_dict().items():
+        assert torch.allclose(graph.model.state_dict()[key], value, rtol=1e-4, atol=1e-4, equal_nan=True), key
+
+
+def _digest(value: Any, path: tuple[int, ...] = ()) -> list[Any]:
+    """Return the identities of all parts of a module, and the bytes of its tensors."""
+    if id(value) in path:
+        return []
+    if isinstance(value, Tensor):
+        return [id(value), value.detach().numpy().tobytes()]
+    parts = vars(value) if isinstance(value, nn.Module) else value
+    if isinstance(parts, dict):
+        return [(key, id(part), _digest(part, (*path, id(value)))) for key, part in parts.items()]
+    return [_digest(part, (*path, id(value))) for part in parts] if isinstance(parts, list) else [id(parts)]
 
 
 def _all_in(name: str) -> dict[str, Any]:

@@ -6,8 +6,10 @@ Every request gets an answer that is not a server error, and nothing outside of 
 from __future__ import annotations
 
 import json
+import os
 import socket
 import threading
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -75,7 +77,21 @@ def _content(random: Random) -> str:
 
 
 def _request(random: Random) -> dict[str, str]:
-    start = random.choice(("/", "/run/", "/file/", "/compare?run=", "/assets/", "/view.css", "*", "http://evil/"))
+    start = random.choice(
+        (
+            "/",
+            "/run/",
+            "/file/",
+            "/compare?run=",
+            "/?page=",
+            "/?sort=-",
+            "/?filter=",
+            "/assets/",
+            "/view.css",
+            "*",
+            "http://evil/",
+        )
+    )
     parts = [random.choice((*NAMES, *FILES)) for _ in range(random.randint(0, 4))]
     path = start + random.choice(SEPARATORS).join(parts) + random.choice(("", "&run=run", "?x", "#y", "%zz"))
     return {"method": random.choice(METHODS), "path": path, "host": random.choice(HOSTS)}
@@ -107,6 +123,9 @@ def _write_project(files: dict[str, str], folder: Path) -> Path:
         (outside / name).write_text(json.dumps({"model": SECRET}))
     (root / "link").symlink_to(outside)
     first = root / next(iter(files)).partition("/")[0]
+    for name in ("metrics.jsonl", "grid.json"):
+        with suppress(FileExistsError):
+            os.mkfifo(first / name)
     (first / "secret.txt").symlink_to(outside / "secret.txt")
     (first / "weights.pt").write_text(SECRET)
     return root

@@ -9,71 +9,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from chop import passes
-    from chop.api import (
-        Evaluation,
-        Exported,
-        Run,
-        evaluate,
-        export,
-        open_run,
-        plot,
-        report,
-        search,
-        sweep,
-        train,
-        transform,
-        trust,
-    )
-    from chop.dataset import MaseDataModule, get_dataset_info
-    from chop.ir import MaseGraph
-    from chop.models import get_model, get_model_info
+    from chop import passes as passes
+    from chop.api import *  # noqa: F403
+    from chop.dataset import MaseDataModule as MaseDataModule
+    from chop.dataset import get_dataset_info as get_dataset_info
+    from chop.ir import MaseGraph as MaseGraph
+    from chop.models import get_model as get_model
+    from chop.models import get_model_info as get_model_info
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Evaluation",
-    "Exported",
-    "MaseDataModule",
-    "MaseGraph",
-    "Run",
-    "__version__",
-    "evaluate",
-    "export",
-    "get_dataset_info",
-    "get_model",
-    "get_model_info",
-    "open_run",
-    "passes",
-    "plot",
-    "report",
-    "search",
-    "sweep",
-    "train",
-    "transform",
-    "trust",
-]
-
-_MODULES = {
-    "Evaluation": "chop.api",
-    "Exported": "chop.api",
-    "MaseDataModule": "chop.dataset",
-    "MaseGraph": "chop.ir",
-    "Run": "chop.api",
-    "evaluate": "chop.api",
-    "export": "chop.api",
-    "get_dataset_info": "chop.dataset",
-    "get_model": "chop.models",
-    "get_model_info": "chop.models",
-    "open_run": "chop.api",
-    "plot": "chop.api",
-    "report": "chop.api",
-    "search": "chop.api",
-    "sweep": "chop.api",
-    "train": "chop.api",
-    "transform": "chop.api",
-    "trust": "chop.api",
+_NAMES = {
+    "chop.api": "Evaluation Exported Run evaluate export open_run plot report search sweep train transform trust",
+    "chop.dataset": "MaseDataModule get_dataset_info",
+    "chop.ir": "MaseGraph",
+    "chop.models": "get_model get_model_info",
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
+__all__ = ["__version__", "passes", *_MODULES]
 
 
 def __getattr__(name: str) -> object:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import logging
+import os
 import warnings
 import webbrowser
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
@@ -16,32 +18,38 @@ from torch import Tensor, nn
 from chop.actions import sweep as sweep_action
 from chop.actions import train as train_action
 from chop.actions import transform as transform_action
-from chop.actions.export import export_run
-from chop.cli.settings import read_config_file
-from chop.config import ActionConfig, ExportConfig, SearchConfig, SweepConfig, TrainConfig, TransformConfig
+from chop.config import (
+    ActionConfig,
+    ExportConfig,
+    ExportOptions,
+    SearchConfig,
+    SweepConfig,
+    TrainConfig,
+    TransformConfig,
+)
+from chop.config.settings import INPUTS, read_settings
 from chop.dataset import MaseDataModule, Rows
 from chop.dataset.tokens import token_arguments
 from chop.display.extras import need
 from chop.display.numbers import counted
-from chop.exporting import TARGETS, Exported, ExportOptions, export_graph
+from chop.exporting import Exported, export_graph, file_name
+from chop.exporting.export_run import export_run
 from chop.ir import MaseGraph
-from chop.ir.graph.interpreter import annotated_inputs, evaluation_mode
-from chop.options import aliases, check_options, read_options
+from chop.ir.graph.annotate import annotate, init_metadata
+from chop.ir.graph.interpreter import evaluation_mode, example_inputs
 from chop.passes.graph import report_html_analysis_pass
-from chop.plugins import load_plugin
 from chop.registry import closest
 from chop.reporting.run_report import page_to_write, write_report
 from chop.reporting.sweep_report import write_sweep_report
 from chop.runs import Run, RunFolder, open_run
 from chop.runs.listing import with_run_to_load
 from chop.runs.output_file import output_file
-from chop.statistics.batches import limited_batches
 from chop.tasks import Evaluation, get_task
 from chop.tasks.classification import ClassificationMeter
 from chop.training.batches import Batch, evaluation_batches
 from chop.training.evaluation import evaluate as evaluate_batches
 from chop.training.threads import limit_threads, multiplications_per_row
-from chop.trusted_files import check_trusted, named_files, trust
+from chop.trusted_files import trust
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,13 +70,17 @@ __all__ = [
     "trust",
 ]
 
+logger = logging.getLogger(__name__)
+
 Config = TypeVar("Config", bound=ActionConfig)
 Split = Literal["train", "val", "test"]
-Data = str | MaseDataModule | Rows | Iterable[tuple[Tensor, Tensor]]
+Name = str | os.PathLike[str] | None
+"""A model or a data set: a registered name, or a file."""
+Data = str | os.PathLike[str] | MaseDataModule | Rows | Iterable[tuple[Tensor, Tensor]]
 """A data set by name, a data module, rows in memory, or batches `(features, labels)` such as a `DataLoader`."""
 
 
-def train(model: str | None = None, dataset: str | None = None, **options: Any) -> Run:
+def train(model: Name = None, dataset: Name = None, **options: Any) -> Run:
     """Train a model, test its best epoch, and return the run.
 
     `model` is a registered name or a reference such as `net.py:Net`, `dataset` a registered name or a file of rows.
@@ -79,8 +91,8 @@ def train(model: str | None = None, dataset: str | None = None, **options: Any) 
 
 
 def transform(
-    model: str | None = None,
-    dataset: str | None = None,
+    model: Name = None,
+    dataset: Name = None,
     passes: Mapping[str, Mapping[str, Any]] | None = None,
     **options: Any,
 ) -> Run:
@@ -94,7 +106,7 @@ def transform(
     return open_run(transform_action.transform(config))
 
 
-def sweep(model: str | None = None, dataset: str | None = None, **options: Any) -> Run:
+def sweep(model: Name = None, dataset: Name = None, **options: Any) -> Run:
     """Measure accuracy and cost in several formats and widths, and return the run; `run.summary["rows"]` has all.
 
     The options are those of `ch sweep`, such as `formats=["integer", "mxfp"]`, `widths=range(2, 9)`, `load=run`.
@@ -104,7 +116,7 @@ def sweep(model: str | None = None, dataset: str | None = None, **options: Any) 
 
 
 def search(
-    model: str | None = None, dataset: str | None = None, search: Mapping[str, Any] | None = None, **options: Any
+    model: Name = None, dataset: Name = None, search: Mapping[str, Any] | None = None, **options: Any
 ) -> Run:
     """Search for Pareto-optimal number formats and return the run.
 
@@ -136,7 +148,7 @@ def evaluate(
     """
     module = model.model if isinstance(model, MaseGraph | Run) else model
     if not isinstance(module, nn.Module):
-        raise ValueError(f"chop.evaluate needs a torch.nn.Module, a MaseGraph or a Run, got {type(model).__name__}")
+        raise ValueError(f"chop.evaluate needs a torch.nn.Module, a MaseGraph or a Run, got {_shown(model)}")
     batches = _batches(data, split, batch_size)
     first = next(batches, None)
     if first is None:
@@ -171,10 +183,15 @@ def export(
     if isinstance(subject, MaseGraph):
         if output is None:
             raise ValueError("chop.export: a graph needs 'output', the file to write")
-        batches = [annotated_inputs(subject)] if data is None else _named_batches(subject, data, samples)
-        limited = limited_batches(batches, samples)
-        path = output_file(Path(output), f"model{TARGETS[format].suffix}")
-        return export_graph(subject, path, format, limited, ExportOptions(opset))
+        batches = iter(
+            [example_inputs(subject, "data")] if data is None else _named_batches(subject, data, samples)
+        )
+        first = next(batches, None)
+        if first is None:
+            raise ValueError("chop.export: 'data' has no rows")
+        path, options = output_file(Path(output), file_name(format)), ExportOptions(opset=opset, samples=samples)
+        return export_graph(_annotated(subject, first), path, format, chain([first], batches), options)
+    _check_subject(subject, "chop.export")
     run = subject if isinstance(subject, Run) else open_run(subject)
     file = None if output is None else Path(output)
     return export_run(run, ExportConfig(format=format, output=file, samples=samples, opset=opset))
@@ -209,10 +226,8 @@ def report(
         batches = None if data is None else _named_batches(subject, data, samples)
         given = {"path": path, "original": original, "input_generator": batches, "num_samples": samples}
         report_html_analysis_pass(subject, given)
-    elif not isinstance(subject, Run | Path | str):
-        kind = type(subject).__name__
-        raise ValueError(f"chop.report needs a Run, the name or path of a run, or a MaseGraph, got {kind}")
     else:
+        _check_subject(subject, "chop.report")
         run = subject if isinstance(subject, Run) else open_run(subject)
         path = page_to_write(None if output is None else Path(output), run.folder)
         if run.action == "sweep":
@@ -224,39 +239,51 @@ def report(
     return path
 
 
+def _check_subject(subject: object, where: str) -> None:
+    if isinstance(subject, Run | Path | str):
+        return
+    hint = "; create one with MaseGraph(model)" if isinstance(subject, nn.Module) else ""
+    kind = type(subject).__name__
+    raise ValueError(f"{where} needs a Run, the name or path of a run, or a MaseGraph, got {kind}{hint}")
+
+
+def _annotated(graph: MaseGraph, batch: Mapping[str, Tensor]) -> MaseGraph:
+    """Return the graph, or a copy that is annotated with a batch if it is not annotated yet."""
+    if all("mase" in node.meta and node.meta["mase"].annotated for node in graph.fx_graph.nodes):
+        return graph
+    copied = copy.deepcopy(graph)
+    init_metadata(copied)
+    annotate(copied, batch)
+    return copied
+
+
 def _read_config(
     cls: type[Config], action: str, model: object, dataset: object, options: Mapping[str, Any]
 ) -> Config:
     """Return the options of an action: those of its TOML file, if any, replaced by those that are given."""
-    where = f"chop.{action}"
+    caller = f"chop.{action}"
     if isinstance(model, nn.Module | MaseGraph | type):
         name = model.__name__ if isinstance(model, type) else type(model).__name__
         raise ValueError(
-            f"{where} needs the name of a model, or a reference such as 'net.py:{name}', so that "
+            f"{caller} needs the name of a model, or a reference such as 'net.py:{name}', so that "
             "the run can be repeated from its folder; chop.evaluate and the passes accept the model itself"
         )
-    names = {name: value for name, value in (("model", model), ("dataset", dataset)) if value is not None}
-    _check_single_values(cls, options, where)
-    given = check_options(cls, {key: _path_of(value) for key, value in {**names, **options}.items()}, where)
-    file = given.get("config")
-    in_file = {} if file is None else read_config_file(file, cls)
-    config = read_options(cls, {**in_file, **given}, where)
-    trust(*named_files(given))
-    if file is not None:
-        check_trusted(named_files(in_file), file)
-    for plugin in config.plugins:
-        load_plugin(plugin)
-    return with_run_to_load(config)
-
-
-def _check_single_values(cls: type[Config], options: Mapping[str, Any], where: str) -> None:
-    grid = {name for field in fields(cls) if field.metadata["grid"] for name in (field.name, *aliases(field))}
-    for name, value in options.items():
-        if name in grid and isinstance(value, list | tuple):
+    inputs = {"model": model, "dataset": dataset}
+    for name, value in inputs.items():
+        if not isinstance(value, str | os.PathLike | None):
             raise ValueError(
-                f"{where}: '{name}' takes one value; for several, call it in a loop: "
-                f"[{where}(..., {name}=value) for value in {list(value)}]"
+                f"{caller} needs the name of a {INPUTS[name]} or a file, so that the run can be repeated from its "
+                f"folder, got {type(value).__name__}; save rows with to_csv or numpy.savez, and give the path of "
+                "the file; chop.evaluate accepts rows in memory"
             )
+    names = {name: os.fspath(value) for name, value in inputs.items() if isinstance(value, str | os.PathLike)}
+    settings = read_settings(
+        action, {key: _path_of(value) for key, value in {**names, **options}.items()}, caller=caller
+    )
+    settings.prepare()
+    config = settings.config()
+    assert isinstance(config, cls), "a call has one value for each option"
+    return with_run_to_load(config)
 
 
 def _path_of(value: object) -> object:
@@ -265,9 +292,16 @@ def _path_of(value: object) -> object:
     return value.path if isinstance(value, RunFolder) else value
 
 
+def _shown(value: object) -> str:
+    """Return what was given instead of a model, with what makes one of it."""
+    if isinstance(value, str | os.PathLike):
+        return f"'{os.fspath(value)}'; chop.open_run(...) opens a run, and chop.models.get_model(...) makes a model"
+    return type(value).__name__
+
+
 def _batches(data: Data, split: Split, batch_size: int) -> Iterator[Batch]:
-    if isinstance(data, str):
-        data = MaseDataModule(data, batch_size)
+    if isinstance(data, str | os.PathLike):
+        data = MaseDataModule(os.fspath(data), batch_size)
     if isinstance(data, MaseDataModule):
         if split not in get_args(Split):
             raise ValueError(f"chop.evaluate: unknown split '{split}'; {closest(split, get_args(Split))}")
@@ -278,16 +312,16 @@ def _batches(data: Data, split: Split, batch_size: int) -> Iterator[Batch]:
         return evaluation_batches(data, batch_size)
     if not isinstance(data, Iterable):
         raise ValueError(f"chop.evaluate: data must be a data set or yield batches, got {type(data).__name__}")
-    return map(_batch, data)
+    return (_batch(pair, type(data).__name__) for pair in data)
 
 
-def _batch(pair: object) -> Batch:
+def _batch(pair: object, kind: str) -> Batch:
     match pair:
         case (Tensor() as features, Tensor() as labels) if features.ndim > 0:
             return Batch(features, labels, len(features))
     raise ValueError(
         "chop.evaluate: data must be a data set or yield batches (features, labels); for a single batch pass "
-        "[(features, labels)]"
+        f"[(features, labels)]; got {kind}"
     )
 
 

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import time
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 STALE_SECONDS = 3600.0
 """After this time without a write, a temporary file is that of a killed process."""
+
+
+MAX_RECORD_BYTES = 8 * 2**20
+"""Size of the TOML files, and of the JSON files of a run, that commands read from every run of a project."""
 
 
 class CorruptFileError(ValueError):
@@ -83,15 +88,48 @@ def _is_in_use(file: Path, process: int) -> bool:
 
 
 def check_regular(path: Path) -> None:
-    """Raise ValueError for a pipe or a device: reading it could wait or continue for ever."""
+    """Raise ValueError for a pipe or a device, before a library opens it: it could wait or continue for ever."""
     if path.exists() and not (path.is_file() or path.is_dir()):
-        raise ValueError(f"'{path}' is a pipe or a device, not a file")
+        raise _not_regular(path)
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def _not_regular(path: Path) -> CorruptFileError:
+    return CorruptFileError(f"'{path}' is a pipe or a device, not a file")
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file to read it; a pipe or a device is an error, and does not stop this process."""
+    file = open(path, "rb", opener=_open_at_once)  # noqa: SIM115  # the caller closes it
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    file.close()
+    raise _not_regular(path)
+
+
+def read_file(path: Path, max_bytes: int | None = None) -> bytes:
+    """Return the content of a file; a pipe or a device is an error, and so is a file larger than `max_bytes`."""
+    with open_regular(path) as file:
+        content = file.read(-1 if max_bytes is None else max_bytes + 1)
+    if max_bytes is not None and len(content) > max_bytes:
+        raise CorruptFileError(f"{path} is not read: it is larger than {max_bytes // 2**20} MiB")
+    return content
+
+
+def read_text(path: Path, max_bytes: int | None = None) -> str:
+    """Return the text in a UTF-8 file, as `read_file` does."""
+    try:
+        return read_file(path, max_bytes).decode()
+    except UnicodeDecodeError as error:
+        raise CorruptFileError(f"{path} is corrupt: {error}") from None
+
+
+def read_json(path: Path, max_bytes: int | None = None) -> dict[str, Any]:
     """Return the JSON object in a file."""
-    check_regular(path)
-    return parse_json(path.read_bytes(), str(path))
+    return parse_json(read_file(path, max_bytes), str(path))
 
 
 def parse_json(content: bytes | str, source: str) -> dict[str, Any]:
@@ -105,10 +143,10 @@ def parse_json(content: bytes | str, source: str) -> dict[str, Any]:
     return value
 
 
-def read_toml(path: Path) -> dict[str, Any]:
+def read_toml(path: Path, max_bytes: int = MAX_RECORD_BYTES) -> dict[str, Any]:
     """Return the table in a TOML file."""
-    check_regular(path)
+    text = read_text(path, max_bytes)
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise CorruptFileError(f"{path} is corrupt: {' '.join(str(error).split())}") from None

@@ -142,9 +142,16 @@ def _read_union(value: object, hint: object, where: str, name: str) -> object:
         except ValueError as error:
             failures.append(error)
     others = [option for option in get_args(hint) if option is not type(None)]
+    if isinstance(value, Mapping):
+        others = [option for option in others if _takes_dicts(option)] or others
     if len(others) == 1 and isinstance(value, list | tuple | Mapping | float):
         raise failures[get_args(hint).index(others[0])]  # it names the wrong item, or says that NaN is not finite
     raise _MismatchError(value, hint, where, name)
+
+
+def _takes_dicts(hint: object) -> bool:
+    kind = get_origin(hint) or hint
+    return isinstance(kind, type) and (issubclass(kind, Mapping) or is_dataclass(kind))
 
 
 def _read_items(values: Sequence[object], hint: object, where: str, name: str) -> object:
@@ -197,7 +204,7 @@ def _describe(hint: object) -> str:
     if hint is type(None) or hint is None:
         return "None"
     kind = origin or hint
-    if isinstance(kind, type) and (issubclass(kind, Mapping) or is_dataclass(kind)):
+    if _takes_dicts(hint):
         return "a dict"
     return str(getattr(kind, "__name__", kind))
 
@@ -207,4 +214,5 @@ def _show(value: object) -> str:
         text = repr(value)
     except (RecursionError, ValueError):  # nested too deeply; an integer with too many digits
         text = "a value that is too long to show"
-    return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(value).__name__})"
+    kind = type(value).__name__
+    return f"a {kind}" if "\n" in text else f"{text if len(text) <= 60 else text[:57] + '...'} ({kind})"

@@ -4,20 +4,39 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
 import sysconfig
 import traceback
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from importlib.machinery import ModuleSpec, SourceFileLoader
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from importlib.abc import MetaPathFinder
+from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
+from itertools import accumulate
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from chop.registry import closest
 
 _loaded: dict[Path, ModuleType] = {}
+_checked: dict[Path, bytes] = {}
+
+
+class _SourceLoader(SourceFileLoader):
+    """Runs a file as it was checked, and never compiled code next to it, which may be that of another file."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        content = self.get_data(self.path)
+        if _checked.pop(Path(self.path).resolve(), content) != content:
+            raise ValueError(f"'{self.path}' was changed after it was checked; repeat the command")
+        return self.source_to_code(content, self.path)
+
+
+def expect_content(file: Path, content: bytes) -> None:
+    """Let the next import of a file fail if the file holds something else by then."""
+    _checked[file.resolve()] = content
 
 
 def load_plugin(path: Path) -> ModuleType:
@@ -36,19 +55,23 @@ def load_plugin(path: Path) -> ModuleType:
 
 
 def _run_source(name: str, file: Path, shown: str) -> ModuleType:
-    """Import a file from its source, never from compiled code next to it, which may be that of another file."""
-    loader = SourceFileLoader(name, str(file))
+    loader = _SourceLoader(name, str(file))
     spec = importlib.util.spec_from_file_location(name, file, loader=loader)
     assert spec is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     with _on_sys_path(file.parent), _reporting_lines(shown, file.parent):
-        exec(loader.source_to_code(file.read_bytes(), str(file)), vars(module))
+        loader.exec_module(module)
     return module
 
 
 def is_loaded(path: Path) -> bool:
     """Whether the file at `path` has run in this process."""
-    return path.resolve() in _loaded
+    return _loaded.keys() >= paths_of(path)
+
+
+def paths_of(file: Path) -> set[Path]:
+    """Return the path of a file, and the one to which links in it lead: the files next to them may differ."""
+    return {Path(os.path.abspath(file)), file.resolve()}
 
 
 def load_object(reference: str) -> object:
@@ -88,25 +111,59 @@ def source_files(reference: str) -> list[Path]:
     source = reference.rpartition(":")[0]
     if source.endswith(".py"):
         return [Path(source)]
-    if not all(part.isidentifier() for part in source.split(".")):
-        return []
-    with _on_sys_path(Path.cwd()):
-        return [Path(spec.origin) for spec in _find_specs(source) if spec.has_location and spec.origin]
+    return [Path(spec.origin) for spec in _FoundModules(source).specs.values() if spec.origin]
 
 
-def _find_specs(module: str) -> Iterator[ModuleSpec]:
-    """Yield the packages around a module and the module itself; `importlib.util.find_spec` would import them."""
-    path, name = None, ""
-    for part in module.split("."):
-        name = f"{name}.{part}" if name else part
-        found = (finder.find_spec(name, path) for finder in sys.meta_path if hasattr(finder, "find_spec"))
-        spec = next((each for each in found if each is not None), None)
-        if spec is None:
+class _FoundModules(MetaPathFinder):
+    """The source files of a module and of the packages around it: the same ones are checked and imported.
+
+    Those in the current folder go first. Nothing is imported to find them, as `importlib.util.find_spec` does.
+    """
+
+    def __init__(self, module: str) -> None:
+        self.names = list(accumulate(module.split("."), "{}.{}".format))
+        self.specs: dict[str, ModuleSpec] = {}
+        self.is_own = False
+        if not all(module.split(".")):
             return
-        yield spec
-        path = spec.submodule_search_locations
-        if path is None:
-            return
+        outermost, *inner = self.names
+        own = _find_in([str(Path.cwd())], outermost)
+        installed = None if own and own.loader else _find_installed(outermost)
+        self.is_own = installed is None
+        spec = installed or own
+        while spec is not None:
+            self.specs[spec.name] = spec
+            spec = _find_in(spec.submodule_search_locations or (), inner.pop(0)) if inner else None
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname in self.names and fullname not in self.specs:
+            raise ModuleNotFoundError(f"No module named '{fullname}'", name=fullname)
+        return self.specs.get(fullname)
+
+
+def _find_in(folders: Iterable[str], name: str) -> ModuleSpec | None:
+    """Return the first module of this name in folders, else their folders of this name as one package."""
+    package, locations = ModuleSpec(name, None, is_package=True), list[str]()
+    for folder in folders:
+        spec = FileFinder(folder, (_SourceLoader, SOURCE_SUFFIXES)).find_spec(name)
+        if spec and spec.loader:
+            return spec
+        locations += (spec and spec.submodule_search_locations) or []
+    package.submodule_search_locations = locations
+    return package if locations else None
+
+
+def _find_installed(name: str) -> ModuleSpec | None:
+    """Return a module that is on the path of Python, if it is a source file or a folder."""
+    for finder in sys.meta_path:
+        spec = finder.find_spec(name, None)
+        if spec and isinstance(spec.loader, SourceFileLoader):
+            spec.loader = _SourceLoader(name, spec.loader.path)
+        if spec and isinstance(spec.loader, _SourceLoader | None):
+            return spec
+    return None
 
 
 def _is_installed(module: ModuleType) -> bool:
@@ -132,8 +189,9 @@ def users_frame(error: BaseException) -> str | None:
 
 
 def _import_module(name: str) -> ModuleType:
-    folder = Path.cwd()  # not on sys.path when `ch` runs
-    with _on_sys_path(folder), _reporting_lines(name, folder):
+    folder, found = Path.cwd(), _FoundModules(name)
+    neighbours = _on_sys_path(folder) if found.is_own else nullcontext()  # the folder is not on it when `ch` runs
+    with neighbours, _found_first(found), _reporting_lines(name, folder):
         try:
             module = importlib.import_module(name)
         except ModuleNotFoundError as error:
@@ -172,3 +230,12 @@ def _on_sys_path(folder: Path) -> Iterator[None]:
         yield
     finally:
         sys.path.remove(str(folder))
+
+
+@contextmanager
+def _found_first(finder: MetaPathFinder) -> Iterator[None]:
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)

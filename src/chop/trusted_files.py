@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from chop.plugins import is_loaded, source_files
+from chop.plugins import expect_content, is_loaded, paths_of, source_files
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class UntrustedFileError(ValueError):
 def trust(*files: Path | str) -> None:
     """Remember that the user runs these files with their present content."""
     known = _read_store()
-    lines = [json.dumps(entry) for each in files for entry in [_entry(Path(each))] if entry not in known]
+    lines = [json.dumps(entry) for each in files for entry in sorted(_entries(Path(each)) - known)]
     if not lines:
         return
     try:
@@ -46,15 +46,16 @@ def trust(*files: Path | str) -> None:
 def check_trusted(files: Iterable[Path], named_in: Path) -> None:
     """Raise UntrustedFileError if one of the files was neither recorded nor run in this process."""
     known = _read_store()
-    unknown = [file for file in files if not is_loaded(file) and file.is_file() and _entry(file) not in known]
+    present = [file for file in files if not is_loaded(file) and file.is_file()]
+    unknown = [Path(os.path.abspath(file)) for file in present if not _entries(file) <= known]
     if not unknown:
         return
-    file = unknown[0].resolve()
+    file = unknown[0]
     has_changed = str(file) in {path for path, _ in known}
     reason = "has changed since you last ran it" if has_changed else "you have not run before"
     others = f", and {len(unknown) - 1} more" if len(unknown) > 1 else ""
     problem = f"{named_in} names {file}{others}, which {reason}"
-    raise UntrustedFileError(problem, [each.resolve() for each in unknown])
+    raise UntrustedFileError(problem, unknown)
 
 
 def named_files(options: Mapping[str, Any]) -> list[Path]:
@@ -64,11 +65,17 @@ def named_files(options: Mapping[str, Any]) -> list[Path]:
     return [*options.get("plugins", ()), *options.get("trust", ()), *found]
 
 
-def _entry(file: Path) -> tuple[str, str]:
-    """Return the path and the hash of a file; a missing file has no hash, and is reported when it is loaded."""
-    path = file.resolve()
-    digest = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
-    return str(path), digest
+def _entries(file: Path) -> set[tuple[str, str]]:
+    """Return the paths and the hash of a file; its next import must find the same content.
+
+    A missing file has no hash, and is reported when it is loaded.
+    """
+    digest = ""
+    if file.is_file():
+        content = file.read_bytes()
+        expect_content(file, content)
+        digest = hashlib.sha256(content).hexdigest()
+    return {(str(path), digest) for path in paths_of(file)}
 
 
 def _read_store() -> set[tuple[str, str]]:

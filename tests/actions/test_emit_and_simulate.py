@@ -11,6 +11,7 @@ from chop import cli
 from chop.actions.train import train
 from chop.actions.transform import transform
 from chop.config import TrainConfig, TransformConfig
+from chop.folder_lock import only_writer
 from chop.hardware.simulate.simulators import SIMULATORS
 from chop.reporting.run_report import write_report
 from chop.runs.run import open_run
@@ -38,15 +39,28 @@ def run(action: str, folder: Path, *words: str) -> int:
 
 
 def test_emit_writes_a_circuit_and_prints_its_parts(quantized: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("emit", quantized, "--name", "small") == 0
+    assert run("emit", quantized, "--name", "jets") == 0
     out = capsys.readouterr().out
     assert "strategy" in out
     assert out.splitlines()[-1] == f"saved in {quantized / 'hardware' / 'manifest.json'}"
     manifest = json.loads((quantized / "hardware" / "manifest.json").read_text())
     total = next(line.split() for line in out.splitlines() if line.startswith("total"))
     assert total[-2:] == [str(manifest["latency"]), str(manifest["interval"])]
-    assert (quantized / "hardware" / "rtl" / "small.sv").is_file()
+    assert (quantized / "hardware" / "rtl" / "jets.sv").is_file()
     assert (quantized / "hardware" / "tb" / "testbench.sv").is_file()
+
+
+@pytest.mark.parametrize("words", [("emit",), ("export", "--format", "safetensors")])
+def test_files_are_not_added_to_a_run_that_another_process_writes(
+    quantized: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    with only_writer(quantized):
+        assert run(words[0], quantized, *words[1:]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("ch: error: process ")
+    assert f" is writing to {quantized}: wait for it" in error
+    assert not (quantized / "hardware").exists()
+    assert not (quantized / "export").exists()
 
 
 def test_strict_emission_refuses_a_node_that_would_be_completed(

@@ -91,6 +91,33 @@ def test_the_overview_sorts_and_filters(page: Page, address: str, project: Path,
     assert page.locator("#filter-count").inner_text() == "1 of 4"
 
 
+def test_pages_of_many_runs_keep_words_order_and_chosen_runs(
+    page: Page, address: str, project: Path, screenshots: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("chop.reporting.view.overview.PAGE_SIZE", 2)
+    page.goto(address)
+    assert names(page) == ["<script>corrupt", "two"]
+    page.get_by_label("compare two").check()
+    page.get_by_role("button", name="Next").click()
+    assert names(page) == ["eight", "trained"]
+    assert page.get_by_label("compare two").is_checked()
+    page.get_by_label("compare eight").check()
+    page.get_by_role("button", name="accuracy").click()
+    page.screenshot(path=screenshots / "view-pages.png", full_page=True)
+    best = max(("two", "eight", "trained"), key=lambda name: accuracy(project, name))
+    assert accuracy(project, names(page)[0]) == accuracy(project, best)
+    assert page.locator("th[aria-sort=descending]").inner_text() == "accuracy"
+    page.keyboard.press("/")
+    page.keyboard.type("transform two")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**filter=transform+two**")
+    assert names(page) == ["two"]
+    assert page.locator("#chosen").inner_text() == "2 selected"
+    page.get_by_role("button", name="Compare").click()
+    page.wait_for_url("**/compare?**")
+    assert sorted(page.locator("#key-figures thead a").all_inner_texts()) == ["eight", "two"]
+
+
 def test_the_overview_fits_a_page_of_1400_pixels(page: Page, address: str, screenshots: Path) -> None:
     page.set_viewport_size({"width": 1400, "height": 900})
     page.goto(address)

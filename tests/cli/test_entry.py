@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +14,8 @@ import pytest
 
 import chop
 from chop.cli import entry as cli
-from chop.cli.settings import Settings
 from chop.config import ACTIONS
+from chop.config.settings import Settings
 from chop.registry import UnknownNameError
 from chop.runs import RunFolder
 
@@ -351,5 +353,47 @@ def test_missing_package_error_names_the_extra_to_install() -> None:
     code = "import sys; sys.modules['optuna'] = None; from chop.cli import main; sys.exit(main(sys.argv[1:]))"
     result = run_python(code, "search", "jsc-tiny", "jsc")
     assert result.returncode == 2
-    message = f"this needs optuna, which is not installed: {sys.executable} -m pip install optuna pyarrow scipy"
-    assert result.stderr == f"ch: error: {message}\n"
+    start = f"ch: error: this needs optuna, which is not installed: {sys.executable} -m pip install "
+    assert result.stderr.startswith(start)
+    assert re.fullmatch(r"'?optuna\S* pyarrow scipy", result.stderr.removeprefix(start).strip())
+
+
+@pytest.mark.slow
+def test_keys_of_a_file_that_a_command_does_not_use_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "max_epochs = 3\nnodes = 2\n[data]\nnum_rows = 100\n[passes.quantize]\n[search.strategy]\nname = 'ilp'\n"
+    file = write(tmp_path / "a.toml", text)
+    assert cli.main(["test", "toy", "toy_tiny", "--config", file, "--project-dir", str(tmp_path)]) == 0
+    err = capsys.readouterr().err
+    assert "INFO: ch test does not use these keys of the file: max_epochs, nodes, passes, search\n" in err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        ("info formats >&-", 0, ""),
+        ("info formats <&- >&- 2>&-", 0, ""),
+        ("info formats >/dev/full", 2, "ch: error: [Errno 28] No space left on device\n"),
+        ("info formats --log-level x 2>&-", 2, ""),
+        ("info formats --log-level x 2>/dev/full", 2, ""),
+    ],
+)
+def test_closed_and_full_streams_are_no_crash(words: str, code: int, message: str) -> None:
+    command = f"{shlex.quote(sys.executable)} -m chop {words}"
+    result = subprocess.run(["/bin/sh", "-c", command], stderr=subprocess.PIPE, text=True)
+    assert (result.returncode, result.stderr) == (code, message)
+
+
+@pytest.mark.parametrize(("encoding", "change"), [("ascii", "set PYTHONUTF8=1"), ("utf-8", "rename it")])
+def test_a_name_that_is_not_utf_8_says_what_to_change(
+    encoding: str, change: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def write(settings: object) -> None:
+        "path = '/home/b\udce9/net.pt'".encode()
+
+    monkeypatch.setattr(cli, "run_action", write)
+    monkeypatch.setattr(sys, "getfilesystemencoding", lambda: encoding)
+    assert cli.main(["info", "formats"]) == 2
+    assert capsys.readouterr().err == f"ch: error: 'b\\xe9' is not a name in UTF-8: {change}\n"

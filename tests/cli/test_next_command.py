@@ -11,8 +11,8 @@ import pytest
 
 from chop.cli.next_command import next_command
 from chop.cli.parser import parse
-from chop.cli.settings import read_settings
 from chop.config import ACTIONS, ActionConfig, CommandConfig, TrainConfig, TrainGrid
+from chop.config.settings import read_settings
 from chop.options import read_options
 from chop.runs import RunFolder
 
@@ -69,7 +69,7 @@ def test_next_command_can_be_parsed(
     command = next_command(config(action, **options), run.path / "software")
     assert command == f"./ch {expected}"
     request = parse(shlex.split(command)[1:])
-    settings = read_settings(request.action, request.texts).config()
+    settings = read_settings(request.action, request.given).config()
     for name in ("model_options", "data_options"):
         assert getattr(settings, name, {}) == options.get(name, {}) or action != "train"
 

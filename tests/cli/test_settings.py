@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from chop.cli.parser import parse
-from chop.cli.settings import Settings, read_settings
 from chop.config import (
     ActionConfig,
     CommandConfig,
@@ -19,11 +18,12 @@ from chop.config import (
     TransformConfig,
     ViewConfig,
 )
+from chop.config.settings import Settings, read_settings
 
 
 def settings(*words: str) -> Settings:
     request = parse(words)
-    return read_settings(request.action, request.texts, request.replaced)
+    return read_settings(request.action, request.given, request.replaced)
 
 
 def command(*words: str) -> CommandConfig:

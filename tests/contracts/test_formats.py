@@ -5,14 +5,20 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, note
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.autograd import forward_ad
+from torch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
+from torch.utils.checkpoint import checkpoint
 
 from chop.formats import FORMATS, Format, parameters
+from chop.formats.fp8 import FP8
+from chop.formats.integer import Integer
 from chop.nn.quantized import QuantConfig
 
 pytestmark = pytest.mark.usefixtures("loops")
@@ -66,6 +72,106 @@ def test_the_input_is_not_changed(name: str) -> None:
 def test_the_memory_layout_makes_no_difference(name: str) -> None:
     number_format, x = FORMATS[name](), torch.randn(40, 6)
     assert number_format.quantize(x.t()).equal(number_format.quantize(x.t().contiguous()))
+
+
+TRANSFORMED = {
+    **{name: (FORMATS[name](), None) for name in ROUNDING},
+    "channels": (Integer(8, scale="float", granularity="channel", channel_dim=0), None),
+    "powers": (Integer(8, granularity="row"), None),
+    "groups": (Integer(4, scale="float", granularity="group", group_size=8), None),
+    "calibrated": (FP8(scale="float"), torch.tensor(0.01)),
+}
+"""Formats, and a scale for those that take one."""
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_the_gradient_of_the_identity_passes_under_every_transform(name: str) -> None:
+    number_format, scale = TRANSFORMED[name]
+    x, v = torch.randn(3, 8), torch.randn(3, 8)
+    y = number_format.quantize(x) if scale is None else number_format(x, scale)
+
+    def rounded(x: Tensor) -> Tensor:
+        return number_format(x, scale)
+
+    for result, tangent in (jvp(rounded, (x,), (v,))[:2], forward_derivative(rounded, x, v)):
+        assert result.equal(y)
+        assert tangent.equal(v)
+    pull: Any = vjp(rounded, x)[1]
+    assert pull(v)[0].equal(v)
+    eye = torch.eye(24).view(3, 8, 3, 8)
+    assert jacrev(rounded)(x).equal(eye)
+    assert jacfwd(rounded)(x).equal(eye)
+    cubes = lambda x: rounded(x).pow(3).sum()  # noqa: E731
+    expected = (6 * y).flatten().diag().view(3, 8, 3, 8)
+    torch.testing.assert_close(hessian(cubes)(x), expected)
+    leaf = x.clone().requires_grad_()
+    (first,) = torch.autograd.grad(cubes(leaf), leaf, create_graph=True)  # type: ignore[no-untyped-call]
+    torch.testing.assert_close(first, 3 * y.square())
+    torch.testing.assert_close(torch.autograd.grad((first * v).sum(), leaf)[0], 6 * y * v)
+    kept = checkpoint(rounded, leaf, use_reentrant=False)
+    assert torch.autograd.grad(kept, leaf, v)[0].equal(v)
+
+
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_samples_are_rounded_under_vmap_as_in_a_loop(name: str) -> None:
+    number_format, scale = TRANSFORMED[name]
+    x = torch.randn(4, 3, 8) * torch.tensor([0.1, 1.0, 3.0, 50.0]).view(4, 1, 1)
+    expected = torch.stack([number_format(each, scale) for each in x])
+    assert vmap(lambda x: number_format(x, scale))(x).equal(expected)
+    assert vmap(lambda x: number_format(x, scale), in_dims=2)(x.movedim(0, 2)).equal(expected)
+    squares = lambda x: number_format(x, scale).square().sum()  # noqa: E731
+    assert vmap(grad(squares))(x).equal(2 * expected)
+    assert grad(lambda x: vmap(squares)(x).sum())(x).equal(2 * expected)
+    if scale is not None:
+        scales = scale * torch.arange(1, 5)
+        expected = torch.stack([number_format(*each) for each in zip(x, scales, strict=True)])
+        assert vmap(number_format)(x, scales).equal(expected)
+
+
+@pytest.mark.parametrize("name", [*rounding_with("rounding"), "binary"])
+def test_random_rounding_under_vmap_needs_different_random_numbers(name: str) -> None:
+    options: dict[str, Any] = {"stochastic": True} if name == "binary" else {"rounding": "stochastic"}
+    number_format = FORMATS[name](**options)
+    with pytest.raises(ValueError, match="needs randomness='different' for it, got 'error'"):
+        vmap(number_format)(torch.ones(2, 8))
+    x = torch.rand(8).expand(20, 8)
+    y = vmap(number_format, randomness="different")(x)
+    assert (y != y[0]).any()
+
+
+def forward_derivative(function: Callable[[Tensor], Tensor], x: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the result and its derivative by `torch.autograd.forward_ad`, without recording gradients."""
+    with torch.no_grad(), forward_ad.dual_level():
+        result = forward_ad.unpack_dual(function(forward_ad.make_dual(x, v)))
+        assert result.tangent is not None
+        return result.primal.clone(), result.tangent.clone()
+
+
+@pytest.mark.parametrize("numel", [4 * 8, 256 * 256])
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_results_may_be_changed_in_place(name: str, numel: int) -> None:
+    number_format, scale = TRANSFORMED[name]
+    x = torch.randn(numel // 8, 8, requires_grad=True)
+    y = number_format(x, scale)
+    y.mul_(2)
+    y.sum().backward()
+    assert x.grad is not None
+    assert x.grad.eq(2).all()
+
+
+@pytest.mark.parametrize("name", TRANSFORMED)
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.int64, torch.bool])
+def test_only_floating_point_tensors_are_rounded(name: str, dtype: torch.dtype) -> None:
+    number_format, x = TRANSFORMED[name][0], torch.ones(2, 3, dtype=dtype)
+    functions: list[Any] = [number_format]
+    if type(number_format).__module__.startswith("chop."):  # a plug-in is asked for no more than to be called
+        functions += [number_format.quantize, number_format.encode, number_format.contains]
+    for function in functions:
+        if function == number_format.encode and not number_format.has_codes():
+            continue
+        with pytest.raises(ValueError, match=f"formats round floating-point tensors, got {dtype}"):
+            function(x)
 
 
 def numbers(draw_shape: tuple[int, int] = (1, 70)) -> st.SearchStrategy[Tensor]:
@@ -167,6 +273,19 @@ def test_nan_and_infinities_in_every_dtype_and_rounding(name: str, dtype: torch.
 
 
 @pytest.mark.parametrize("name", [name for name in WITH_CODES if FORMATS[name].rounds])
+def test_a_zero_keeps_its_sign_if_the_format_has_two_zeros(name: str) -> None:
+    values = FORMATS[name]().decode(FORMATS[name]().all_codes())
+    has_two = bool((values.signbit() & (values == 0)).any())
+    assert has_two == (name not in {"binary", "ternary", "integer", "mxint", "block_fp"})
+    x = torch.tensor([0.0, -0.0, 1e-9, -1e-9, 1e-40, -1e-40, 2.0, -2.0])
+    choices = ("nearest_even", "nearest_away", "towards_zero", "stochastic") if has_two else ()
+    for rounding in choices:
+        number_format = FORMATS[name](rounding=rounding)  # type: ignore[call-arg]
+        assert number_format.quantize(x).signbit().equal(x.signbit())
+        assert number_format.decode(*number_format.encode(x)).signbit().equal(x.signbit())
+
+
+@pytest.mark.parametrize("name", [name for name in WITH_CODES if FORMATS[name].rounds])
 @pytest.mark.parametrize("dtype", OTHER_DTYPES)
 def test_codes_and_integers_of_other_dtypes(name: str, dtype: torch.dtype) -> None:
     number_format = FORMATS[name]()
@@ -203,6 +322,21 @@ def _toml(value: object) -> str:
     if isinstance(value, tuple):
         return str(list(value))
     return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_parameter_that_is_not_the_default_is_shown(name: str) -> None:
+    others = {
+        **{"is_signed": False, "rounding": "floor", "scale": "float", "granularity": "row", "element": "e5m2"},
+        **{"scaling": False, "stochastic": True, "scale_rule": "ceil", "block_size": (2, 2), "threshold": 0.5},
+        **{"width": 6, "exponent_width": 3, "frac_width": 1, "exponent_bias": 5, "exponent_bias_width": 4},
+    }
+    names = {field.name for field in parameters(FORMATS[name])}
+    texts = [str(FORMATS[name]())]
+    for key in sorted(names & others.keys()):
+        scaled = {"scale": "float"} if key == "granularity" else {}
+        texts.append(str(FORMATS[name](**{key: others[key]} | scaled)))
+    assert len(set(texts)) == len(texts)
 
 
 @pytest.mark.parametrize("format_class", FORMATS.values())

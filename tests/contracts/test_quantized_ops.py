@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from torch import Tensor
+from torch.func import functional_call
 
 from chop.formats import FORMATS
 from chop.ir import MaseGraph
@@ -186,3 +187,56 @@ def test_copies_and_pickles_compute_the_same(case: QuantizedCase) -> None:
     for again in (copy.deepcopy(graph), pickle.loads(pickle.dumps(graph))):
         torch.testing.assert_close(run(again.model, sample.arguments()), expected, rtol=0, atol=0, equal_nan=True)
         assert again.fx_graph is not graph.fx_graph
+
+
+def by_torch_func(model: torch.nn.Module, arguments: dict[str, Tensor], tangents: dict[str, Tensor]) -> Any:
+    """Return the gradients of the sum of a result by what is in `tangents`, and the derivative along these."""
+    values = dict(model.named_parameters()) | arguments
+    leaves = {name: values[name].detach() for name in tangents}
+
+    def total(leaves: dict[str, Tensor]) -> Tensor:
+        state = {name: leaves.get(name, each.clone()) for name, each in model.state_dict().items()}
+        seed(1)
+        inputs = {name: leaves.get(name, each.clone()) for name, each in arguments.items()}
+        result: Tensor = functional_call(model, state, (), inputs)
+        return result.sin().sum()
+
+    return torch.func.grad(total)(leaves), torch.func.jvp(total, (leaves,), (tangents,))[1]
+
+
+def without_dropout(model: torch.nn.Module) -> torch.nn.Module:
+    """Return a copy: which random numbers torch draws depends on what it differentiates."""
+    model = copy.deepcopy(model)
+    for module in model.modules():
+        for name in {"p", "dropout"} & vars(module).keys():
+            setattr(module, name, 0.0)
+    return model
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+@pytest.mark.parametrize("training", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("case", PAIRS, indirect=True, scope="module")
+def test_derivatives_by_torch_func_are_those_of_a_backward_pass(case: QuantizedCase, training: bool) -> None:
+    (op, *_), sample, graph = case
+    model, arguments = without_dropout(graph.model).train(training), sample.arguments()
+    used = {name: each for name, each in list(arguments.items())[: len(sample.inputs)] if each.is_floating_point()}
+    leaves = dict(model.named_parameters()) | {name: each.clone().requires_grad_() for name, each in used.items()}
+    tangents = {name: torch.randn_like(each) for name, each in leaves.items()}
+    if op == "embedding":  # only the backward pass of torch leaves out the row of padding
+        tangents = {name: each.index_fill(0, torch.tensor(0), 0.0) for name, each in tangents.items()}
+    try:
+        found, derivative = by_torch_func(model, arguments, tangents)
+    except (RuntimeError, NotImplementedError):
+        plain = without_dropout(sample.model()).train(training)
+        with pytest.raises((RuntimeError, NotImplementedError)):  # torch has no rule for it
+            by_torch_func(
+                plain, arguments, {name: tangents[name] for name in leaves if not name.endswith("_scale")}
+            )
+        return
+    result = run(model, arguments | {name: leaves[name] for name in used})
+    gradients = torch.autograd.grad(result.sin().sum(), list(leaves.values()))
+    torch.testing.assert_close(list(found.values()), list(gradients))
+    if op == "prelu":  # torch has two derivatives at 0
+        return
+    along = sum((gradient * tangents[name]).sum() for name, gradient in zip(leaves, gradients, strict=True))
+    torch.testing.assert_close(derivative, along, rtol=1e-3, atol=1e-4)

@@ -40,6 +40,8 @@ pytestmark = pytest.mark.slow
 
 Captured = tuple[str, RealModel, MaseGraph]
 
+EVALUATION_ONLY = ("Mamba", "SegFormer", "Swin", "wav2vec2")
+"""Models that skip paths or layers at random in training, or call other functions (Mamba)."""
 LOWEST_DB = {
     ("MobileNetV2", "INT8"): 10,
     ("MobileNetV2", "MXFP8"): -2,
@@ -149,7 +151,7 @@ def test_quantised_models_have_a_small_error_and_gradients(model: Captured, kind
     tensors(real.model(**real.batch))[0].square().sum().backward()
     reached = {key for key, parameter in real.model.named_parameters() if parameter.grad is not None}
     real.model.zero_grad()
-    graph.model.train()
+    graph.model.train(name not in EVALUATION_ONLY)
     tensors(graph.model(**real.batch))[0].square().sum().backward()
     gradients = {key: p.grad for key, p in graph.model.named_parameters() if p.grad is not None}
     assert gradients.keys() == reached

@@ -33,7 +33,7 @@ def test_a_given_label_takes_precedence() -> None:
         ([f"c{i}" for i in range(20)], "zzz", "file has no column 'zzz'; its columns: c0, c1, c2, c3, c4, c5, c6, "
                                               "c7, c8, c9, c10, c11 and 8 more"),
         (["y", "class"], None, "file has several possible label columns, class, y: choose one with label=, "
-                               "and leave the others out with ignore="),
+                               "and leave the others out with ignore='y'"),
     ],
 )  # fmt: skip
 def test_a_missing_label_is_reported(columns: list[str], label: str | None, message: str) -> None:
@@ -79,6 +79,12 @@ def test_class_names_give_the_labels_back(labels: list[str]) -> None:
         ([1.0, float("nan"), float("nan")], r"2 label\(s\) are missing, first in row 2"),
         (["a", "", "b"], r"1 label\(s\) are missing, first in row 2"),
         ([0.5, 1.0], "labels must be names or integers, got 0.5"),
+        ([1 + 2j, 1 + 3j], r"labels must be names or integers, got 1\+2j"),
+        ([2**63, 1], r"integer labels must be smaller than 2\*\*63 here, got 9223372036854775808"),
+        ([1e300, 1.0], r"integer labels must be smaller than 2\*\*53 here, got 1e\+300"),
+        ([float("inf"), 1.0], r"integer labels must be smaller than 2\*\*53 here, got inf"),
+        ([float("-inf"), 1.0], r"integer labels must be smaller than 2\*\*53 here, got -inf"),
+        ([2.0**53, 1.0], r"integer labels must be smaller than 2\*\*53 here, got 9007199254740992"),
         ([1, 1, 1], "all labels are '1'; at least two classes"),
         ([None, None], "there are no labels"),
         ([], "there are no rows"),

@@ -96,13 +96,13 @@ def test_info_is_known_before_setup() -> None:
     assert MaseDataModule("jsc", batch_size=8).dataset_info.num_features == 16
 
 
-def test_version_and_hash_are_known_after_setup() -> None:
+def test_version_and_digest_are_known_after_setup() -> None:
     module = MaseDataModule("toy_tiny", batch_size=8)
-    assert (module.dataset_info.version, module.dataset_info.hash) == ("", "")
+    assert module.dataset_info.version == ""
     module.setup()
     assert module.dataset_info.version == "synthetic"
-    assert module.dataset_info.hash == toy_module(seed=7).dataset_info.hash
-    assert module.dataset_info.hash != toy_module(data_seed=7).dataset_info.hash
+    assert module.splits.sha256 == toy_module(seed=7).splits.sha256
+    assert module.splits.sha256 != toy_module(data_seed=7).splits.sha256
 
 
 def test_prepare_data_downloads_files(monkeypatch: pytest.MonkeyPatch) -> None:

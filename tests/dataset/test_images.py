@@ -57,7 +57,7 @@ def test_a_constant_channel_becomes_zero() -> None:
 def test_the_seed_determines_the_validation_images_only() -> None:
     images = make_images(100, (1, 2, 2))
     first, again, other = (split_images(images, images, seed, (100, 100)) for seed in (1, 1, 2))
-    assert first.hash == again.hash != other.hash
+    assert first.sha256 == again.sha256 != other.sha256
     assert first.test.labels.equal(other.test.labels)
     assert not first.val.labels.equal(other.val.labels)
 

@@ -60,4 +60,5 @@ def quantized(model: nn.Module, config: dict[str, Any] | None, **inputs: Tensor)
 
 def config_of(name: str, **parameters: Any) -> dict[str, Any]:
     """Return the config of a format with the same parameters for all roles."""
-    return {"name": name, **{f"data_in_{key}": value for key, value in parameters.items()}}
+    roles = ("data_in", "weight", "bias")
+    return {"name": name, **{f"{role}_{key}": value for role in roles for key, value in parameters.items()}}

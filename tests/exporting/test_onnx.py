@@ -14,8 +14,8 @@ import torch
 from exporting_samples import IMAGES, TOKENS, Block, cnn, config_of, quantized
 from torch import Tensor, nn
 
+from chop.config import ExportOptions
 from chop.exporting import export_graph
-from chop.exporting.export import ExportOptions
 from chop.ir import MaseGraph
 from chop.models import MODELS, get_model
 from chop.passes.graph import calibrate_transform_pass, export_onnx_interface_pass, quantize_transform_pass
@@ -72,7 +72,7 @@ MAX_STEPS = 2
 
 
 def export(graph: MaseGraph, path: Path, *batches: dict[str, Tensor], opset: int | None = None) -> Any:
-    return export_graph(graph, path, "onnx", batches, ExportOptions(opset))
+    return export_graph(graph, path, "onnx", batches, ExportOptions(opset=opset))
 
 
 @pytest.mark.slow

@@ -13,10 +13,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from chop.exporting.bit_packing import pack, unpack
-from chop.exporting.safetensors_file import is_exported_graph, read_safetensors, write_safetensors
+from chop.exporting.safetensors_file import write_safetensors
 from chop.formats import FORMATS
 from chop.ir import MaseGraph
+from chop.ir.graph.storage.packed import is_packed_graph, pack, read_packed_graph, unpack
 from chop.passes.graph import calibrate_transform_pass, export_safetensors_interface_pass, quantize_transform_pass
 from chop.runs.weights import load_model
 from samples import LAB_CONFIG, Mixed, annotated
@@ -67,7 +67,7 @@ def test_a_graph_that_is_read_back_returns_the_same_bits(
 ) -> None:
     graph, file = quantized(name, variant), tmp_path / "model.safetensors"
     write_safetensors(graph, file)
-    restored = read_safetensors(file)
+    restored = read_packed_graph(file)
     assert torch.equal(outputs(graph), outputs(restored))
     restored.model.to(torch.float32)  # rounded weights are computed again
     assert torch.equal(outputs(graph), outputs(restored))
@@ -112,7 +112,7 @@ def test_calibrated_scales_and_function_nodes_are_kept(tmp_path: Path) -> None:
     tensors = load_file(tmp_path / "model.safetensors")
     assert "scale.codes" in tensors, "the parameter of the function node"
     x = torch.randn(9, 6)
-    restored = read_safetensors(tmp_path / "model.safetensors", annotated(Mixed(), x=x))
+    restored = read_packed_graph(tmp_path / "model.safetensors", annotated(Mixed(), x=x))
     with torch.no_grad():
         assert torch.equal(graph.model.eval()(x), restored.model.eval()(x))
 
@@ -134,16 +134,15 @@ def test_a_tied_weight_with_two_formats_is_stored_in_float(tmp_path: Path) -> No
     write_safetensors(graph, tmp_path / "model.safetensors")
     assert load_file(tmp_path / "model.safetensors")["first.weight"].dtype is torch.float32
     x = torch.randn(5, 4)
-    restored = read_safetensors(tmp_path / "model.safetensors")
+    restored = read_packed_graph(tmp_path / "model.safetensors")
     with torch.no_grad():
         assert torch.equal(graph.model.eval()(x), restored.model.eval()(x))
 
 
 def test_stochastic_rounding_is_an_error_that_names_node_format_and_target(tmp_path: Path) -> None:
     graph = quantized("integer", {"rounding": "stochastic"})
-    message = (
-        r"node '_0' cannot be exported to safetensors: weight has the format integer\(8, 4\), which rounds diff"
-    )
+    text = r"integer\(8, 4, rounding=stochastic\), which rounds diff"
+    message = rf"node '_0' cannot be exported to safetensors: weight has the format {text}"
     with pytest.raises(ValueError, match=message):
         export_safetensors_interface_pass(graph, {"path": tmp_path / "model.safetensors"})
     assert list(tmp_path.iterdir()) == []
@@ -169,8 +168,8 @@ def test_load_reads_the_file_without_the_model(tmp_path: Path) -> None:
 
 def test_plain_weights_are_not_taken_for_a_graph(tmp_path: Path) -> None:
     save_file({"weight": torch.ones(3)}, tmp_path / "plain.safetensors")
-    assert not is_exported_graph(tmp_path / "plain.safetensors")
-    assert not is_exported_graph(tmp_path / "missing.safetensors")
+    assert not is_packed_graph(tmp_path / "plain.safetensors")
+    assert not is_packed_graph(tmp_path / "missing.safetensors")
 
 
 def damaged(content: bytes, change: Any) -> bytes:
@@ -201,7 +200,7 @@ def test_a_damaged_file_is_an_error_in_one_sentence(change: Any, tmp_path: Path)
     write_safetensors(quantized("integer", {}), file)
     file.write_bytes(damaged(file.read_bytes(), change))
     with pytest.raises(ValueError, match=r"model\.safetensors") as error:
-        read_safetensors(file)
+        read_packed_graph(file)
     assert "\n" not in str(error.value)
 
 
@@ -230,7 +229,7 @@ def test_a_model_that_takes_any_keyword_is_exported(tmp_path: Path) -> None:
         annotated(WithOptions(), x=torch.randn(2, 4)), {"by": "type", "linear": {"config": LAB_CONFIG}}
     )
     export_safetensors_interface_pass(graph, {"path": tmp_path / "model.safetensors"})
-    assert is_exported_graph(tmp_path / "model.safetensors")
+    assert is_packed_graph(tmp_path / "model.safetensors")
 
 
 def test_a_parametrised_weight_is_an_error_that_says_how_to_remove_it(tmp_path: Path) -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from chop.formats import Format
+from chop.formats.binary import Binary
 from chop.formats.block_fp import BlockFP
 from chop.formats.float import Float
 from chop.formats.integer import Integer
 from chop.formats.minifloat_ieee import MinifloatIEEE
+from chop.formats.mixed_integer import MixedInteger
+from chop.formats.mxfp import MXFP
 from chop.formats.ternary import Ternary
 
 
@@ -26,3 +32,27 @@ def test_invalid_parameters_are_rejected(make: object, message: str) -> None:
     assert callable(make)
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("number_format", "text"),
+    [
+        (Integer(8, 4), "integer(8, 4)"),
+        (Integer(8, is_signed=False, scale="float"), "integer(8, is_signed=False, scale=float)"),
+        (
+            Integer(4, scale="float", granularity="group", group_size=64),
+            "integer(4, scale=float, granularity=group, group_size=64)",
+        ),
+        (Integer(8, "auto"), "integer(8, 4, frac_width=auto)"),
+        (MXFP("e3m2"), "mxfp(6, 32, element=e3m2)"),
+        (Binary(scaling=False, channel_dim=0), "binary(1, scaling=False)"),
+        (replace(BlockFP(6), block_size=(1, 16)), "block_fp(6, 8, 127, block_size=(1, 16))"),
+        (MixedInteger(is_signed=False), "mixed_integer(8, 4, is_signed=False)"),
+        (
+            MixedInteger((2, 4), (0, 1), (2,), is_signed=False),
+            "mixed_integer(2 to 4 bits, mean 3, is_signed=False)",
+        ),
+    ],
+)
+def test_text_shows_the_numbers_and_what_is_not_the_default(number_format: Format, text: str) -> None:
+    assert str(number_format) == text

@@ -44,14 +44,18 @@ def cast(x: Tensor, dtype: type, limit: float) -> Tensor:
 def test_fp8_equals_ml_dtypes(element: str) -> None:
     dtype, limit, _, _ = ELEMENTS[element]
     x = hard_numbers()
-    assert FP8(element).quantize(x).ne(cast(x, dtype, limit)).sum() == 0  # type: ignore[arg-type]
+    ours, reference = FP8(element).quantize(x), cast(x, dtype, limit)  # type: ignore[arg-type]
+    assert ours.ne(reference).sum() == 0
+    assert ours.signbit().equal(reference.signbit())
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("bfloat16", ml_dtypes.bfloat16), ("float16", np.float16)])
 def test_half_formats_equal_numpy(name: str, dtype: type) -> None:
     x = hard_numbers()
     limit = float(ml_dtypes.finfo(dtype).max)
-    assert FORMATS[name]().quantize(x).ne(cast(x, dtype, limit)).sum() == 0
+    ours, reference = FORMATS[name]().quantize(x), cast(x, dtype, limit)
+    assert ours.ne(reference).sum() == 0
+    assert ours.signbit().equal(reference.signbit())
 
 
 @pytest.mark.parametrize("element", ELEMENTS)

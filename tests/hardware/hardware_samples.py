@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from chop.formats import Format
 from chop.hardware.program import Program, lower
 from chop.hardware.resolve import fold_batch_norms, resolve_formats
+from chop.hardware.resolve.layers import set_formats
 from chop.ir import MaseGraph
 from chop.passes.graph import (
     add_common_metadata_analysis_pass,
@@ -36,6 +39,15 @@ def quantized(model: nn.Module, x: Tensor, config: dict[str, Any] = EVERYTHING) 
     return quantize_transform_pass(annotated(model, x), config)[0]
 
 
+def in_formats(model: nn.Module, x: Tensor, *formats: Mapping[str, Format]) -> MaseGraph:
+    """Return a graph whose layers with weights have these formats, in their order."""
+    graph = annotated(model, x)
+    layers = [meta for meta in graph.annotated_metas() if "weight" in meta.args]
+    for meta, own in zip(layers, formats, strict=True):
+        set_formats(meta, own)
+    return graph
+
+
 def program_of(graph: MaseGraph) -> tuple[MaseGraph, Program]:
     """Return a copy of a graph that is ready for hardware, and its program."""
     graph = copy.deepcopy(graph)
@@ -58,8 +70,9 @@ def with_random_norms(model: nn.Module) -> nn.Module:
         if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
             nn.init.normal_(layer.running_mean)  # type: ignore[arg-type]
             nn.init.uniform_(layer.running_var, 0.5, 2)  # type: ignore[arg-type]
-            nn.init.uniform_(layer.weight, 0.5, 2)
-            nn.init.normal_(layer.bias)
+            if layer.affine:
+                nn.init.uniform_(layer.weight, 0.5, 2)
+                nn.init.normal_(layer.bias)
     return model
 
 

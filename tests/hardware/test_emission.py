@@ -17,9 +17,9 @@ import torch
 from hardware_samples import quantized, with_random_norms
 from test_simulation import jet_program, needs_icarus, simulation, vectors_for
 
+from chop.config import DesignOptions
 from chop.hardware.emit import manifest, read_manifest, write_rtl
-from chop.hardware.rtl.design import Design, DesignOptions, make_design
-from chop.hardware.rtl.pipeline import PipelineOptions
+from chop.hardware.rtl.design import Design, make_design
 from chop.hardware.simulate.simulators import Verilator
 from chop.hardware.synthesis import route, yosys
 from chop.hardware.synthesis.vendor import vendor_files
@@ -74,7 +74,7 @@ def test_files_of_an_earlier_design_are_removed(tmp_path: Path) -> None:
 
 
 def test_scripts_for_vendor_tools_name_every_file_and_the_clock() -> None:
-    options = DesignOptions(strategy={"default": "folded"}, pipeline=PipelineOptions(clock_mhz=250))
+    options = DesignOptions(strategy={"default": "folded"}, clock_mhz=250)
     design = make_design(jet_program("jsc-tiny"), options)
     files = vendor_files(design)
     assert files["network.xdc"] == "create_clock -name clk -period 4.000 [get_ports clk]\n"
@@ -296,6 +296,10 @@ def test_the_pass_simulates(tmp_path: Path) -> None:
 def test_wrong_options_of_a_design_are_refused() -> None:
     graph = quantized(with_random_norms(Tiny()), torch.randn(20, 16))
     for args, message in (
+        (
+            {"strategy": {"default": "fold"}},
+            "'strategy.default' must be .*, got 'fold' .str.; did you mean 'folded'",
+        ),
         ({"strategy": {"seq_blocks_9": "folded"}}, "there is no node 'seq_blocks_9'; nodes: seq_blocks_0"),
         ({"strategy": {"seq_blocks_0": "folded"}}, "node 'seq_blocks_0': only linear layers can be folded"),
         (
@@ -303,8 +307,13 @@ def test_wrong_options_of_a_design_are_refused() -> None:
             "node 'seq_blocks_2' cannot be computed pixel by pixel: its operands and results must be images",
         ),
         ({"stages": 2, "latency_cutoff": 3}, "give either 'stages' or 'latency_cutoff', not both"),
-        ({"name": "my-net"}, "'name' must be letters, digits and underscores, got 'my-net'"),
-        ({"p_in": 0}, "'p_in' and 'p_out' must be at least 1, got 0 and 4"),
+        ({"name": "my-net"}, "'name' must be a letter, then letters, digits and underscores, got 'my-net'"),
+        (
+            {"name": "module"},
+            "'name' must not be 'module', which SystemVerilog or another module of the circuit uses",
+        ),
+        ({"name": "testbench"}, "'name' must not be 'testbench'"),
+        ({"p_in": 0}, "'p_in' must be at least 1, got 0"),
     ):
         with pytest.raises(ValueError, match=message):
             estimate_hardware_analysis_pass(graph, args)

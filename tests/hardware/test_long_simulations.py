@@ -11,10 +11,10 @@ from hardware_samples import program_of, quantized
 from test_simulation import jet_program, needs_verilator, simulate_all
 from torch import Tensor, nn
 
+from chop.config import DesignOptions, Strategy
 from chop.dataset.digits import Digits
 from chop.hardware.program import Program
-from chop.hardware.rtl.design import DesignOptions, make_design
-from chop.hardware.rtl.pipeline import Strategy
+from chop.hardware.rtl.design import make_design
 
 pytestmark = [
     needs_verilator,

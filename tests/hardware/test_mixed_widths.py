@@ -12,19 +12,19 @@ import torch
 from hardware_samples import annotated
 from hypothesis import given
 from hypothesis import strategies as st
+from test_simulation import simulation
 from torch import Tensor, nn
 
+from chop.config import DesignOptions, Strategy
 from chop.formats.integer import Integer
 from chop.formats.mixed_integer import MixedInteger
 from chop.hardware.describe import describe_signal
-from chop.hardware.emit import read_manifest, write_rtl, write_testbench
+from chop.hardware.emit import read_manifest, write_rtl
 from chop.hardware.node_estimate import estimate_node
 from chop.hardware.prepare import HardwareModel, prepare
 from chop.hardware.program import Signal
 from chop.hardware.resolve.layers import set_formats
-from chop.hardware.rtl.design import DesignOptions, make_design
-from chop.hardware.rtl.pipeline import Strategy
-from chop.hardware.simulate.cosimulate import Simulation
+from chop.hardware.rtl.design import make_design
 from chop.hardware.simulate.simulators import SIMULATORS, Verilator
 from chop.ir import MaseGraph
 
@@ -121,8 +121,7 @@ def test_the_circuit_equals_the_integer_program(tmp_path: Path) -> None:
     x = torch.randn(100, 6) * 4
     ready = check(mixed(perceptron(6, 8, 5, 3), x), x)
     design = make_design(ready.program, DesignOptions())
-    files = [*write_rtl(design, tmp_path), *write_testbench(design, tmp_path)]
-    built = Simulation(design, files, SIMULATOR, SIMULATORS[SIMULATOR], tmp_path / "simulation")
+    built = simulation(design, tmp_path, SIMULATOR)
     assert str(built.compare(ready.program.quantize(x.numpy()))) == f"100 of 100 vectors equal in {SIMULATOR}"
 
 
@@ -160,15 +159,14 @@ def test_the_output_port_has_one_format(strategy: Strategy, axi_stream: bool, tm
     graph, x = classifier()
     program = prepare(graph).program
     design = make_design(program, DesignOptions(strategy={"_0": strategy}))
-    rtl, bench = write_rtl(design, tmp_path, axi_stream), write_testbench(design, tmp_path, axi_stream)
+    built = simulation(design, tmp_path, SIMULATOR, axi_stream)
     assert read_manifest(tmp_path)["output"] == {
         "shape": [5], "lanes": 5, "width": 10, "frac": 4, "signed": True
     }  # fmt: skip
     verilator = SIMULATORS["verilator"]
     assert isinstance(verilator, Verilator)
     top = f"network{'_axis' if axi_stream else ''}"
-    assert verilator.lint([path for path in rtl if path.suffix == ".sv"], top, tmp_path) == ""
-    built = Simulation(design, [*rtl, *bench], SIMULATOR, SIMULATORS[SIMULATOR], tmp_path / "simulation")
+    assert verilator.lint(list((tmp_path / "rtl").glob("*.sv")), top, tmp_path) == ""
     assert str(built.compare(program.quantize(x.numpy()))) == f"200 of 200 vectors equal in {SIMULATOR}"
 
 
@@ -181,8 +179,7 @@ def test_pixels_of_the_result_have_one_format(tmp_path: Path) -> None:
     assert len(np.unique(program[program.output.reads[0]].out.frac)) > 1
     design = make_design(program, DesignOptions(strategy={"default": "stream_conv"}))
     assert design.output_stream.beats == 16
-    files = [*write_rtl(design, tmp_path), *write_testbench(design, tmp_path)]
-    built = Simulation(design, files, SIMULATOR, SIMULATORS[SIMULATOR], tmp_path / "simulation")
+    built = simulation(design, tmp_path, SIMULATOR)
     assert str(built.compare(program.quantize(x.numpy()))) == f"10 of 10 vectors equal in {SIMULATOR}"
     assert len(np.unique(design.output.frac)) == 1
 

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import itertools
 import time
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hardware_samples import EVERYTHING, SmallCNN, num_differences, program_of, quantized, with_random_norms
+from hardware_samples import (
+    EVERYTHING,
+    SmallCNN,
+    in_formats,
+    num_differences,
+    program_of,
+    quantized,
+    with_random_norms,
+)
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
+from torch import Tensor, nn
 
+from chop.formats.integer import Integer
 from chop.hardware.program import lower
 from chop.hardware.program.instructions import LookUp
+from chop.hardware.program.signal import width_of
+from chop.hardware.resolve.layers import set_formats
 from chop.models import get_model
 from samples import LAB_CONFIG, LAB_PASS_ARGS
 
@@ -38,6 +51,22 @@ def test_a_linear_layer_worked_out_by_hand() -> None:
     assert program.output.out.frac.tolist() == [8]
 
 
+def fits(low: int, high: int, width: int, signed: bool) -> bool:
+    first, count = -signed * (1 << width - 1), 1 << width
+    return first <= low and high < first + count
+
+
+@pytest.mark.parametrize("signed", [True, False])
+def test_a_width_is_the_smallest_that_holds_both_bounds(signed: bool) -> None:
+    powers = {sign * 2**k + d for k in range(7) for sign in (1, -1) for d in (-1, 0, 1)}
+    for low, high in itertools.product(sorted(powers), repeat=2):
+        if low > high or (low == high == 0) or (low < 0 and not signed):
+            continue
+        widths = [width for width in range(1, 10) if fits(low, high, width, signed)]
+        assert width_of(low, high, signed) == widths[0], (low, high)
+    assert width_of(-2, -2) == width_of(-2, 1) == 2
+
+
 @pytest.mark.parametrize("config", [LAB_PASS_ARGS, EVERYTHING], ids=["linear", "everything"])
 @pytest.mark.parametrize("name", ["jsc-tiny", "jsc-toy", "jsc-mlp", "jsc-s"])
 def test_jet_taggers_equal_fake_quantisation(name: str, config: dict[str, Any]) -> None:
@@ -53,6 +82,76 @@ def test_a_cnn_with_every_kind_of_node_equals_fake_quantisation(pool: nn.Module)
     graph, program = program_of(quantized(with_random_norms(SmallCNN(pool)), x))
     assert num_differences(graph, program, x) == 0
     assert any(isinstance(each, LookUp) for each in program)
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+def test_a_kernel_of_one_pixel_reads_zeros_in_its_padding(channels: int) -> None:
+    x = torch.randn(20, channels, 2, 3) * 2
+    layer = nn.Conv2d(channels, 1, 1, padding=1)
+    nn.init.ones_(layer.weight)
+    graph, program = program_of(quantized(nn.Sequential(layer), x))
+    assert num_differences(graph, program, x) == 0
+
+
+def test_a_maximum_of_nothing_but_padding_is_refused() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 1, 1), nn.MaxPool2d(2, padding=1, dilation=2))
+    x = torch.randn(4, 1, 1, 1)
+    assert model(x).isinf().all()
+    with pytest.raises(ValueError, match="node '_1': a window with nothing but padding has no maximum"):
+        program_of(quantized(model, x))
+
+
+class Expression(nn.Module):
+    """A layer, and a function of its results and the input."""
+
+    def __init__(self, function: Callable[[nn.Module, Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.layer, self.function, self.shift = nn.Linear(4, 4), function, nn.Parameter(torch.randn(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(self, self.layer(x), x)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda m, y, x: y + m.shift, "node 'add': hardware supports no constant as 'data_in_1', got 'shift'"),
+        (lambda m, y, x: y + 1.5, "node 'add': hardware supports no constant as 'data_in_1', got '1.5'"),
+        (lambda m, y, x: m.shift.relu() + y, "node 'relu': hardware supports no constant as 'data_in_0', got"),
+        (lambda m, y, x: torch.add(y, x, alpha=2), "node 'add': hardware adds tensors without a factor 'alpha'"),
+        (lambda m, y, x: torch.cat([y, x]), "node 'cat' moves elements from one row to another; hardware"),
+        (lambda m, y, x: y.flatten(), "node 'flatten' moves elements from one row to another; hardware"),
+        (lambda m, y, x: y.transpose(0, 1), "node 'transpose' moves elements from one row to another; hardware"),
+    ],
+    ids=["parameter", "number", "function of a parameter", "alpha", "cat of rows", "flat rows", "transposed rows"],
+)
+def test_what_hardware_cannot_compute_is_refused_with_its_node(function: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        program_of(quantized(Expression(function), torch.randn(4, 4)))
+
+
+def test_a_result_that_is_joined_with_itself_is_read_in_the_format_of_each_operand() -> None:
+    x = torch.randn(50, 4) * 4
+    graph = quantized(Expression(lambda m, y, x: torch.cat([y, y], dim=1)), x)
+    (cat,) = (meta for meta in graph.annotated_metas() if meta.mase_op == "cat")
+    set_formats(cat, {"data_in_0": Integer(8, 6), "data_in_1": Integer(3, 0)})
+    graph, program = program_of(graph)
+    assert num_differences(graph, program, x) == 0
+
+
+def test_a_function_reads_elements_with_different_fraction_bits() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Tanh())
+    with torch.no_grad():
+        model[0].weight.copy_(torch.tensor([[1.0, 0.0], [0.0, 0.0]]))  # type: ignore[operator]
+        model[0].bias.copy_(torch.tensor([0.0, 0.5]))  # type: ignore[operator]
+    x = torch.randn(50, 2) * 4
+    weights = {"weight": Integer(3, 0), "bias": Integer(4, 1)}
+    graph = in_formats(model, x, {"data_in_0": Integer(4, 0), **weights})
+    (tanh,) = (meta for meta in graph.annotated_metas() if meta.mase_op == "tanh")
+    set_formats(tanh, {"data_in_0": Integer(8, 2), "data_out_0": Integer(8, 6)})
+    graph, program = program_of(graph)
+    assert program["_0"].out.frac.tolist() == [0, 1]
+    assert num_differences(graph, program, x) == 0
 
 
 @st.composite

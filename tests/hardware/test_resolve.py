@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hardware_samples import EVERYTHING, annotated, num_differences, program_of, quantized, with_random_norms
+from hardware_samples import (
+    EVERYTHING,
+    annotated,
+    in_formats,
+    num_differences,
+    program_of,
+    quantized,
+    with_random_norms,
+)
 from torch import nn
 
-from chop.formats import Format
+from chop.formats import FORMATS, Format
 from chop.formats.integer import Integer
 from chop.hardware.prepare import prepare
 from chop.ir import MaseGraph
@@ -50,11 +58,8 @@ def names(graph: MaseGraph) -> list[str]:
 def test_folding_keeps_the_function_of_a_float_model(
     model: nn.Module, shape: tuple[int, ...], renamed: dict[str, str]
 ) -> None:
-    for layer in model.modules():
-        if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d) and layer.weight is not None:
-            with_random_norms(layer)
     x = torch.randn(8, *shape)
-    expected = model.eval()(x)
+    expected = with_random_norms(model).eval()(x)
     state = {key: value.clone() for key, value in model.state_dict().items()}
     graph, info = fold_batch_norm_transform_pass(annotated(model, x), {"labelled_batches": None})
     assert info["renamed"] == renamed
@@ -165,3 +170,24 @@ def test_a_softmax_in_the_middle_is_refused() -> None:
     graph = quantized(nn.Sequential(nn.Linear(6, 4), nn.Softmax(dim=1), nn.Linear(4, 2)), torch.randn(8, 6))
     with pytest.raises(ValueError, match=r"node '_1' \(softmax\) divides by a sum of exponentials"):
         prepare(graph)
+
+
+@pytest.mark.parametrize("signs", ["binary", "ternary"])
+def test_a_norm_without_weights_stays_apart_from_signs_and_gets_formats(signs: str) -> None:
+    x = torch.randn(50, 3) * 2
+    model = with_random_norms(nn.Sequential(nn.BatchNorm1d(3, affine=False), nn.Linear(3, 2)))
+    graph = in_formats(model, x, {"data_in_0": Integer(6, 3), "weight": FORMATS[signs](), "bias": Integer(6, 3)})
+    ready = prepare(graph)
+    assert ready.renamed == {}
+    assert set(ready.resolved.completed["_0"]) == {"data_in_0", "weight", "bias"}
+    assert ready.num_differences(x.numpy()) == 0
+
+
+@pytest.mark.parametrize("signs", ["binary", "ternary"])
+def test_the_scale_of_a_norm_in_signs_is_rounded_as_that_of_a_layer(signs: str) -> None:
+    x = torch.randn(50, 3) * 2
+    model = with_random_norms(nn.Sequential(nn.BatchNorm1d(3), nn.ReLU()))
+    graph = in_formats(model, x, {"data_in_0": Integer(6, 3), "weight": FORMATS[signs](), "bias": Integer(6, 3)})
+    ready = prepare(graph)
+    assert set(ready.resolved.scales) == {"_0"}
+    assert ready.num_differences(x.numpy()) == 0

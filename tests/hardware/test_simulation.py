@@ -11,17 +11,26 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 import torch
-from hardware_samples import EVERYTHING, SmallCNN, program_of, quantized, with_random_norms
+from fuzz.readers import slang_errors
+from hardware_samples import (
+    EVERYTHING,
+    SmallCNN,
+    in_formats,
+    num_differences,
+    program_of,
+    quantized,
+    with_random_norms,
+)
 from torch import nn
 
+from chop.config import DesignOptions
+from chop.formats.integer import Integer
 from chop.hardware.emit import write_rtl, write_testbench
 from chop.hardware.program import Program
 from chop.hardware.program.instructions import InputPort, Instruction, LinearMap, Requantize
 from chop.hardware.program.rounding import ExactRounding
 from chop.hardware.program.signal import Signal
-from chop.hardware.rtl.design import Design, DesignOptions, make_design
-from chop.hardware.rtl.folded import Folding
-from chop.hardware.rtl.pipeline import PipelineOptions
+from chop.hardware.rtl.design import Design, make_design
 from chop.hardware.simulate.cosimulate import Simulation, SimulationResult, Traffic, traffic_patterns
 from chop.hardware.simulate.simulators import SIMULATORS, Verilator, find_simulator
 from chop.models import get_model
@@ -31,6 +40,9 @@ needs_icarus = pytest.mark.skipif(not SIMULATORS["icarus"].is_available(), reaso
 needs_verilator = pytest.mark.skipif(
     not SIMULATORS["verilator"].is_available(), reason="Verilator is not installed"
 )
+SIMULATOR = "icarus" if SIMULATORS["icarus"].is_available() else "verilator"
+"""The simulator that is ready sooner."""
+needs_simulator = pytest.mark.skipif(not SIMULATORS[SIMULATOR].is_available(), reason="no simulator is installed")
 
 
 class JetInfo:
@@ -50,6 +62,7 @@ def vectors_for(program: Program, count: int) -> np.ndarray[tuple[int, int], np.
 
 def simulation(design: Design, folder: Path, name: str = "icarus", axi_stream: bool = False) -> Simulation:
     files = [each for write in (write_rtl, write_testbench) for each in write(design, folder, axi_stream)]
+    assert slang_errors(files) == ""
     return Simulation(design, files, name, SIMULATORS[name], folder / "simulation")
 
 
@@ -92,10 +105,10 @@ def test_jsc_tiny_unrolled_in_icarus(tmp_path: Path) -> None:
 @needs_icarus
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [
-    DesignOptions(strategy={"default": "folded"}, folding=Folding(3, 2)),
-    DesignOptions(pipeline=PipelineOptions(stages=1)),
-    DesignOptions(pipeline=PipelineOptions(latency_cutoff=1), use_alkaid=False),
-    DesignOptions(strategy={"seq_blocks_5": "folded"}, folding=Folding(8, 8)),
+    DesignOptions(strategy={"default": "folded"}, p_in=3, p_out=2),
+    DesignOptions(stages=1),
+    DesignOptions(latency_cutoff=1, solver="csd"),
+    DesignOptions(strategy={"seq_blocks_5": "folded"}, p_in=8, p_out=8),
 ], ids=["folded 3 x 2", "one stage", "signed digits, every adder registered", "one node folded"])  # fmt: skip
 def test_jsc_toy_with_other_options(options: DesignOptions, tmp_path: Path) -> None:
     simulate_all(make_design(jet_program("jsc-toy"), options), tmp_path, 40)
@@ -142,6 +155,39 @@ def test_pruned_weights_and_channels_cost_nothing(tmp_path: Path) -> None:
         for parameter in model[0].parameters():
             parameter.zero_()
     assert make_design(program_of(quantized(model, torch.randn(8, 4)))[1], DesignOptions()).estimate.lut < 40
+
+
+@needs_simulator
+@pytest.mark.slow
+def test_a_channel_that_is_always_a_negative_power_of_two_has_as_many_bits_as_its_port(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Conv2d(1, 2, 1), nn.Conv2d(2, 1, 1))
+    with torch.no_grad():
+        model[0].weight.copy_(torch.tensor([0.0, 1.0]).reshape(2, 1, 1, 1))  # type: ignore[operator]
+        model[0].bias.copy_(torch.tensor([-2.0, 0.0]))  # type: ignore[operator]
+    same = {"weight": Integer(4, 2), "bias": Integer(4, 1)}
+    x = torch.arange(-8, 8).repeat(2, 1).T.reshape(16, 1, 1, 2) / 4
+    graph = in_formats(model, x, {"data_in_0": Integer(4, 2), **same}, {"data_in_0": Integer(2, 0), **same})
+    graph, program = program_of(graph)
+    assert num_differences(graph, program, x) == 0
+    built = simulation(make_design(program, DesignOptions()), tmp_path, SIMULATOR)
+    assert str(built.compare(program.quantize(x.numpy()))) == f"16 of 16 vectors equal in {SIMULATOR}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        pytest.param("icarus", "expects 112 bits, got 111", marks=needs_icarus),
+        pytest.param("verilator", "WIDTH", marks=needs_verilator),
+    ],
+)
+def test_a_port_of_another_width_is_an_error_of_the_simulation(name: str, message: str, tmp_path: Path) -> None:
+    design = make_design(jet_program("jsc-tiny"), DesignOptions())
+    text = design.files["network.sv"].replace("wire [111:0] d_seq_blocks_0;", "wire [110:0] d_seq_blocks_0;")
+    assert text != design.files["network.sv"]
+    wrong = dataclasses.replace(design, files={**design.files, "network.sv": text})
+    with pytest.raises(ValueError, match=message):
+        simulation(wrong, tmp_path, name)
 
 
 def change(program: Program, kind: type[Instruction], edit: Callable[[Any], Any]) -> Program:
@@ -268,6 +314,20 @@ def test_every_file_is_clean_for_verilator_with_all_warnings(strategy: Any, tmp_
             verilator.lint([path for path in files if top in path.name or "axis" not in path.name], top, tmp_path)
             == ""
         )
+
+
+@needs_verilator
+@pytest.mark.slow
+@pytest.mark.parametrize("rounding", get_args(ExactRounding))
+def test_every_rounding_is_clean_for_verilator(rounding: ExactRounding, tmp_path: Path) -> None:
+    source = Signal.uniform((2,), 0, -32, 31)
+    port = InputPort(name="x", node="x", reads=(), out=source, rounding="floor")
+    shift, out = np.array([2, 4]), Signal.uniform((2,), -2, -1, 0)
+    last = Requantize(name="q", node="q", reads=("x",), out=out, shift=shift, rounding=rounding, before=source)
+    files = write_rtl(make_design(Program({"x": port, "q": last}, "q"), DesignOptions()), tmp_path)
+    verilator = SIMULATORS["verilator"]
+    assert isinstance(verilator, Verilator)
+    assert verilator.lint(files, "network", tmp_path) == ""
 
 
 @needs_verilator

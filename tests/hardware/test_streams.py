@@ -12,13 +12,13 @@ from test_mixed_widths import mixed
 from test_simulation import needs_icarus, needs_verilator, simulate_all, simulation, vectors_for
 from torch import Tensor, nn
 
+from chop.config import DesignOptions
 from chop.formats.mixed_integer import MixedInteger
 from chop.hardware.emit import manifest, write_rtl
 from chop.hardware.prepare import prepare
 from chop.hardware.program import Program
 from chop.hardware.resolve.layers import set_formats
-from chop.hardware.rtl.design import DesignOptions, make_design
-from chop.hardware.rtl.folded import Folding
+from chop.hardware.rtl.design import make_design
 from chop.hardware.simulate.simulators import SIMULATORS, Verilator
 from samples import first_quick
 
@@ -53,6 +53,7 @@ CONVOLUTIONS = [
     (nn.Conv2d(4, 6, 2, groups=2), (4, 3, 4)),
     (nn.Conv2d(1, 2, 2, dilation=(3, 2), padding=1), (1, 5, 6)),
     (nn.Conv2d(3, 2, 1), (3, 3, 2)),
+    (nn.Conv2d(1, 2, 3, padding=1), (1, 1, 4)),
     (nn.Conv1d(2, 3, 3, padding=1, stride=2), (2, 9)),
     (nn.Sequential(nn.Conv2d(1, 2, 2), nn.MaxPool2d(3, stride=2, padding=1)), (1, 6, 7)),
     (nn.Sequential(nn.Conv2d(1, 2, 2), nn.ReLU(), nn.AvgPool2d(2)), (1, 7, 7)),
@@ -98,7 +99,7 @@ def test_a_window_that_is_too_large_for_constants_shares_multipliers(
 ) -> None:
     monkeypatch.setattr("chop.hardware.rtl.planned.MAX_UNROLLED", 30)
     model = nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 3, 2, stride=2))
-    design = make_design(program_for(model, 2, 6, 4), DesignOptions(folding=Folding(3, 2)))
+    design = make_design(program_for(model, 2, 6, 4), DesignOptions(p_in=3, p_out=2))
     assert [each.strategy for each in design.units] == ["stream_conv"] * 3
     assert [each.folded is not None for each in design.units] == [True, False, True]
     simulate_all(design, tmp_path, 6)
@@ -126,6 +127,14 @@ def test_steps_of_a_line_buffer_are_the_image_and_the_padding_to_the_right_and_b
     assert design.interval == 81
     # The last window is complete after 81 steps and leaves one cycle later, then come the stages of the sums.
     assert design.latency == 81 + design.units[0].latency
+
+
+def test_a_chain_of_folded_layers_is_as_fast_as_the_slowest_of_them() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 3), nn.Linear(3, 2), nn.Linear(2, 4))
+    options = DesignOptions(strategy={"default": "folded"}, p_in=3, p_out=1)
+    design = make_design(program_for(model, 2), options)
+    assert [each.interval for each in design.units] == [8, 9, 8, 10]  # steps, five stages, and one to take a vector
+    assert design.interval == 10
 
 
 RESIDUALS = [
@@ -172,6 +181,7 @@ def test_streamed_circuits_are_clean_for_verilator(tmp_path: Path) -> None:
         (SmallCNN(nn.MaxPool2d(2)), (1, 5, 5)),
         (Residual(nn.Conv2d(2, 2, 1), nn.Conv2d(2, 2, 3, padding=1)), (2, 3, 3)),
         (nn.Conv2d(1, 2, (1, 2), dilation=2), (1, 1, 6)),
+        (nn.Conv2d(1, 2, 3, padding=1), (1, 1, 4)),
     ]
     for number, (model, shape) in enumerate(cases):
         folder = tmp_path / str(number)

@@ -266,3 +266,157 @@ def test_an_oversized_file_is_not_read(tmp_path: Path) -> None:
         file.truncate(2**31)  # sparse
     with pytest.raises(ValueError, match="ONNX files have at most"):
         read_onnx(path)
+
+
+def computed(path: Path, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return what the model that was read computes, and what onnxruntime computes."""
+    model, (name,) = read_onnx(path)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (expected,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+    with torch.no_grad():
+        return model(**{name: x}), torch.from_numpy(expected)
+
+
+def renamed(path: Path, **names: str) -> Path:
+    """Give other names to the tensors of a file."""
+    model = onnx.load(path)
+    for node in model.graph.node:
+        node.input[:] = [names.get(each, each) for each in node.input]
+        node.output[:] = [names.get(each, each) for each in node.output]
+    for info in (*model.graph.input, *model.graph.output):
+        info.name = names.get(info.name, info.name)
+    onnx.save(model, path)
+    return path
+
+
+ROWS = torch.linspace(-3, 3, 8).reshape(2, 4)
+
+
+@pytest.mark.parametrize(
+    "name", ["for", "self", "torch", "forward", "training", "None", "é", "x y", "1", "'", ")", "_"]
+)
+def test_inputs_and_layers_may_have_any_name(name: str, tmp_path: Path) -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Add", ["r", "x"], ["y"])]
+    path = renamed(write(tmp_path / "a.onnx", nodes, {}, [4]), x=name, r=f"{name}.")
+    found, expected = computed(path, ROWS)
+    assert found.equal(expected)
+
+
+def test_layers_with_similar_names_keep_their_weights(tmp_path: Path) -> None:
+    weights = {f"w{i}": RANDOM.standard_normal((4, 4)).astype(np.float32) for i in range(3)}
+    nodes = [
+        helper.make_node("MatMul", ["x", "w0"], ["a.b"]),
+        helper.make_node("MatMul", ["a.b", "w1"], ["a_b"]),
+        helper.make_node("MatMul", ["a_b", "w2"], ["a_b_2"]),
+        helper.make_node("Relu", ["a_b_2"], ["y"]),
+    ]
+    found, expected = computed(write(tmp_path / "a.onnx", nodes, weights, [4]), ROWS)
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("opset", "node"),
+    [
+        (9, helper.make_node("Clip", ["x"], ["y"], min=-1.0, max=2.0)),
+        (9, helper.make_node("Softmax", ["x"], ["y"])),
+        (11, helper.make_node("ReduceMean", ["x"], ["y"], axes=[1])),
+        (21, helper.make_node("Dropout", ["x"], ["y"], seed=3)),
+    ],
+)
+def test_ops_have_the_meaning_of_their_opset(opset: int, node: Any, tmp_path: Path) -> None:
+    found, expected = computed(write(tmp_path / "a.onnx", [node], {}, [4], opset), ROWS)
+    torch.testing.assert_close(found, expected)
+
+
+def external(name: str) -> Any:
+    """Return a constant whose values are in another file."""
+    proto = numpy_helper.from_array(np.ones(4, np.float32), "c")
+    proto.ClearField("raw_data")
+    proto.data_location = TensorProto.EXTERNAL
+    proto.external_data.add(key="location", value=name)
+    return proto
+
+
+def typed(kind: int, values: list[Any]) -> Any:
+    return helper.make_tensor("c", kind, [len(values)], values)
+
+
+make = helper.make_node
+SPARSE = helper.make_sparse_tensor(typed(TensorProto.FLOAT, [1.0]), helper.make_tensor("", 7, [1], [0]), [4])
+
+
+@pytest.mark.parametrize(
+    ("shape", "nodes", "opset", "message"),
+    [
+        ([2**40], [make("Relu", ["x"], ["y"])], 21, r"'.*': input 'x' has 1,099,511,627,776 values per sample; "),
+        ([-1], [make("Relu", ["x"], ["y"])], 21, "'.*': input 'x' has sizes that are not given"),
+        ([4], [make("Relu", ["x"], ["y"])], 8, "'.*' has opset 8; 9 is the oldest one that is read"),
+        ([4], [make("Relu", ["x"], ["y"])], 2**40, "'.*' is corrupt, or not an ONNX file: "),
+        ([4], [make("Relu", ["z"], ["y"])], 21, "'.*' is corrupt, or not an ONNX file: "),
+        ([4], [make("Relu", ["y"], ["z"]), make("Relu", ["z"], ["y"])], 21, "'.*' is corrupt, or not an ONNX file"),
+        (
+            [4, 4],
+            [make("Softmax", ["x"], ["y"])],
+            11,
+            r"'.*': node 'y' \(Softmax\) cannot be read: before opset 13",
+        ),
+        (
+            [8, 8],
+            [make("AveragePool", ["x"], ["y"], kernel_shape=[2], dilations=[2])],
+            21,
+            "'.*': node 'y' .* dilation",
+        ),
+        (
+            [4],
+            [make("Selu", ["x"], ["y"], alpha=9.0)],
+            21,
+            "'.*': node 'y' .* attribute 'alpha' is read only with the",
+        ),
+        ([4], [make("Relu", ["x"], ["y"], domain="mine")], 21, "'.*': node 'y' has the op 'Relu' of 'mine', whose"),
+        (
+            [4],
+            [make("Dropout", ["x"], ["d", "m"]), make("Not", ["m"], ["y"])],
+            21,
+            "'.*': node 'y' has the op 'Not'",
+        ),
+        (
+            [4],
+            [make("Dropout", ["x"], ["d", "m"]), make("Add", ["m", "x"], ["y"])],
+            21,
+            r"'.*': node 'y' \(Add\) cannot be read: 'm' is not the first result of a node",
+        ),
+        *(
+            ([4], [make("Constant", [], ["c"], **given), make("Add", ["x", "c"], ["y"])], 21, f"'.*{message}")
+            for given, message in (
+                ({"value": external("secret")}, r"node 'c' \(Constant\) .* is in another file"),
+                ({"value": external("/etc/passwd")}, ".* should be a relative path"),
+                (
+                    {"value": typed(TensorProto.COMPLEX64, [1j])},
+                    "node 'c' .* are neither real numbers nor integers",
+                ),
+                ({"value": typed(TensorProto.STRING, [b"1"])}, "node 'c' .* are neither real numbers nor integers"),
+                (
+                    {"value": typed(TensorProto.UINT64, [2**63])},
+                    "node 'c' .* are neither real numbers nor integers",
+                ),
+                ({"sparse_value": SPARSE}, "node 'c' .* cannot be read: "),
+                ({"value_string": "a"}, "node 'c' .* cannot be read: "),
+            )
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_one_sentence(
+    shape: list[Any], nodes: list[Any], opset: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("secret").write_bytes(bytes(16))
+    with pytest.raises(ValueError, match=message) as error:
+        read_onnx(write(tmp_path / "a.onnx", nodes, {}, shape, opset, "mine"))
+    assert "\n" not in str(error.value)
+
+
+def test_a_scale_that_changes_between_two_quantisers_is_an_error(tmp_path: Path) -> None:
+    nodes = [make("QuantizeLinear", ["x", "s", "z"], ["q"]), make("DequantizeLinear", ["q", "t", "z"], ["y"])]
+    constants = {"s": np.float32(0.5), "t": np.float32(0.25), "z": np.int8(0)}
+    with pytest.raises(ValueError, match="its scale is not that of the QuantizeLinear before it"):
+        read_onnx(write(tmp_path / "a.onnx", nodes, constants, [4]))

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from chop.ir import MaseGraph
-from chop.page.module_scopes import module_scopes
+from chop.page.nodes import module_scopes
 
 
 class Branch(nn.Module):

@@ -8,6 +8,7 @@ from typing import cast
 
 import pytest
 
+from chop.info import describe
 from chop.ir import MaseGraph
 from chop.ir.graph.graph_module import MaseGraphModule
 from chop.passes import ANALYSIS_PASSES, PASSES, TRANSFORM_PASSES, PassResult, register_pass
@@ -114,12 +115,12 @@ def test_a_name_can_be_registered_once() -> None:
 
 
 def test_another_signature_is_reported() -> None:
-    def mine(graph: MaseGraph, pass_args={}):  # type: ignore[no-untyped-def]  # noqa: B006
+    def mine(graph: MaseGraph, limit: int):  # type: ignore[no-untyped-def]
         return graph, {}
 
     with pytest.raises(ValueError, match=r"pass 'mine': a pass takes a graph and its arguments") as caught:
         register_pass("mine", kind="analysis")(mine)
-    assert str(caught.value).endswith("this one takes (graph, pass_args)")
+    assert str(caught.value).endswith("this one takes (graph, limit)")
     assert "mine" not in PASSES
 
 
@@ -132,3 +133,24 @@ def test_another_result_is_reported(result: object, shown: str) -> None:
     with pytest.raises(ValueError, match=r"sample_analysis_pass: a pass returns \(graph, info\)") as caught:
         run(tiny_graph())
     assert str(caught.value).endswith(f", got {shown}")
+
+
+def test_a_pass_in_the_style_of_the_course_notes_gets_a_copy_of_the_dict() -> None:
+    @register_pass("sample", kind="analysis")
+    def my_pass(graph, pass_args={}):  # type: ignore[no-untyped-def]  # noqa: B006
+        pass_args["seen"] = True
+        return graph, dict(pass_args)
+
+    given = {"limit": 3, "linear": {"width": 4}}
+    assert my_pass(tiny_graph(), given)[1] == {**given, "seen": True}
+    assert given == {"limit": 3, "linear": {"width": 4}}
+    assert my_pass(tiny_graph())[1] == {"seen": True}
+    with pytest.raises(ValueError, match="my_pass: must be a dict of arguments, got int"):
+        my_pass(tiny_graph(), 3)
+    assert "Any keys" in describe("passes", "sample")
+
+
+def test_a_path_instead_of_a_graph_is_answered_with_the_right_call() -> None:
+    for name, first in (("load_mase_graph", "None"), ("save_mase_graph", "graph")):
+        with pytest.raises(ValueError, match=rf"{name}_interface_pass\({first}, 'folder'\)$"):
+            PASSES[name]("folder")

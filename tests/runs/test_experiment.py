@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from chop.config import TrainConfig
+from chop.config import TestConfig, TrainConfig
 from chop.runs import Experiment
 from chop.training.threads import limit_threads_for
 
@@ -17,7 +17,7 @@ def test_the_hash_is_of_the_rows(train_config: TrainConfig) -> None:
     experiments = [
         Experiment.load(replace(train_config, data_options={"num_rows": count})) for count in (100, 100, 101)
     ]
-    hashes = [experiment.data_hash for experiment in experiments]
+    hashes = [experiment.data.splits.sha256 for experiment in experiments]
     assert hashes[0] == hashes[1] != hashes[2]
 
 
@@ -58,3 +58,12 @@ def test_the_mode_of_the_model_is_unchanged(train_config: TrainConfig) -> None:
     with limit_threads_for(experiment, 64):
         assert experiment.model.training
     assert not experiment.is_graph
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("seed", "did you mean 'data_seed'"), ("batch_size", "the command sets")]
+)
+def test_data_options_that_the_command_sets_are_refused(name: str, hint: str) -> None:
+    config = TestConfig(model="toy", dataset="toy_tiny", data_options={name: 3})
+    with pytest.raises(ValueError, match=f"data set 'toy_tiny' has no option '{name}'; {hint}"):
+        Experiment.load(config)

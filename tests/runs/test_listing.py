@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
-from chop.config import TrainConfig
+from chop.config import (
+    ActionConfig,
+    SearchConfig,
+    SweepConfig,
+    TestConfig,
+    TrainConfig,
+    TransformConfig,
+    common_options,
+)
+from chop.files import MAX_RECORD_BYTES, CorruptFileError
+from chop.passes.graph import quantize_transform_pass, save_mase_graph_interface_pass
 from chop.registry import UnknownNameError
+from chop.reporting.view.overview import overview_page
+from chop.reporting.view.pages import run_page
+from chop.reporting.view.run_record import list_records
 from chop.runs import RunFolder, find_run, list_runs
 from chop.runs.listing import find_run_to_resume, with_run_to_load
+from samples import Tiny, annotated
+from test_files import SPECIAL_FILES
 
 
 def make_run(project: Path, name: str, started: int, *, finished: bool = True) -> RunFolder:
@@ -31,6 +51,48 @@ def test_runs_are_listed_newest_first(tmp_path: Path) -> None:
     (tmp_path / "note.txt").touch()
     assert [folder.name for folder in list_runs(tmp_path)] == ["toy_2", "toy_10", "toy_9"]
     assert list_runs(tmp_path / "nowhere") == []
+
+
+@pytest.fixture
+def _alarm() -> Iterator[None]:
+    """End a test that waits for a pipe."""
+
+    def fail(*_: object) -> None:
+        pytest.fail("it waits for ever")
+
+    before = signal.signal(signal.SIGALRM, fail)
+    signal.alarm(5)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.usefixtures("_alarm")
+@pytest.mark.parametrize("make", SPECIAL_FILES)
+@pytest.mark.parametrize(
+    "name", ["run.toml", "summary.json", "grid.json", "metrics.jsonl", "report.html", "software"]
+)
+def test_a_special_file_in_a_run_folder_leaves_the_other_runs_usable(
+    tmp_path: Path, name: str, make: Callable[[Path], None]
+) -> None:
+    expected = make_run(tmp_path, "whole", 1000)
+    broken = make_run(tmp_path, "broken", 500, finished=False)
+    (broken.path / name).unlink(missing_ok=True)
+    make(broken.path / name)
+    assert expected in list_runs(tmp_path)
+    assert find_run(None, tmp_path) == expected
+    assert "whole" in overview_page(tmp_path, list_records(tmp_path))
+    for record in list_records(tmp_path):
+        assert run_page(record)
+
+
+def test_a_summary_that_is_too_large_is_reported_on_its_page(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, "run", 1000)
+    folder.summary.write_text("{}".ljust(MAX_RECORD_BYTES + 1))
+    with pytest.raises(CorruptFileError, match=r"summary.json is not read: it is larger than 8 MiB"):
+        folder.read_summary()
+    (record,) = list_records(tmp_path)
+    assert record.errors == ("summary.json is not read: it is larger than 8 MiB",)
 
 
 @pytest.mark.parametrize("run", [None, Path("latest")])
@@ -125,3 +187,25 @@ def test_latest_of_an_action_is_found(tmp_path: Path) -> None:
     first = keep_model(make_run(tmp_path, "a", 1000), "train")
     keep_model(make_run(tmp_path, "b", 2000), "transform")
     assert find_run(Path("latest:train"), tmp_path) == first
+
+
+def test_commands_that_quantise_load_the_newest_run_in_float(train_config: TrainConfig) -> None:
+    project, names = train_config.project_dir, common_options(train_config)
+    trained = keep_model(make_run(project, "a", 1000), "train")
+    graph = annotated(Tiny(), x=torch.randn(2, 16))
+    save_mase_graph_interface_pass(graph, trained.graph)
+    quantize_transform_pass(graph, {"by": "type", "linear": {"config": {"name": "integer"}}})
+    for started, action in ((2000, "transform"), (3000, "train")):  # the second one is fine-tuned
+        save_mase_graph_interface_pass(graph, keep_model(make_run(project, action, started), action).graph)
+
+    def loaded(cls: type[ActionConfig], name: str, **options: Any) -> Path | None:
+        return with_run_to_load(cls(**{**names, **options, "load_name": Path(name)})).load_name
+
+    for name in ("latest", "latest:train"):
+        assert loaded(SweepConfig, name) == loaded(SearchConfig, name) == trained.path
+        assert loaded(TransformConfig, name, passes={"quantize": {}}) == trained.path
+        assert loaded(TransformConfig, name) == loaded(TestConfig, name) == project / "train"
+    assert loaded(SweepConfig, "latest:transform") == project / "transform"
+    shutil.rmtree(trained.path)
+    with pytest.raises(ValueError, match="in float: 'train' is quantised; to start from it, use its name"):
+        loaded(SweepConfig, "latest")

@@ -21,6 +21,7 @@ from chop.passes.graph import (
     init_metadata_analysis_pass,
     save_mase_graph_interface_pass,
 )
+from chop.runs import RunFolder
 from chop.tools import load_model
 
 State = dict[str, Tensor]
@@ -250,3 +251,12 @@ def test_a_saved_graph_is_loaded_with_its_model(tmp_path: Path, load_type: str) 
     save_mase_graph_interface_pass(graph, str(tmp_path / "saved"))
     loaded = load_model(load_name=str(tmp_path / "saved"), load_type=load_type)
     assert loaded.eval()(x).equal(graph.model.eval()(x))
+
+
+def test_a_pipe_in_place_of_a_checkpoint_is_reported(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.config.touch()
+    folder.checkpoints.mkdir(parents=True)
+    os.mkfifo(folder.best_checkpoint)
+    with pytest.raises(ValueError, match=r"best.ckpt' is a pipe or a device, not a file"):
+        load_model(folder.path, model=nn.Linear(2, 2))

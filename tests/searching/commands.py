@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+
+from chop.folder_lock import LOCK
 
 SLOW_FORMAT = '''
 import os
@@ -142,7 +145,7 @@ def check_complete(run: Path, num_trials: int) -> None:
     summary = json.loads((run / "summary.json").read_text())
     assert summary["trials"] == {"complete": num_trials}
     if (run / "search" / "study.journal").exists():
-        assert not [file.name for file in run.rglob(".*")], "no temporary file is left"
+        assert not [file.name for file in run.rglob(".*") if file.name != LOCK], "no temporary file is left"
 
 
 def check_grid(run: Path) -> None:
@@ -162,3 +165,10 @@ def num_done(run: Path) -> int:
     """Return the number of complete trials in the journal of a run."""
     path = run / "search" / "study.journal"
     return path.read_bytes().count(b'"state":1,') if path.exists() else 0
+
+
+def num_started(run: Path) -> int:
+    """Return the number of trials that workers have claimed; two may write that they claim the same one."""
+    path = run / "search" / "study.journal"
+    claims = re.findall(r'"trial_id":(\d+),"state":0,', path.read_text()) if path.exists() else []
+    return len(set(claims))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import chop
 from chop.actions.search import search
 from chop.config import SearchConfig
 from chop.config.search import SearchTable, SpaceTable
@@ -106,14 +107,19 @@ def test_the_best_trial_is_fine_tuned_and_keeps_its_formats(toy_search: SearchCo
     assert summary["test"]["accuracy"] > 0.5
 
 
-@pytest.mark.parametrize(("finetune", "warns"), [(0, True), (1, False)])
-def test_a_learning_rate_without_fine_tuning_is_warned_about(
-    finetune: int, warns: bool, toy_search: SearchConfig, caplog: pytest.LogCaptureFixture
-) -> None:
-    with pytest.raises(ValueError, match="found no search"):
-        search(replace(toy_search, apply=0, learning_rate=0.02, finetune=finetune))
-    expected = "'learning_rate' 0.02 has no effect on the trials: it is the learning rate of 'finetune'"
-    assert (expected in caplog.text) == warns
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"learning_rate": 0.02}, "'learning_rate' has no effect without 'finetune'"),
+        (
+            {"apply": 0, "n_trials": 9},
+            "'n_trials' has no effect with 'apply', which uses the options of the search",
+        ),
+    ],
+)
+def test_options_that_a_search_does_not_use_are_refused(options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        chop.search("toy", "toy_tiny", **options)
 
 
 def test_fine_tuning_takes_the_learning_rate_of_the_command_or_else_of_the_search(

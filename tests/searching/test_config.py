@@ -12,9 +12,9 @@ from typing import Any, get_args
 import pytest
 
 from chop.cli import main
-from chop.cli.settings import read_settings
 from chop.config import SearchConfig
 from chop.config.search import SearchTable, SpaceSetup, StrategyTable
+from chop.config.settings import read_settings
 from chop.options import type_hints
 from chop.passes.quantization.selection import By
 from chop.searching.spec import SearchSpec
@@ -94,8 +94,7 @@ def test_seeds_of_the_other_kind_are_ignored_with_a_warning(
 
 
 def read(file: Path) -> SearchConfig:
-    texts: dict[str, str | list[str]] = {"config": str(file), "data_options": ["num_rows=500"]}
-    (config,) = read_settings("search", texts).configs()
+    (config,) = read_settings("search", {"config": file, "data_options": {"num_rows": 500}}).configs()
     assert isinstance(config, SearchConfig)
     return config
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import chop
 from chop.config import SweepConfig, TrainConfig
@@ -42,7 +44,7 @@ def test_rows_are_what_transform_measures(config: SweepConfig, capsys: pytest.Ca
     for path in (folder.sweep_plot, folder.sweep_table.with_suffix(".md"), folder.sweep_table.with_suffix(".tex")):
         assert path.stat().st_size > 0
 
-    assert "with a loss of at most 100 percentage points: integer" in printed
+    assert "with a loss of at most 100 percentage points of validation accuracy: integer" in printed
     # 100 points may be lost, so the best setting is the one with the fewest bit operations: 4 bits.
     result = chop.transform(config=folder.sweep_config)
     assert f"{result.summary['test']['after']['accuracy']:.4f}" == rows[1]["accuracy"]
@@ -73,7 +75,8 @@ def test_processes_measure_the_same(config: SweepConfig) -> None:
 
 
 def row(setting: Setting | None, accuracy: float, bitops: float) -> Row:
-    return Row(setting, {"accuracy": accuracy}, {"bitops": bitops, "weight_bits": 0})
+    costs = {"bitops": bitops, "weight_bits": 0.0}
+    return Row(setting, {"accuracy": 1 - accuracy}, costs, {"validation_accuracy": accuracy})
 
 
 def test_a_language_model_is_shown_with_its_perplexity() -> None:
@@ -81,9 +84,10 @@ def test_a_language_model_is_shown_with_its_perplexity() -> None:
         {"perplexity": 22.5, "loss": 3.1135, "accuracy": 0.4},
         dict.fromkeys((*COSTS, "bitops", "weight_bits"), 8.0),
     )
-    assert Row(None, metrics, costs).cells(exact=True) == {
+    assert Row(None, metrics, costs, {"validation_accuracy": 0.5}).cells(exact=True) == {
         "format": "unchanged",
         "bits": "",
+        "validation accuracy": "0.5000",
         "perplexity": "22.5000",
         "loss": "3.1135",
         "bits per weight": "8.00",
@@ -93,7 +97,7 @@ def test_a_language_model_is_shown_with_its_perplexity() -> None:
     }
 
 
-def test_best_setting_is_the_cheapest_that_is_accurate_enough() -> None:
+def test_best_setting_is_the_cheapest_that_is_accurate_enough_on_validation_rows() -> None:
     rows = [row(Setting("integer", {"width": w}), accuracy, w) for w, accuracy in ((3, 0.5), (4, 0.9), (5, 0.91))]
     results = SweepResults(row(None, 0.91, 99), rows, "")
     assert results.best(1.0) is rows[1]
@@ -136,3 +140,37 @@ def test_recovery_is_in_the_rows_and_in_the_best_setting(config: SweepConfig) ->
     assert rows[0]["loss"] != rows[1]["loss"]
     assert "[passes.recover_accuracy]" in recovered.sweep_config.read_text()
     assert "[passes.recover_accuracy]" not in plain.sweep_config.read_text()
+
+
+def test_a_quantised_start_is_labelled_in_the_terminal_the_table_and_the_page(
+    config: SweepConfig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    eight = {"by": "type", "default": {"config": {"name": "integer", "data_in_width": 8, "weight_width": 8}}}
+    options = {"load": config.load_name, "project_dir": config.project_dir}
+    quantized = chop.transform("toy", "toy_tiny", {"quantize": eight}, **options)
+    folder = sweep(replace(config, load_name=quantized.folder.path))
+    page = chop.report(folder.path).read_text()
+    for text in (capsys.readouterr().out, folder.sweep_table.read_text(), page):
+        assert "unchanged (quantised)" in text
+    assert folder.read_summary()["quantized_start"] is True
+    assert folder.read_summary()["baseline"]["bits"] == 8
+
+
+def test_accuracies_are_those_of_the_validation_and_the_test_rows(config: SweepConfig) -> None:
+    folder = sweep(config)
+    with folder.sweep_table.open() as file:
+        eight = list(csv.DictReader(file))[2]
+    options = {"load": config.load_name, "project_dir": config.project_dir}
+    graph = chop.transform("toy", "toy_tiny", rounded_to(8), **options)
+    for title, split in (("validation accuracy", "val"), ("accuracy", "test")):
+        rows = getattr(graph.experiment.data.splits, split)
+        with torch.no_grad():
+            right = graph.model.eval()(rows.features).argmax(1) == rows.labels
+        assert eight[title] == f"{right.double().mean():.4f}"
+    assert folder.read_summary()["chosen_by"] == "validation_accuracy"
+
+
+def rounded_to(width: int) -> dict[str, Any]:
+    params: dict[str, Any] = {f"{role}_width": width for role in ("weight", "data_in")}
+    params |= {f"{role}_frac_width": "auto" for role in ("weight", "data_in")}
+    return {"quantize": {"by": "type", "linear": {"config": {"name": "integer", **params, "bias_name": "float"}}}}

@@ -6,7 +6,7 @@ import ctypes
 
 import pytest
 
-from chop.tools.stdout import silenced_stdout
+from chop.searching.strategies.ilp import silenced_stdout
 
 
 def test_output_of_compiled_code_is_silenced(capfd: pytest.CaptureFixture[str]) -> None:

@@ -68,9 +68,8 @@ def test_processes_share_each_batch() -> None:
         assert first.num_rows == second.num_rows == len(batch.labels)
 
 
-def test_evaluation_uses_large_batches_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "EVALUATION_NUMEL", 15)
-    found = list(evaluation_batches(make_rows(12), 4))
+def test_evaluation_uses_batches_of_the_given_size_in_order() -> None:
+    found = list(evaluation_batches(make_rows(12), 5))
     assert [batch.labels.tolist() for batch in found] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9], [10, 11]]
     assert [batch.num_rows for batch in evaluation_batches(make_rows(12), 8)] == [8, 4]
 

@@ -49,6 +49,7 @@ def test_ctrl_c_ends_the_command_with_130(tmp_path: Path) -> None:
     command = [*COMMAND, "--project-dir", str(tmp_path), "--max-epochs", "100000"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
+        assert process.stderr.readline().startswith("INFO: data: ")
         assert process.stderr.readline().startswith("epoch   1 ")
         time.sleep(0.2)
         process.send_signal(signal.SIGINT)

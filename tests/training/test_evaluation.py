@@ -62,3 +62,20 @@ def test_there_is_no_confusion_matrix_of_very_many_classes() -> None:
     result = evaluate(Echo(), evaluation_batches(rows, 2), ClassificationMeter(num_classes, CPU), CPU)
     assert (result.accuracy, result.confusion) == (0.5, None)
     assert result.as_dict() == {"accuracy": 0.5, "loss": result.loss}
+
+
+@pytest.mark.parametrize("batch_size", [2, 50])
+def test_no_more_outputs_are_in_memory_than_those_of_a_batch(batch_size: int) -> None:
+    counts = []
+
+    class Wide(nn.Module):
+        """A model with few features and many classes."""
+
+        def forward(self, x: Tensor) -> Tensor:
+            counts.append(len(x))
+            return x.new_zeros(len(x), 10_000)
+
+    rows = Rows(torch.zeros(100, 4), torch.zeros(100, dtype=torch.int64))
+    meter = ClassificationMeter(10_000, CPU)
+    evaluate(Wide(), evaluation_batches(rows, batch_size), meter, CPU)
+    assert counts == [batch_size] * (100 // batch_size)

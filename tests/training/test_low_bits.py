@@ -166,7 +166,7 @@ def test_rounding_is_phased_in() -> None:
 
 
 def test_the_sparsity_grows_with_the_cube() -> None:
-    pruning = GradualPruning(PruneArgs(0.8), num_epochs=4, metas=(), initial=0.0)
+    pruning = GradualPruning(PruneArgs(sparsity=0.8), num_epochs=4, metas=(), initial=0.0)
     # 0.8 * (1 - (1 - t)**3) for t = 1/4, 2/4, 3/4, 1
     assert [pruning.sparsity(epoch) for epoch in range(6)] == pytest.approx([0.4625, 0.7, 0.7875, 0.8, 0.8, 0.8])
 

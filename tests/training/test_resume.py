@@ -15,7 +15,8 @@ from torch import Tensor
 
 from chop.actions.train import train
 from chop.config import TrainConfig
-from chop.runs import Experiment
+from chop.dataset.base import Splits
+from chop.runs import RunFolder
 from chop.training import checkpoint
 from chop.training.checkpoint import read_checkpoint
 from chop.training.loop import TrainingLoop
@@ -59,6 +60,36 @@ def complete(config: TrainConfig, tmp_path: Path) -> Path:
 def only_run(config: TrainConfig) -> Path:
     (folder,) = config.project_dir.iterdir()
     return folder
+
+
+def test_a_checkpoint_with_an_impossible_random_state_is_reported(train_config: TrainConfig) -> None:
+    path = train(train_config) / CHECKPOINTS / "last.ckpt"
+    checkpoint = read_checkpoint(path)
+    version, numbers, gauss = checkpoint["random"]["python"]
+    torch.save(
+        {**checkpoint, "random": {**checkpoint["random"], "python": (version, (-1, *numbers[1:]), gauss)}}, path
+    )
+    with pytest.raises(ValueError, match=r"cannot resume from .*: it is corrupt \(OverflowError: "):
+        train(replace(train_config, resume=True))
+
+
+def test_a_run_that_another_process_trains_is_not_resumed(
+    config: TrainConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both would write `metrics.jsonl` and the checkpoints."""
+    update, tried = TrainingLoop.update, list[bool]()
+
+    def resume_too(self: TrainingLoop, group: Any, num_rows: int) -> Tensor:
+        if self.step == 15 and not tried:
+            tried.append(True)
+            with pytest.raises(ValueError, match=rf"^process {os.getpid()} on .* is writing to {only_run(config)}"):
+                train(replace(config, resume=True))
+        return update(self, group, num_rows)
+
+    monkeypatch.setattr(TrainingLoop, "update", resume_too)
+    steps = [line["step"] for line in RunFolder(train(config)).read_metrics() if "step_loss" in line]
+    assert tried
+    assert steps == list(range(5, 49, 5))
 
 
 @pytest.mark.parametrize("step", [3, 12, 31])
@@ -162,7 +193,7 @@ def test_a_run_with_other_options_is_not_resumed(config: TrainConfig, change: di
 
 def test_other_data_are_not_resumed(config: TrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     train(replace(config, max_epochs=1))
-    monkeypatch.setattr(Experiment, "data_hash", "0" * 64)
+    monkeypatch.setattr(Splits, "sha256", "0" * 64)
     with pytest.raises(ValueError, match="it was trained on different data than 'toy_tiny'"):
         train(replace(config, resume=True))
 
@@ -195,7 +226,7 @@ def test_a_checkpoint_of_another_tool_is_not_resumed(config: TrainConfig) -> Non
 KILLED = """
 import os, signal, sys
 from chop.cli import main
-from chop.runs import Experiment
+from chop.runs import Experiment, RunFolder
 from chop.training import checkpoint
 
 replace, calls = os.replace, 0

@@ -54,6 +54,7 @@ def test_the_files_of_a_run(train_config: TrainConfig) -> None:
     files = {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
     (events,) = (folder / "software/tensorboard").iterdir()
     assert files == {
+        ".lock",
         "run.toml",
         "metrics.jsonl",
         "summary.json",
@@ -154,7 +155,7 @@ def test_ch_test_gives_the_results_of_the_training(train_config: TrainConfig) ->
     folder = train(train_config)
     config = TestConfig(
         model="toy", dataset="toy_tiny", load_name=folder / CHECKPOINTS / "best.ckpt", accelerator="cpu",
-        project_dir=train_config.project_dir,
+        batch_size=train_config.batch_size, project_dir=train_config.project_dir,
     )  # fmt: skip
     tested = summary(run_test(config))
     assert tested["test"] == summary(folder)["test"]

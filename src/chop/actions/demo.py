@@ -37,7 +37,9 @@ def demo(config: DemoConfig) -> Path:
     if not best.is_file():
         raise ValueError("no setting is accurate enough, which this demonstration relies on")
 
-    print("\n3. Quantise it to the cheapest of these that loses at most one percentage point of accuracy.")
+    print(
+        "\n3. Quantise it to the cheapest of these that loses at most one percentage point of validation accuracy."
+    )
     options = {"config": best, **project, "name": "demo-quantized", "report": True, "open": config.open}
     _announce("transform", options)
     return transform(read_options(TransformConfig, {**read_toml(best), **options}, str(best)))

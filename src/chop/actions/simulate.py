@@ -4,37 +4,30 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from chop.actions.emit import print_design
 from chop.config import SimulateConfig
-from chop.hardware.emit import REPORTS, write_rtl, write_testbench
+from chop.folder_lock import only_writer
+from chop.hardware.compare import check_program, simulate_circuit
+from chop.hardware.describe import design_table
+from chop.hardware.prepare_run import prepare_run
 from chop.hardware.rtl.design import make_design
-from chop.hardware.simulate.cosimulate import Simulation, traffic_patterns
 from chop.hardware.simulate.simulators import find_simulator
-from chop.implementing import design_options, prepare_run
 from chop.runs.run import open_run
 
 
 def simulate(config: SimulateConfig) -> Path | None:
     """Compare the circuit of a run's model with PyTorch, vector by vector, and return the folder of the circuit."""
     run = open_run(config.run, config.project_dir)
-    name, simulator = ("", None) if config.emulate else find_simulator(config.simulator)
+    if config.simulator != "emulator":
+        find_simulator(config.simulator)  # before the work begins
     prepared = prepare_run(run, config)
     rows = run.test_batches(config.samples).features.numpy()
-    different = prepared.num_differences(rows)
-    print(f"{len(rows) - different} of {len(rows)} vectors equal in PyTorch and the integer program")
-    if different:
-        raise ValueError(f"PyTorch and the integer program differ for {different} vectors")
-    if simulator is None:
+    check_program(prepared, rows)
+    print(f"{len(rows)} of {len(rows)} vectors equal in PyTorch and the integer program")
+    if config.simulator == "emulator":
         return None
-    design = make_design(prepared.program, design_options(config))
-    folder = run.folder.hardware
-    files = [each for write in (write_rtl, write_testbench) for each in write(design, folder, config.axi_stream)]
-    print_design(design)
-    simulation = Simulation(design, files, name, simulator, folder / REPORTS / name)
-    vectors = prepared.program.quantize(rows)
-    for traffic in traffic_patterns(len(vectors), design):
-        result = simulation.compare(vectors, traffic)
-        print(f"{result}, {traffic}")
-        if result.mismatch is not None:
-            raise ValueError(f"{result}: {result.mismatch}")
-    return folder
+    design = make_design(prepared.program, config)
+    with only_writer(run.folder.path):
+        print(design_table(design))
+        for traffic, result in simulate_circuit(design, rows, config, run.folder.hardware):
+            print(f"{result}, {traffic}")
+    return run.folder.hardware

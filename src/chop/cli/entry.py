@@ -18,26 +18,31 @@ from typing import cast
 
 from chop.cli.next_command import next_command
 from chop.cli.parser import parse
-from chop.cli.settings import Settings, read_settings
 from chop.config import ActionConfig, CommandConfig, TrainGrid
+from chop.config.settings import Settings, read_settings
 from chop.display.extras import EXTRAS, missing_package
 from chop.display.launcher import command_line, launcher
-from chop.plugins import load_plugin, users_frame
+from chop.plugins import users_frame
 from chop.registry import UnknownNameError
-from chop.trusted_files import UntrustedFileError, check_trusted, named_files, trust
+from chop.trusted_files import UntrustedFileError
 
 MAX_WORD = 400
 """Characters of a word in an error message, such as a path; the middle of longer ones is left out."""
 MAX_MESSAGE = 900
 """Characters of an error message."""
+STDERR = 2
+UNDECODED = re.compile(r"[^\s/'\"]*[\udc80-\udcff][^\s/'\"]*")
+"""A name in which Python has kept bytes that are not characters in the encoding of file names."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `ch` and return its exit code: 2 after an error of the user, with one line on stderr."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    _replace_closed_streams()
     try:
         with command_line():
             _run(words)
+        sys.stdout.flush()  # here, because Python ends with a warning if it fails
     except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -50,15 +55,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         if _wants_traceback(words):
             traceback.print_exc()
-        print(f"ch: error: {shorten_message(message)}", file=sys.stderr)
+        with suppress(OSError):  # nobody reads it
+            print(f"ch: error: {shorten_message(message)}", file=sys.stderr, flush=True)
         return 2
     return 0
+
+
+def _replace_closed_streams() -> None:
+    """Let closed streams lead nowhere: the next files to be opened would get their numbers, and what is printed."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= STDERR:
+        pass
+    os.close(number)
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115  # until the process ends
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
 
 
 def _run(words: Sequence[str]) -> None:
     _check_current_folder()
     request = parse(words)
-    settings = read_settings(request.action, request.texts, request.replaced)
+    settings = read_settings(request.action, request.given, request.replaced)
     if request.show_config:
         print(settings.show(), end="")
     else:
@@ -75,11 +90,8 @@ def _check_current_folder() -> None:
 
 def run_action(settings: Settings) -> Path | None:
     """Run an action and return the path of its results, if it has any."""
-    config = settings.configs()[0]
-    _prepare(config)
-    _confirm_files(settings)
-    for plugin in config.plugins:
-        load_plugin(plugin)
+    _prepare(settings.configs()[0])
+    settings.prepare()
     # Imported here, and torch with it: `ch --help` stays fast.
     from chop.display.progress import Stage
 
@@ -128,14 +140,6 @@ def _prepare(config: CommandConfig) -> None:
     keep_freed_memory()
 
 
-def _confirm_files(settings: Settings) -> None:
-    """Remember the Python files that the command line names; those that only the TOML file names must be known."""
-    given, file = named_files(settings.given), settings.given.get("config")
-    trust(*given)
-    if file is not None:
-        check_trusted([each for each in named_files(settings.values) if each not in given], file)
-
-
 def _print_output_path(settings: Settings, path: Path | None) -> None:
     """Print where the results are, and what to type next, from the main process only."""
     if path is None:
@@ -160,6 +164,9 @@ def _explain(error: BaseException, words: Sequence[str]) -> str | None:
     if isinstance(error, UntrustedFileError):
         files = [word for file in error.files for word in ("--trust", str(file))]
         return f"{error.problem}; if you trust it: {launcher()} {shlex.join([*words, *files])}"
+    if isinstance(error, UnicodeEncodeError) and (name := UNDECODED.search(error.object)):
+        change = "rename it" if sys.getfilesystemencoding() == "utf-8" else "set PYTHONUTF8=1"
+        return f"'{os.fsencode(name[0]).decode(errors='backslashreplace')}' is not a name in UTF-8: {change}"
     text = " ".join(str(error).split())
     if isinstance(error, ValueError | UnknownNameError | OSError):
         return text
@@ -175,6 +182,6 @@ def _wants_traceback(words: Sequence[str]) -> bool:
         return True
     with suppress(ValueError, UnknownNameError, OSError):  # the error may be in the options themselves
         request = parse(words)
-        values = read_settings(request.action, request.texts, request.replaced).values
+        values = read_settings(request.action, request.given, request.replaced).values
         return values.get("debug") is True or values.get("log_level") == "debug"
     return False

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from chop.config import (
     ActionConfig,
+    CheckedCircuitOptions,
     CommandConfig,
     DemoConfig,
     EmitConfig,
-    HardwareOptions,
     SearchConfig,
     SimulateConfig,
     SweepConfig,
@@ -44,6 +44,8 @@ def _words(config: CommandConfig | TrainGrid, path: Path) -> list[str] | None:
             return ["report", str(run), "--open"] if not config.open else ["explain", str(run)]
         case TestConfig():
             return ["view", str(path.parent), "--open"]
+        case TrainConfig() if run.keeps_quantized:
+            return ["report", str(run), "--open"]
         case TrainConfig():
             return ["sweep", *_inputs(config), "--load", str(run)]
         case SweepConfig() if run.sweep_config.is_file():
@@ -81,9 +83,9 @@ def _inputs(config: ActionConfig) -> list[str]:
 def _circuit_options(config: EmitConfig) -> list[str]:
     """Return the options that decide which circuit is made, where they are not the default."""
     words = []
-    for field in fields(HardwareOptions):
+    for field in fields(CheckedCircuitOptions):
         value = getattr(config, field.name)
-        if field.name not in ("run", "project_dir") and value != field.default:
+        if value != field.default:
             flag = f"--{field.name.replace('_', '-')}"
             words += [flag] if value is True else [flag, str(value)]
     return words

@@ -1,16 +1,19 @@
-"""The argument parser of `ch` and its help; option values stay text here."""
+"""The argument parser of `ch` and its help."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import tomllib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, Field, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, NoReturn, cast, get_args, get_origin
 
 from chop import __version__
 from chop.config import ACTIONS, PAIRS, REPEATABLE, ActionConfig, CommandConfig
+from chop.config.settings import grid_options
 from chop.options import aliases, type_hints
 from chop.registry import UnknownNameError, closest
 
@@ -24,13 +27,13 @@ DESCRIPTION = "Explore number formats for PyTorch models: accuracy, error and co
 
 @dataclass(frozen=True)
 class Request:
-    """An action and the text of each option given with it."""
+    """An action and the options given with it."""
 
     action: str
-    texts: Mapping[str, str | list[str]]
+    given: Mapping[str, Any]
     show_config: bool = False
-    replaced: Sequence[str] = ()
-    """Keys of the TOML file with new values, such as `passes.quantize.linear.config.weight_width=4`."""
+    replaced: Sequence[tuple[str, Any]] = ()
+    """Keys of the TOML file with new values, such as `("passes.quantize.linear.config.weight_width", 4)`."""
 
 
 def parse(words: Sequence[str]) -> Request:
@@ -44,7 +47,42 @@ def parse(words: Sequence[str]) -> Request:
     if unknown:
         raise ValueError(_explain_unknown(unknown[0], given.action))
     texts = {key: text for key, text in vars(given).items() if key not in ("action", "show_config", "set")}
-    return Request(given.action, texts, getattr(given, "show_config", False), getattr(given, "set", None) or ())
+    values = {name: _from_text(name, text, ACTIONS[given.action]) for name, text in texts.items()}
+    replaced = [_pair("set", text) for text in getattr(given, "set", None) or ()]
+    return Request(given.action, values, getattr(given, "show_config", False), replaced)
+
+
+def _from_text(name: str, text: str | list[str], cls: type[CommandConfig]) -> Any:
+    """Convert the text of an option to the type of the option if it fits; `check_options` reports what does not."""
+    if name in PAIRS:
+        return dict(_pair(name, each or "--") for each in text)  # argparse drops the value "--"
+    if isinstance(text, list):
+        return text
+    hint = type_hints(cls)[name]
+    if bool in (hint, *get_args(hint)):
+        return True
+    if name in grid_options() and "," in text:
+        return [_number(each.strip(), hint) for each in text.split(",")]
+    return _number(text, hint)
+
+
+def _number(text: str, hint: object) -> object:
+    for kind in (int, float):
+        if kind in (hint, *get_args(hint)):
+            with suppress(ValueError):
+                return kind(text)
+    return text
+
+
+def _pair(option: str, text: str) -> tuple[str, Any]:
+    """Split `num_rows=1000` into name and value; a value that is not valid TOML is a string."""
+    name, sign, value = text.partition("=")
+    if not (name and sign):
+        kind = "--set" if option == "set" else f"a {option.removesuffix('s').replace('_', ' ')}"
+        raise ValueError(f"command line: {kind} must have the form name=value, got '{text}'")
+    with suppress(tomllib.TOMLDecodeError, RecursionError):
+        return name, tomllib.loads(f"x = {value}")["x"]
+    return name, value
 
 
 class Parser(argparse.ArgumentParser):
@@ -154,16 +192,29 @@ def _argument(field: Field[Any], cls: type[CommandConfig]) -> dict[str, Any]:
     common = {"dest": field.name, "default": argparse.SUPPRESS, "help": _help(field, cls)}
     if hint is bool:
         return common | {"action": "store_const", "const": "true"}
-    repeatable = {"action": "append"} if field.name in (*REPEATABLE, *PAIRS) else {}
-    return common | {"metavar": _metavar(field.name, hint)} | repeatable
+    action = "append" if field.name in (*REPEATABLE, *PAIRS) else _UnderOneName
+    return common | {"metavar": _metavar(field.name, hint), "action": action}
+
+
+class _UnderOneName(argparse.Action):
+    """Stores a value; the last one counts, but two names for one option are an error."""
+
+    given: str | None = None
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        if self.given not in (None, option_string):
+            raise ValueError(f"'{self.given}' and '{option_string}' are the same option: give one of them")
+        self.given = option_string
+        setattr(namespace, self.dest, values)
 
 
 def _metavar(name: str, hint: object) -> str:
     if name in PAIRS:
         return "NAME=VALUE"
-    if get_origin(hint) is Literal:
-        return "|".join(get_args(hint))
     kinds = get_args(hint) or (hint,)
+    for kind in (hint, *kinds):
+        if get_origin(kind) is Literal:
+            return "|".join(get_args(kind))
     return {int: "N", float: "X", Path: "PATH"}.get(kinds[0], "NAME")
 
 
@@ -180,7 +231,13 @@ def _explain_unknown(argument: str, action: str) -> str:
     for other, cls in ACTIONS.items():
         if flag in _all_flags(cls):
             return f"'{flag}' is an option of ch {other}, not of ch {action}"
-    return f"unknown option '{flag}'; {closest(flag, [*_all_flags(ACTIONS[action]), '--help'])}"
+    nearest = closest(flag, [*_all_flags(ACTIONS[action]), "--help"])
+    if not nearest.startswith("did you mean"):
+        nearest = f"see ch {action} --help"
+        if issubclass(ACTIONS[action], ActionConfig):
+            name = f"{flag.lstrip('-').replace('-', '_')}=..."
+            nearest += f"; options of the data set and the model: --data-option {name}, --model-option {name}"
+    return f"unknown option '{flag}'; {nearest}"
 
 
 def _all_flags(cls: type[CommandConfig]) -> list[str]:

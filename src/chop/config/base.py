@@ -46,10 +46,37 @@ COMMAND_LINE_ONLY = ("config", "trust", "trust_remote_code")
 """Options that a TOML file cannot hold."""
 PAIRS = ("data_options", "model_options", "cf_args")
 """Options given as NAME=VALUE, which can be repeated."""
+TRAINING_ONLY = ("num_devices", "nodes", "strategy", "report_to", "log_every_n_steps")
+"""Options that only trainings use; files of runs of all commands have them."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class CommandConfig:
+class Options:
+    """Options with bounds; each is declared once, with `option`, for commands, functions and passes."""
+
+    needs: ClassVar[Mapping[str, str]] = {}
+    """The options that have no effect without another one, and what that is; "": they never have one."""
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            least, most, value = each.metadata.get("least"), each.metadata.get("most"), getattr(self, each.name)
+            most = MAX_INTEGER if most is None and type(value) is int else most
+            if least is not None and value is not None and value < least:
+                raise ValueError(f"'{each.name}' must be at least {least}, got {value}")
+            if most is not None and value is not None and value > most:
+                raise ValueError(f"'{each.name}' must be at most {most}, got {value}")
+
+    def without_effect(self) -> dict[str, str]:
+        """Return the options that change nothing beside the others, each with the reason."""
+        return {
+            name: f"without '{needed}'" if needed else "on this command"
+            for name, needed in self.needs.items()
+            if not (needed and getattr(self, needed))
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandConfig(Options):
     """Options of every command: plug-ins and logging."""
 
     examples: ClassVar[tuple[str, ...]] = ()
@@ -67,15 +94,6 @@ class CommandConfig:
     )
     debug: bool = option(False, group="output", help="same as --log-level debug")
     no_warnings: bool = option(False, group="output", help="log errors only")
-
-    def __post_init__(self) -> None:
-        for each in fields(self):
-            least, most, value = each.metadata["least"], each.metadata["most"], getattr(self, each.name)
-            most = MAX_INTEGER if most is None and type(value) is int else most
-            if least is not None and value is not None and value < least:
-                raise ValueError(f"'{each.name}' must be at least {least}, got {value}")
-            if most is not None and value is not None and value > most:
-                raise ValueError(f"'{each.name}' must be at most {most}, got {value}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,6 +188,12 @@ class ActionConfig(CommandConfig, WorkOptions):
     """Options of every action that loads a model; a TOML file may hold them."""
 
     supported_tasks: ClassVar[tuple[str, ...]] = tuple(TASKS)
+    needs: ClassVar[Mapping[str, str]] = {"load_type": "load_name"}
+
+    @property
+    def quantizes(self) -> bool:
+        """Whether the command rounds a model to number formats, so that it starts from one in float."""
+        return False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -191,6 +215,13 @@ class ActionConfig(CommandConfig, WorkOptions):
 def common_options(config: ActionConfig) -> dict[str, Any]:
     """Return the options that all actions on a model have, by name."""
     return {each.name: getattr(config, each.name) for each in fields(ActionConfig)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageOptions(Options):
+    """The option of commands whose result is a page."""
+
+    open: bool = option(False, help="open the page in a browser")
 
 
 @dataclass(frozen=True, kw_only=True)

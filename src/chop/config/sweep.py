@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from chop.config.base import ActionConfig, option
+from chop.config.base import TRAINING_ONLY, ActionConfig, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,6 +18,10 @@ class SweepConfig(ActionConfig):
         "ch sweep jsc-toy jsc --load latest --formats integer,mxfp --widths 2..8",
         "ch sweep jsc-toy jsc --load latest --roles weight --calibrate mse",
     )
+    needs: ClassVar[Mapping[str, str]] = {
+        **ActionConfig.needs,
+        **dict.fromkeys((*TRAINING_ONLY, "trainer_precision"), ""),
+    }
 
     formats: str | tuple[str, ...] = option("integer", group="sweep", help="names of formats: integer,mxfp")
     widths: str | int | tuple[int, ...] = option("2..8", group="sweep", help="bits per element: 2..8, or 4,6,8")
@@ -30,6 +35,11 @@ class SweepConfig(ActionConfig):
         False, group="sweep", help="run the methods for low bit widths that suit each format; slower"
     )
     max_drop: float | None = option(
-        1.0, least=0, group="sweep", help="loss of accuracy in percentage points that best.toml may have"
+        1.0, least=0, group="sweep", help="loss of validation accuracy in percentage points that best.toml may have"
     )
     workers: int | None = option(1, least=1, group="sweep", help="number of processes")
+
+    @property
+    def quantizes(self) -> bool:
+        """Whether the command rounds a model to number formats, so that it starts from one in float."""
+        return True

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from chop.config.base import ActionConfig, option
+from chop.config.base import ActionConfig, Options, option
 from chop.config.optimizers import OptimizerName, ScheduleName
 
 _NEEDED = {
@@ -18,15 +18,8 @@ _NEEDED = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainConfig(ActionConfig):
-    """Train a model on a data set and test its best epoch."""
-
-    supported_tasks: ClassVar[tuple[str, ...]] = ("cls",)
-    examples: ClassVar[tuple[str, ...]] = (
-        "ch train jsc-tiny jsc --max-epochs 10 --batch-size 256 --learning-rate 0.0001",
-        "ch train jsc-tiny jsc --batch-size 64,128,256    one run per batch size, and a table",
-        "ch train my_net.py:Net jsc                       a network from your own file",
-    )
+class TrainingOptions(Options):
+    """Options of every training: that of `ch train`, and the short one of each trial of a search."""
 
     max_epochs: int = option(
         20, least=1, grid=True, group="training", help="number of passes over the training data"
@@ -40,10 +33,25 @@ class TrainConfig(ActionConfig):
     weight_decay: float = option(
         0.0, least=0, grid=True, group="training", same_on_resume=True, help="weight decay"
     )
-    training_optimizer: OptimizerName = option("adam", group="training", same_on_resume=True, help="optimizer")
+    training_optimizer: OptimizerName = option(
+        "adam", aliases=("optimizer",), group="training", same_on_resume=True, help="optimizer"
+    )
     lr_scheduler: ScheduleName = option(
         "none", group="training", same_on_resume=True, help="learning rate schedule"
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig(TrainingOptions, ActionConfig):
+    """Train a model on a data set and test its best epoch."""
+
+    supported_tasks: ClassVar[tuple[str, ...]] = ("cls",)
+    examples: ClassVar[tuple[str, ...]] = (
+        "ch train jsc-tiny jsc --max-epochs 10 --batch-size 256 --learning-rate 0.0001",
+        "ch train jsc-tiny jsc --batch-size 64,128,256    one run per batch size, and a table",
+        "ch train my_net.py:Net jsc                       a network from your own file",
+    )
+
     accumulate_grad_batches: int = option(
         1, least=1, grid=True, group="training", same_on_resume=True, help="number of batches per optimizer step"
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from chop.config.base import ActionConfig, option
+from chop.config.base import TRAINING_ONLY, ActionConfig, option
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,10 @@ class TransformConfig(ActionConfig):
     """Run the passes of a TOML file over a model and save the resulting graph."""
 
     examples: ClassVar[tuple[str, ...]] = ("ch transform --config configs/examples/jsc_toy_by_type.toml --report",)
+    needs: ClassVar[Mapping[str, str]] = {
+        **ActionConfig.needs,
+        **dict.fromkeys((*TRAINING_ONLY, "trainer_precision"), ""),
+    }
 
     passes: Mapping[str, Mapping[str, Any]] = option({}, kind="toml", help="[passes.NAME], run in order")
     transform: TransformTable = option(TransformTable(), kind="toml", help="the [transform] table")
@@ -33,3 +37,8 @@ class TransformConfig(ActionConfig):
     )
     report: bool = option(False, group="output", help="also write a report, like ch report")
     open: bool = option(False, group="output", help="also write a report and open it in a browser")
+
+    @property
+    def quantizes(self) -> bool:
+        """Whether the command rounds a model to number formats, so that it starts from one in float."""
+        return "quantize" in self.passes

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from chop.config.base import CommandConfig, option
+from chop.config.base import CommandConfig, PageOptions, option
 
 
 @dataclass(frozen=True, kw_only=True)
-class ViewConfig(CommandConfig):
+class ViewConfig(PageOptions, CommandConfig):
     """Show and compare the runs of a project in a browser."""
 
     examples: ClassVar[tuple[str, ...]] = ("ch view --open",)
@@ -18,4 +18,3 @@ class ViewConfig(CommandConfig):
     folder: Path = option(Path("mase_output"), kind="positional", help="folder with the runs")
     port: int = option(8080, least=0, most=65535, help="port to listen on; 0: any free port")
     host: str = option("127.0.0.1", help="address to listen on; 0.0.0.0 gives other machines access")
-    open: bool = option(False, help="open the page in a browser")

@@ -27,7 +27,6 @@ class DatasetInfo:
     kind: Literal["numbers", "tokens"] = "numbers"  # of features; tokens are the ids of a tokenizer
     provenance: str = ""  # where the rows come from, as text; like the next two, known after loading
     version: str = ""  # which of several published versions, in one word
-    hash: str = ""  # of all rows: equal hashes mean equal rows in equal splits
 
     def __post_init__(self) -> None:
         if not self.feature_shape:
@@ -78,15 +77,35 @@ class Splits:
     provenance: str = ""
     scaling: Scaling | None = None  # what was applied to the features; None if nothing
     version: str = ""
+    split: str = "by the data set"  # how rows were divided, as text
+    values: str = "as the data set returns them"  # what was done to the features, as text
 
     @cached_property
-    def hash(self) -> str:
-        """16 hex digits that depend on every bit of every split; computed once, at about 1 GB/s."""
+    def sha256(self) -> str:
+        """The SHA-256 of all rows, computed once."""
         digest = hashlib.sha256()
         for tensor in (*self.train, *self.val, *self.test):
-            digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-            digest.update(tensor.detach().cpu().contiguous().flatten().numpy().data)
-        return digest.hexdigest()[:16]
+            digest.update(tensor.contiguous().numpy().data)
+        return digest.hexdigest()
+
+
+Normalize = Literal["standard", "unit", "none"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seeded:
+    """The option of data sets whose rows, or splits, are drawn."""
+
+    seed: int = 42
+    """Draws the rows of the validation split; for generated rows also their values and those of the test split."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Normalized(Seeded):
+    """The option of data sets whose values can be left as they are."""
+
+    normalize: Normalize = "standard"
+    """standard: mean 0 and deviation 1; unit: bytes of images divided by the largest only; none: as in the file."""
 
 
 class Dataset(Protocol):

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from chop.dataset.base import DatasetInfo, Splits, register_dataset
+from chop.dataset.base import DatasetInfo, Normalized, Splits, register_dataset
 from chop.dataset.download import Remote, cache_folder, verify_recorded
 from chop.dataset.images import Images, check_images, given_scaling, split_images
 from chop.dataset.readers.cifar import read_archive, split_records
@@ -27,13 +27,12 @@ NUM_IMAGES = (50_000, 10_000)
 
 @register_dataset("cifar10")
 @dataclass(frozen=True)
-class CIFAR10:
+class CIFAR10(Normalized):
     """60,000 photographs, 32 x 32 pixels, in 10 classes (Krizhevsky, 2009).
 
     `path` is the archive of the binary version, or a folder with it or with its six files, .gz or not.
     """
 
-    seed: int = 42  # selects the validation images
     path: str | os.PathLike[str] | None = None  # archive, or folder with it or with its six files
     mean: Sequence[float] | None = None  # one number per channel, instead of that of the training images
     std: Sequence[float] | None = None  # likewise
@@ -76,8 +75,8 @@ class CIFAR10:
         else:
             contents = read_archive(source, TRAIN + TEST)
         train, test = (_to_images(source, contents, names) for names in (TRAIN, TEST))
-        scaling = given_scaling(self.mean, self.std, train.pixels, "data set 'cifar10'")
-        return split_images(train, test, self.seed, NUM_IMAGES, scaling=scaling)
+        scaling = given_scaling(self.mean, self.std, train.pixels, "data set 'cifar10'", self.normalize)
+        return split_images(train, test, self.seed, NUM_IMAGES, scaling=scaling, normalize=self.normalize)
 
     def _find_source(self) -> Path:
         """Return the archive, or the folder with the unpacked files."""

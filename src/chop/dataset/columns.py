@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from chop.dataset.readers.errors import shorten
+from chop.display.launcher import data_option
 from chop.display.numbers import counted
 from chop.registry import closest
 
@@ -22,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 LABELS = ("label", "class", "target", "y")  # default names of the label column
 MAX_NAMES_SHOWN = 12  # in an error message
+MAX_PROBLEMS_SHOWN = 5  # columns that do not hold numbers
 MAX_CLASS_NAME = 60  # characters; the rest of longer ones is not shown
 MANY_CLASSES, MIN_ROWS_PER_CLASS = 50, 20
 """More classes than this with fewer rows each are probably not classes."""
@@ -38,13 +40,13 @@ def pick_label(columns: Sequence[str], label: str | None, where: str, candidates
     found = [name for name in candidates if name in columns]
     if not found:
         raise ValueError(
-            f"{where} has no column called {', '.join(candidates)}: name the label column with label=; "
-            f"its columns: {_list(columns)}"
+            f"{where} has no column called {', '.join(candidates)}: name the label column with "
+            f"{data_option('label=')}; its columns: {_list(columns)}"
         )
     if len(found) > 1:
         raise ValueError(
-            f"{where} has several possible label columns, {', '.join(found)}: choose one with label=, "
-            "and leave the others out with ignore="
+            f"{where} has several possible label columns, {', '.join(found)}: choose one with "
+            f"{data_option('label=')}, and leave the others out with {_ignore_option(found[1:])}"
         )
     return found[0]
 
@@ -53,12 +55,27 @@ def to_numbers(frame: DataFrame, where: str) -> Tensor:
     """Return all columns as float32 [rows, columns]; a value that is not a finite number is an error."""
     from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
 
-    for name, column in frame.items():
-        kind = column.dtype
-        if not (is_numeric_dtype(kind) or is_bool_dtype(kind)) or is_complex_dtype(kind):
-            raise ValueError(f"{where}: column '{name}' {_describe_text(column)}; leave it out with ignore=")
+    bad = {
+        str(name): column
+        for name, column in frame.items()
+        if not (is_numeric_dtype(column.dtype) or is_bool_dtype(column.dtype)) or is_complex_dtype(column.dtype)
+    }
+    if bad:
+        problems = [f"column '{name}' {_describe_text(bad[name])}" for name in list(bad)[:MAX_PROBLEMS_SHOWN]]
+        leave_out = f"leave {'it' if len(bad) == 1 else 'them'} out with {_ignore_option(list(bad))}"
+        raise ValueError(f"{where}: {', '.join([*problems, *_rest(bad)])}; {leave_out}")
     values = frame.to_numpy(dtype=np.float64, na_value=np.nan)
     return finite(values, [str(name) for name in frame.columns], where)
+
+
+def _rest(bad: Collection[object]) -> list[str]:
+    """Return how many columns a message does not show, if any."""
+    return [f"and {len(bad) - MAX_PROBLEMS_SHOWN} more"] if len(bad) > MAX_PROBLEMS_SHOWN else []
+
+
+def _ignore_option(columns: Sequence[str]) -> str:
+    """Return the option that leaves columns out, as the user would write it."""
+    return data_option(f"ignore={','.join(columns)}")
 
 
 def _describe_text(column: Series) -> str:
@@ -80,10 +97,13 @@ def finite(values: npt.NDArray[Any], names: Sequence[str], where: str) -> Tensor
         numbers = values.astype(np.float32)
     wrong = ~np.isfinite(numbers)
     if wrong.any():
-        row, column = (int(index) for index in np.argwhere(wrong)[0])
-        count = int(wrong[:, column].sum())
-        missing = counted(count, "missing or infinite value")
-        raise ValueError(f"{where}: column '{names[column]}' has {missing}, first in row {row + 1}")
+        bad = np.flatnonzero(wrong.any(axis=0)).tolist()
+        problems = [
+            f"column '{names[column]}' has {counted(int(wrong[:, column].sum()), 'missing or infinite value')}, "
+            f"first in row {int(wrong[:, column].argmax()) + 1}"
+            for column in bad[:MAX_PROBLEMS_SHOWN]
+        ]
+        raise ValueError(f"{where}: {'; '.join([*problems, *_rest(bad)])}")
     return torch.from_numpy(np.ascontiguousarray(numbers))
 
 
@@ -98,10 +118,8 @@ def to_classes(values: Iterable[Any], where: str) -> tuple[Tensor, tuple[str, ..
     if len(names) > MANY_CLASSES and len(labels) < MIN_ROWS_PER_CLASS * len(names):
         logger.warning(
             "%s: %d rows have %d different labels; if this column is an identifier or a measurement, choose "
-            "another one with label=",
-            where,
-            len(labels),
-            len(names),
+            "another one with %s",
+            *(where, len(labels), len(names), data_option("label=")),
         )
     return torch.from_numpy(numbers.astype(np.int64)), tuple(shorten(str(name), MAX_CLASS_NAME) for name in names)
 
@@ -121,13 +139,23 @@ def _clean_labels(values: Iterable[Any], where: str) -> npt.NDArray[Any]:
     if missing.any():
         count, first = int(missing.sum()), int(missing.argmax())
         raise ValueError(f"{where}: {count} label(s) are missing, first in row {first + 1}")
-    if pd.api.types.is_float_dtype(column.dtype):
-        broken = column[column != column.round()]
-        if len(broken):
-            raise ValueError(f"{where}: labels must be names or integers, got {broken.iloc[0]:g}")
     if pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_bool_dtype(column.dtype):
+        _check_integers(column, where)
         return column.to_numpy(dtype=np.int64)
     return column.astype(str).to_numpy(dtype=object)  # NumPy's text type drops zero bytes at the end
+
+
+def _check_integers(column: Series, where: str) -> None:
+    """Raise an error if a number is not an integer, or so large that other integers become the same label."""
+    from pandas.api.types import is_complex_dtype, is_float_dtype
+
+    broken = column if is_complex_dtype(column.dtype) else column[column != column.round()]
+    if len(broken):
+        raise ValueError(f"{where}: labels must be names or integers, got {broken.iloc[0]:g}")
+    power = 53 if is_float_dtype(column.dtype) else 63
+    large = column[column.abs() >= 2**power]
+    if len(large):
+        raise ValueError(f"{where}: integer labels must be smaller than 2**{power} here, got {large.iloc[0]}")
 
 
 def _list(columns: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from inspect import signature
@@ -30,7 +31,7 @@ class MaseDataModule:
 
     def __init__(
         self,
-        name: str,
+        name: str | os.PathLike[str],
         batch_size: int,
         model_name: str | None = None,
         num_workers: int = 0,
@@ -43,6 +44,9 @@ class MaseDataModule:
         max_samples: int | None = None,
         **options: object,
     ) -> None:
+        if not isinstance(name, str | os.PathLike):
+            raise ValueError(f"MaseDataModule needs the name of a data set or a file, got {type(name).__name__}")
+        name = os.fspath(name)
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         if num_workers < 0:
@@ -72,11 +76,11 @@ class MaseDataModule:
 
     @property
     def dataset_info(self) -> DatasetInfo:
-        """The description of the data set; after `setup()` with provenance, version and hash of its rows."""
+        """The description of the data set; after `setup()` with provenance and version of its rows."""
         info, splits = self._dataset.info, self._splits
         if splits is None:
             return info
-        return replace(info, provenance=splits.provenance, version=splits.version, hash=splits.hash)
+        return replace(info, provenance=splits.provenance, version=splits.version)
 
     @property
     def splits(self) -> Splits:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import torch
 
-from chop.dataset.base import DatasetInfo, Splits, register_dataset
+from chop.dataset.base import DatasetInfo, Normalized, Splits, register_dataset
 from chop.dataset.images import Images, check_images, split_images
 from chop.dataset.splits import TEST_SHARE
 from chop.display.extras import need
@@ -17,10 +17,8 @@ WHITE = 16  # the value of the brightest pixel
 
 @register_dataset("digits")
 @dataclass(frozen=True)
-class Digits:
+class Digits(Normalized):
     """1,797 images of handwritten digits, 8 x 8 pixels (Alpaydin and Kaynak, 1998), part of scikit-learn."""
-
-    seed: int = 42
 
     info: ClassVar[DatasetInfo] = DatasetInfo(
         "digits", 8 * 8, 10, feature_shape=(1, 8, 8), class_names=tuple("0123456789")
@@ -35,5 +33,8 @@ class Digits:
         order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(self.seed))
         test, rest = order.tensor_split([round(TEST_SHARE * len(labels))])
         train_images, test_images = (Images(pixels[part], labels[part]) for part in (rest, test))
-        splits = split_images(train_images, test_images, self.seed, (len(rest), len(test)), white=WHITE)
-        return replace(splits, provenance=f"bundled with scikit-learn, {len(labels):,} images", version="bundled")
+        published = len(rest), len(test)
+        splits = split_images(train_images, test_images, self.seed, published, WHITE, None, self.normalize)
+        provenance = f"bundled with scikit-learn, {len(labels):,} images"
+        split = f"at random with seed {self.seed}"
+        return replace(splits, provenance=provenance, version="bundled", split=split)

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import torch
 
-from chop.dataset.base import DatasetInfo, Splits
+from chop.dataset.base import DatasetInfo, Normalized, Splits
 from chop.dataset.download import Remote, cache_folder
 from chop.dataset.images import Images, check_images, split_images
 from chop.dataset.readers.idx import read_idx
@@ -20,10 +20,9 @@ NUM_IMAGES = (60_000, 10_000)  # training and test images in the original files
 
 
 @dataclass(frozen=True)
-class IdxImages:
+class IdxImages(Normalized):
     """Greyscale images of 28 x 28 pixels; `path` is a folder with the four original files, .gz or unpacked."""
 
-    seed: int = 42  # selects the validation images
     path: str | os.PathLike[str] | None = None  # folder with the four files, .gz or unpacked
 
     info: ClassVar[DatasetInfo]
@@ -38,7 +37,7 @@ class IdxImages:
         """Return the images in three splits."""
         files = self._find_files()
         train, test = (self._read(files, part) for part in ("train", "t10k"))
-        return split_images(train, test, self.seed, NUM_IMAGES)
+        return split_images(train, test, self.seed, NUM_IMAGES, normalize=self.normalize)
 
     def _find_files(self) -> dict[str, Path]:
         if self.path is not None:

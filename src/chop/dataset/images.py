@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from chop.dataset.base import DatasetInfo, Rows, Scaling, Splits
+from chop.dataset.base import DatasetInfo, Normalize, Rows, Scaling, Splits
 from chop.dataset.splits import choose_validation
 
 IMAGE_DIMS = 4  # of a batch: [n, channels, height, width]
@@ -35,13 +35,15 @@ def check_images(images: Images, info: DatasetInfo, where: object) -> None:
 
 
 def given_scaling(
-    mean: Sequence[float] | None, std: Sequence[float] | None, images: Tensor, where: str
+    mean: Sequence[float] | None, std: Sequence[float] | None, images: Tensor, where: str, normalize: Normalize
 ) -> Scaling | None:
     """Return the scaling of images with this mean and standard deviation per channel; None if neither is given."""
     if mean is None and std is None:
         return None
     if mean is None or std is None:
         raise ValueError(f"{where}: mean and std must be given together")
+    if normalize != "standard":
+        raise ValueError(f"{where}: mean and std have no effect with normalize={normalize}")
     if images.dim() != IMAGE_DIMS:
         raise ValueError(
             f"{where}: mean and std are for images, but samples have the shape {list(images.shape[1:])}"
@@ -63,22 +65,29 @@ def split_images(
     published: tuple[int, int],
     white: int = WHITE,
     scaling: Scaling | None = None,
+    normalize: Normalize = "standard",
 ) -> Splits:
     """Return three splits; `seed` selects the tenth of `train` that is for validation.
 
     Pixels are first divided by `white`, and then scaled: by `scaling`, or else to mean 0 and deviation 1 per
-    channel. `published` are the numbers of training and test images in the original files.
+    channel, as far as `normalize` says so. `published` are the numbers of images in the original files.
     """
     version = "original" if (len(train.labels), len(test.labels)) == published else "other"
     provenance = f"{version} files, {len(train.labels):,} + {len(test.labels):,} images"
     chosen, held_out_rows = choose_validation(len(train.labels), seed)
     kept = Images(train.pixels[chosen], train.labels[chosen])
     held_out = Images(train.pixels[held_out_rows], train.labels[held_out_rows])
-    scaling = scaling or _channel_scaling(kept.pixels, white)
+    values = "as in the file" if normalize == "none" else f"bytes / {white}"
+    if normalize == "standard":
+        text = "with the given mean and deviation" if scaling else "mean 0 and deviation 1 in the training split"
+        scaling, values = scaling or _channel_scaling(kept.pixels, white), f"{values}, each channel {text}"
+    by = 1 if normalize == "none" else white
     return Splits(
-        train=_to_rows(kept, scaling, white),
-        val=_to_rows(held_out, scaling, white),
-        test=_to_rows(test, scaling, white),
+        train=_to_rows(kept, scaling, by),
+        val=_to_rows(held_out, scaling, by),
+        test=_to_rows(test, scaling, by),
+        split=f"the test images of the files, a tenth of the others for validation at random with seed {seed}",
+        values=values,
         provenance=provenance,
         version=version,
         scaling=scaling,
@@ -96,7 +105,8 @@ def _channel_scaling(pixels: Tensor, white: int) -> Scaling:
     return Scaling(mean.float().reshape(-1, 1, 1), scale.float().reshape(-1, 1, 1))
 
 
-def _to_rows(images: Images, scaling: Scaling, white: int) -> Rows:
-    numbers = images.pixels.float()  # four times the memory, so the rest is done in place
-    numbers.div_(white).sub_(scaling.mean).div_(scaling.scale)
+def _to_rows(images: Images, scaling: Scaling | None, white: int) -> Rows:
+    numbers = images.pixels.float().div_(white)  # four times the memory, so the rest is done in place
+    if scaling is not None:
+        numbers.sub_(scaling.mean).div_(scaling.scale)
     return Rows(numbers, images.labels)

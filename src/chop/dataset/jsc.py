@@ -6,9 +6,9 @@ import logging
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-from chop.dataset.base import DatasetInfo, Splits, register_dataset
+from chop.dataset.base import DatasetInfo, Seeded, Splits, register_dataset
 from chop.dataset.download import DownloadError
 from chop.dataset.jsc_generator import generate_rows
 from chop.dataset.jsc_published import CLASSES, FEATURES, FILES, fetch_any, find_cached, find_in, read_jets
@@ -25,17 +25,17 @@ VERSIONS = (*FILES, "generated")
 
 @register_dataset("jsc")
 @dataclass(frozen=True)
-class JSC:
+class JSC(Seeded):
     """Jet substructure classification: the published rows if they are available, otherwise generated ones.
 
     The sources in order: `path` (a file of a published version, or a folder with one), the cache folder, CERNBox,
     OpenML, and finally a generator that imitates the statistics of real jets.
     """
 
-    seed: int = 42  # selects the validation rows; for generated rows also the values and the test rows
     num_rows: int | None = None  # default: all published rows, or 50,000 generated ones
     path: str | os.PathLike[str] | None = None  # file of a published version, or folder with one
     version: str | None = None  # cernbox, openml or generated; an error if it is not available
+    normalize: Literal["standard", "none"] = "standard"  # none: features as in the file
 
     info: ClassVar[DatasetInfo] = DatasetInfo(
         "jsc", len(FEATURES), len(CLASSES), class_names=CLASSES, feature_names=FEATURES
@@ -57,10 +57,13 @@ class JSC:
         """Return standardised rows; log a warning if they are not the published ones."""
         found = self._find_file()
         if isinstance(found, Path):
-            return standardise(self._read(found))
+            return self._scaled(self._read(found))
         logger.warning("data: jsc (%s)%s", GENERATED, f"; {found}" if found else "")
         rows = generate_rows(self.num_rows or NUM_GENERATED, self.seed)
-        return standardise(split_rows(*rows, self.seed, GENERATED, version="generated"))
+        return self._scaled(split_rows(*rows, self.seed, GENERATED, version="generated"))
+
+    def _scaled(self, splits: Splits) -> Splits:
+        return splits if self.normalize == "none" else standardise(splits)
 
     def _find_file(self) -> Path | str:
         """Return the file to read, or the reason why there is none."""

@@ -16,6 +16,9 @@ VAL_SHARE = 0.1  # of the rows that are not in the test split
 IGNORED = -100  # the label of a token that is not scored; PyTorch's default
 MAX_ROWS = 10**8  # of generated data, which must fit into memory
 PUBLISHED_SEED = 42  # of the test split of published results on jets
+TRAIN, VAL, TEST = range(3)
+SPLIT_NAMES = {"train": TRAIN, "training": TRAIN, "val": VAL, "valid": VAL, "validation": VAL, "test": TEST}
+"""What users call the splits in a column of a table, and in the names of arrays."""
 
 
 def check_num_rows(name: str, num_rows: int, least: int = 1) -> None:
@@ -31,16 +34,20 @@ def split_rows(features: Tensor, labels: Tensor, seed: int, provenance: str = ""
     num_test = round(TEST_SHARE * len(features))
     num_val = round(VAL_SHARE * (len(features) - num_test))
     test, val, train = order.tensor_split([num_test, num_test + num_val])
-    return _gather(features, labels, (train, val, test), provenance, version)
+    split = f"at random with seed {seed}"
+    return _gather(features, labels, (train, val, test), provenance, version, split)
 
 
-def split_before_test(
-    features: Tensor, labels: Tensor, num_test: int, seed: int, provenance: str = "", version: str = ""
+def split_as_given(
+    features: Tensor, labels: Tensor, parts: Tensor, seed: int, provenance: str = "", version: str = ""
 ) -> Splits:
-    """Return the last `num_test` rows for testing, and a tenth of the others for validation."""
-    train, val = choose_validation(len(features) - num_test, seed)
-    test = torch.arange(len(features) - num_test, len(features))
-    return _gather(features, labels, (train, val, test), provenance, version)
+    """Return the rows in the splits of `parts`; if none is for validation, a tenth of the training rows is."""
+    train, val, test = ((parts == part).nonzero().flatten() for part in (TRAIN, VAL, TEST))
+    split = "as given"
+    if len(val) == 0:
+        chosen, held_out = choose_validation(len(train), seed)
+        train, val, split = train[chosen], train[held_out], f"test rows as given, {_validation(seed)}"
+    return _gather(features, labels, (train, val, test), provenance, version, split)
 
 
 def split_in_order(features: Tensor, labels: Tensor, provenance: str = "", version: str = "") -> Splits:
@@ -48,7 +55,8 @@ def split_in_order(features: Tensor, labels: Tensor, provenance: str = "", versi
     num_other = max(1, round(0.1 * len(features)))
     num_test = len(features) - 2 * num_other
     test, val, train = torch.arange(len(features)).tensor_split([num_test, num_test + num_other])
-    return _gather(features, labels, (train, val, test), provenance, version)
+    split = "in order: test, validation, training"
+    return _gather(features, labels, (train, val, test), provenance, version, split)
 
 
 def split_as_published(
@@ -62,7 +70,12 @@ def split_as_published(
     test, rest = order.tensor_split([math.ceil(TEST_SHARE * len(features))])
     train, val = choose_validation(len(rest), seed)
     chosen = tuple(rows[labels[rows] >= 0] for rows in (rest[train], rest[val], test))
-    return _gather(features, labels, chosen, provenance, version)
+    split = f"published test rows (train_test_split with random_state={PUBLISHED_SEED}), {_validation(seed)}"
+    return _gather(features, labels, chosen, provenance, version, split)
+
+
+def _validation(seed: int) -> str:
+    return f"a tenth of the others for validation at random with seed {seed}"
 
 
 def choose_validation(num_rows: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -93,17 +106,20 @@ def standardise(splits: Splits) -> Splits:
     dims = (0, 2, 3) if train.dim() == 4 else (0,)
     mean, deviation = train.mean(dim=dims, keepdim=True)[0], train.std(dim=dims, correction=0, keepdim=True)[0]
     scale = torch.where(deviation > 0, deviation, torch.ones_like(deviation))
-    return scale_features(splits, Scaling(mean.float(), scale.float()))
+    unit = "channel" if train.dim() == 4 else "feature"
+    text = f"mean 0 and deviation 1 of each {unit} in the training split"
+    return scale_features(splits, Scaling(mean.float(), scale.float()), text)
 
 
-def scale_features(splits: Splits, scaling: Scaling) -> Splits:
-    """Apply `scaling` to the features of all splits."""
+def scale_features(splits: Splits, scaling: Scaling, text: str) -> Splits:
+    """Apply `scaling` to the features of all splits; `text` describes it."""
     return replace(
         splits,
         train=Rows(scaling(splits.train.features), splits.train.labels),
         val=Rows(scaling(splits.val.features), splits.val.labels),
         test=Rows(scaling(splits.test.features), splits.test.labels),
         scaling=scaling,
+        values=text,
     )
 
 
@@ -130,9 +146,11 @@ def check_splits(splits: Splits, info: DatasetInfo) -> None:
             )
 
 
-def _gather(features: Tensor, labels: Tensor, chosen: tuple[Tensor, ...], provenance: str, version: str) -> Splits:
+def _gather(
+    features: Tensor, labels: Tensor, chosen: tuple[Tensor, ...], provenance: str, version: str, split: str
+) -> Splits:
     train, val, test = (Rows(features[rows], labels[rows]) for rows in chosen)
-    return Splits(train, val, test, provenance=provenance, version=version)
+    return Splits(train, val, test, provenance=provenance, version=version, split=split)
 
 
 def first_rows(rows: Rows, count: int) -> Rows:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from chop.dataset.base import DatasetInfo, Splits
+from chop.dataset.base import DatasetInfo, Seeded, Splits
 from chop.dataset.columns import pick_label, to_classes
 from chop.dataset.readers import read_content
 from chop.dataset.readers.text import read_text
 from chop.dataset.splits import split_in_order, split_rows
 from chop.dataset.tokens import Tokenizer, encode_texts
+from chop.display.launcher import data_option
 from chop.display.numbers import counted
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ MIN_ROWS = 10  # so that no split is empty
 
 
 @dataclass(frozen=True)
-class TextTable:
+class TextTable(Seeded):
     """A table with a column of texts and one of labels (.tsv, .csv, .parquet); 20 % of the rows are the test split.
 
     If the model was trained for certain classes, labels are their names or numbers.
@@ -36,7 +37,6 @@ class TextTable:
 
     path: str | os.PathLike[str]
     tokenizer: Tokenizer = None  # of the model
-    seed: int = 42
     text: str | None = None  # name of the column with the texts
     label: str | None = None  # name of the label column
     max_length: int = 128  # tokens per text; longer texts are cut
@@ -119,7 +119,9 @@ def _texts(frame: DataFrame, column: str | None, where: str) -> list[str]:
     if name is None or name not in frame:
         given = f"no column '{column}'" if column else f"no column called {', '.join(TEXTS)}"
         columns = ", ".join(map(str, frame))
-        raise ValueError(f"{where} has {given}: name the column of the texts with text=; its columns: {columns}")
+        raise ValueError(
+            f"{where} has {given}: name the column of the texts with {data_option('text=')}; its columns: {columns}"
+        )
     missing = frame[name].isna()
     if missing.any():
         raise ValueError(f"{where}: {int(missing.sum())} text(s) are missing, first in row {missing.argmax() + 1}")

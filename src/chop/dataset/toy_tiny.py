@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import torch
 
-from chop.dataset.base import DatasetInfo, Splits, register_dataset
+from chop.dataset.base import DatasetInfo, Seeded, Splits, register_dataset
 from chop.dataset.splits import check_num_rows, split_rows
 
 MEDIAN_SQUARED_RADIUS = 3.3567  # chi-squared with 4 degrees of freedom: half of the points are outside
@@ -15,10 +15,9 @@ MEDIAN_SQUARED_RADIUS = 3.3567  # chi-squared with 4 degrees of freedom: half of
 
 @register_dataset("toy_tiny")
 @dataclass(frozen=True)
-class ToyTiny:
+class ToyTiny(Seeded):
     """1,000 normally distributed points in 4 dimensions; the class is whether a point is outside a ball."""
 
-    seed: int = 42
     num_rows: int = 1000
 
     info: ClassVar[DatasetInfo] = DatasetInfo("toy_tiny", 4, 2, class_names=("inside", "outside"))

@@ -108,6 +108,16 @@ def figure(name: str) -> KeyFigure:
 
 for _each in (
     KeyFigure("accuracy", "accuracy", "share of correct predictions", better="higher", kind="share"),
+    *(
+        KeyFigure(
+            f"{split}_accuracy",
+            f"{split} accuracy",
+            f"share of correct predictions in the {split} split, on which the best setting is chosen",
+            better="higher",
+            kind="share",
+        )
+        for split in ("validation", "training")
+    ),
     KeyFigure("loss", "loss", "mean loss per sample", better="lower", column_format=".4f"),
     KeyFigure(
         "perplexity",

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from chop.files import read_file
+
 MAX_ROWS = 200
 
 
@@ -24,7 +26,7 @@ def html_table(
 
 def html_image(path: Path) -> str:
     """Return the PNG file at `path` as an image that needs no file."""
-    return png_image(path.read_bytes(), path.stem)
+    return png_image(read_file(path), path.stem)
 
 
 def png_image(data: bytes, alt: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -23,6 +24,14 @@ def command_line() -> Iterator[None]:
 def option_name(name: str) -> str:
     """Return an option as the user would write it: `--project-dir` for `ch`, `project_dir` in Python."""
     return f"--{name.replace('_', '-')}" if _on_command_line.get() else f"'{name}'"
+
+
+def data_option(text: str) -> str:
+    """Return an option of a data set as the user would write it; `text` is NAME=VALUE, or NAME= for any value."""
+    if _on_command_line.get():
+        return f"--data-option {shlex.quote(text)}"
+    name, _, value = text.partition("=")
+    return f"{name}={value!r}" if value else text
 
 
 def launcher() -> str:

@@ -9,18 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from chop.config import ExportOptions
 from chop.exporting.proof import Batch, Engine, Proof, compare
 from chop.files import atomic_path
 from chop.ir import MaseGraph
 from chop.registry import Registry
-
-
-@dataclass(frozen=True)
-class ExportOptions:
-    """Options of an export."""
-
-    opset: int | None = None
-    """The opset of an ONNX file; None: the smallest that has all types."""
+from chop.statistics.batches import limited_batches
 
 
 class Target(Protocol):
@@ -58,12 +52,18 @@ class Exported:
         }
 
 
+def file_name(target: str) -> str:
+    """Return the name of a target's file in a folder: `model.onnx`, `model.qonnx.onnx`."""
+    suffix = TARGETS[target].suffix
+    return f"model{suffix}" if suffix == f".{target}" else f"model.{target}{suffix}"
+
+
 def export_graph(
     graph: MaseGraph, path: Path, target: str, batches: Iterable[Batch], options: ExportOptions | None = None
 ) -> Exported:
     """Write `graph` to `path`, run the file on `batches`, and keep it if its outputs are those of the graph."""
-    chosen = TARGETS[target]
-    given = list(batches)
+    chosen, options = TARGETS[target], options or ExportOptions()
+    given = list(limited_batches(batches, options.samples))
     if not given:
         raise ValueError("an export is proven on samples: there are none")
     if not path.suffix:
@@ -71,7 +71,7 @@ def export_graph(
     if path.suffix != chosen.suffix:
         raise ValueError(f"files of the target '{target}' end in '{chosen.suffix}', got '{path}'")
     with _folder_of(path), atomic_path(path) as temporary:
-        engine = chosen.write(graph, temporary, given[0], options or ExportOptions())
+        engine = chosen.write(graph, temporary, given[0], options)
         proof = compare(graph, engine, given)
         if not proof.explained:
             raise ValueError(f"'{path}' is not written, because the {target} file computes something else: {proof}")

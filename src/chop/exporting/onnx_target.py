@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from chop.exporting.export import TARGETS, ExportOptions
+from chop.config import ExportOptions
+from chop.exporting.export import TARGETS
 from chop.exporting.onnx_engines import OnnxEngine
 from chop.exporting.onnx_file import choose_opset, make_model
 from chop.exporting.onnx_graph.biases import widen_biases

@@ -14,8 +14,9 @@ from typing import Any
 
 from torch import Tensor
 
+from chop.config import ExportOptions
 from chop.display.extras import need
-from chop.exporting.export import TARGETS, ExportOptions
+from chop.exporting.export import TARGETS
 from chop.exporting.onnx_engines import as_arrays, as_tensors, run_separate_layers, run_session
 from chop.exporting.onnx_file import choose_opset, make_model
 from chop.exporting.onnx_fusions import Arrays

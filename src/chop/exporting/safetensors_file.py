@@ -1,39 +1,40 @@
-"""The target `safetensors`: packed codes, scales and formats, from which the graph is restored bit for bit."""
+"""Writes graphs with packed codes, scales and formats, from which they are restored bit for bit."""
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import safetensors.torch
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from chop.exporting.bit_packing import pack, unpack
-from chop.exporting.block_maxima import needed_maxima, with_maxima
 from chop.exporting.errors import refuse_format
 from chop.exporting.parameters import QuantizedParameter, quantized_parameters
 from chop.exporting.stored_tensor import StoredTensor, store
-from chop.files import CorruptFileError, check_regular, parse_json
 from chop.formats import Format
 from chop.formats.bfloat16 import BFloat16
+from chop.formats.bits import finite_magnitude
 from chop.formats.elements import ELEMENTS
 from chop.formats.float16 import Float16
 from chop.formats.microscaling import Microscaled
 from chop.ir import MaseGraph
-from chop.ir.graph.storage import decode_graph, encode_graph, without_shared_memory
+from chop.ir.graph.storage import encode_graph, without_shared_memory
+from chop.ir.graph.storage.packed import (
+    GRAPH_KEY,
+    TENSORS_KEY,
+    VERSION,
+    VERSION_KEY,
+    in_blocks,
+    pack,
+    shared_dims,
+    with_maxima,
+)
 from chop.ir.graph.storage.values import encode_format
 
 TARGET = "safetensors"
-VERSION = "1"
-VERSION_KEY, GRAPH_KEY, TENSORS_KEY = "chop_export", "graph", "tensors"
-"""Keys of the metadata in the header, whose values are text."""
 NATIVE: Mapping[type[Format], torch.dtype] = {Float16: torch.float16, BFloat16: torch.bfloat16}
 """Formats that safetensors has itself."""
 
@@ -62,7 +63,7 @@ def _encode(name: str, use: QuantizedParameter) -> tuple[dict[str, Any], dict[st
     """Return the entry of a parameter in the header, and its tensors in the file."""
     try:
         stored = store(use.format, use.tensor, use.scale)
-        largest = needed_maxima(stored, use.tensor.detach()) if use.scale is None else None
+        largest = _needed_maxima(stored, use.tensor.detach()) if use.scale is None else None
     except ValueError as error:
         raise refuse_format(use.node, use.operand, use.format, TARGET, str(error)) from error
     entry: dict[str, Any] = {
@@ -99,58 +100,25 @@ def _encode_scale(stored: StoredTensor, scale: Tensor) -> tuple[Tensor, tuple[st
     return scale, None
 
 
-def is_exported_graph(path: Path) -> bool:
-    """Whether a file is a graph that `write_safetensors` wrote, rather than plain weights or something else."""
-    try:
-        return path.is_file() and VERSION_KEY in _metadata(path)
-    except ValueError:
-        return False
+def _needed_maxima(stored: StoredTensor, value: Tensor) -> Tensor | None:
+    """Return the largest magnitude per scale of `value`, if rounding the stored numbers again changes them.
+
+    The scale of the stored numbers may differ in its last bit: 127 times a scale, divided by 127, is not always
+    the scale. With their original maxima in place, the same scales follow.
+    """
+    numbers = stored.numbers()
+    if torch.equal(stored.format.quantize(numbers), numbers):
+        return None
+    largest = _largest(stored, value)
+    if not torch.equal(
+        stored.format.quantize(with_maxima(numbers, stored.padded, stored.codes.shape, largest)), numbers
+    ):
+        raise ValueError("whose numbers change when they are rounded again")
+    return largest
 
 
-def read_safetensors(path: Path, into: MaseGraph | None = None) -> MaseGraph:
-    """Return the graph in a file, with the same outputs, bit for bit; into a graph of the same model if given."""
-    return decode_graph(path, partial(_read, path), into)
-
-
-def _metadata(path: Path) -> dict[str, str]:
-    check_regular(path)
-    try:
-        with safe_open(path, "np") as file:
-            return dict(file.metadata() or {})
-    except (SafetensorError, OSError) as error:
-        raise CorruptFileError(f"{path} is corrupt: {error}") from None
-
-
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    metadata = _metadata(path)
-    if metadata.get(VERSION_KEY) != VERSION:
-        raise ValueError(f"{path} has version {metadata.get(VERSION_KEY)}, but version {VERSION} is required")
-    data = parse_json(metadata[GRAPH_KEY], str(path))
-    entries = parse_json(metadata[TENSORS_KEY], str(path))
-    tensors = safetensors.torch.load_file(path)
-    weights = {name: _decode(name, entry, tensors) for name, entry in entries.items()}
-    return data, {name: tensor for name, tensor in tensors.items() if name not in weights} | weights
-
-
-def _decode(name: str, entry: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Tensor:
-    """Return a parameter in float32, such that its format rounds it to the stored numbers."""
-    if name in tensors:
-        return tensors[name].float()
-    width, blocks, padded = int(entry["width"]), tuple(entry["blocks"]), tuple(entry["padded"])
-    packed, count = tensors[f"{name}.codes"].numpy(), math.prod(blocks)
-    if not 1 <= width <= 32 or len(packed) != -(-count * width // 8) or math.prod(padded) != count:
-        raise CorruptFileError(f"the codes of '{name}' do not have the size that the header states")
-    codes = unpack(packed, width, count).reshape(blocks)
-    if "elements" in entry:
-        numbers = tensors[entry["elements"]].double().numpy()[codes]
-    else:
-        numbers = (codes - ((codes >> (width - 1)) << width) * bool(entry["signed"])).astype(np.float64)
-    values = torch.from_numpy(numbers) * float(entry["unit"])
-    if f"{name}.scale" in tensors:
-        scale = tensors[f"{name}.scale"]
-        scale = tensors[entry["scales"]][scale.long()] if "scales" in entry else scale
-        values = values * (scale * torch.tensor(entry["tensor_scale"], dtype=torch.float32)).double()
-    rounded = values.float().reshape(padded)[tuple(slice(n) for n in entry["shape"])].contiguous()
-    if f"{name}.maxima" not in tensors:
-        return rounded
-    return with_maxima(rounded, padded, blocks, tensors[f"{name}.maxima"])
+def _largest(stored: StoredTensor, value: Tensor) -> Tensor:
+    assert stored.scale is not None, "a format without scales does not change numbers that it has rounded"
+    covered = value.clamp(min=0) if stored.kind == "unsigned" else value
+    grouped = in_blocks(finite_magnitude(covered), stored.padded, stored.codes.shape)
+    return grouped.amax(shared_dims(grouped, stored.scale), keepdim=True).reshape(stored.scale.shape)

@@ -10,12 +10,14 @@ from typing import Any
 from torch import Tensor, fx
 
 from chop import __version__
-from chop.exporting.export import TARGETS, ExportOptions
+from chop.config import ExportOptions
+from chop.exporting.export import TARGETS
 from chop.exporting.proof import Batch, Engine, outputs_of
-from chop.exporting.safetensors_file import TARGET, read_safetensors, write_safetensors
+from chop.exporting.safetensors_file import TARGET, write_safetensors
 from chop.files import CorruptFileError
 from chop.ir import MaseGraph
 from chop.ir.graph.interpreter import NodeInterpreter, bind_inputs, evaluation_mode
+from chop.ir.graph.storage import read_packed_graph
 
 
 class SafetensorsTarget:
@@ -29,11 +31,11 @@ class SafetensorsTarget:
             raise ValueError("a safetensors file has no opset")
         write_safetensors(graph, path)
         try:
-            return ReadBack(read_safetensors(path))
+            return ReadBack(read_packed_graph(path))
         except CorruptFileError:
             raise
         except ValueError:  # for example a layer that only the code of the model can build
-            return ReadBack(read_safetensors(path, into=copy.deepcopy(graph)))
+            return ReadBack(read_packed_graph(path, into=copy.deepcopy(graph)))
 
 
 class ReadBack(Engine):

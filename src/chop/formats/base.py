@@ -13,11 +13,10 @@ import torch
 from torch import Tensor
 
 from chop.display.html import html_table
-from chop.formats.kernels.run import is_plain
+from chop.formats.straight_through import rounded
 from chop.registry import Registry
 
 OperandDim = Literal["reduce_dim", "channel_dim"]
-_SMALL_NUMEL = 2**15
 Scales = tuple[Tensor, ...]
 Encoded = tuple[Tensor, Scales]
 """Codes, and the scales of the blocks or of the tensor; if there are both, the tensor's scale is last."""
@@ -29,14 +28,24 @@ def param(
     help: str,
     search: Sequence[Any] = (),
     operand_dim: OperandDim | None = None,
+    inherited: bool = True,
+    follows: str | None = None,
     kw_only: bool = False,
 ) -> Any:
     """Declare a parameter of a format. `search` lists values worth trying.
 
     A parameter with an `operand_dim` is a dimension; if it is None, `for_operand` sets it to that dimension of the
-    operand. (The return type is `Any`, as for `dataclasses.field`; the annotation of the field gives the type.)
+    operand. In a config, weight and bias take from `data_in` what they are not given, unless it is a dimension, is
+    not `inherited`, or `follows` a parameter that they are given. (The return type is `Any`, as for
+    `dataclasses.field`; the annotation of the field gives the type.)
     """
-    metadata = {"help": help, "search": tuple(search), "operand_dim": operand_dim}
+    metadata = {
+        "help": help,
+        "search": tuple(search),
+        "operand_dim": operand_dim,
+        "inherited": inherited and operand_dim is None,
+        "follows": follows,
+    }
     return dataclasses.field(default=default, metadata=metadata, kw_only=kw_only)
 
 
@@ -187,10 +196,7 @@ class Format(ABC):
 
     def __call__(self, x: Tensor, scale: Tensor | None = None) -> Tensor:
         """Quantise with a straight-through gradient. `scale` is for formats with a learned or calibrated scale."""
-        if torch.is_grad_enabled() and x.requires_grad:
-            is_small = x.numel() <= _SMALL_NUMEL and is_plain(x)
-            return _small_straight_through(x, self, scale) if is_small else _straight_through(x, self, scale)
-        return _quantize(self, x, scale)
+        return rounded(x, self, scale)
 
     @property
     def precision(self) -> list[int | float]:
@@ -200,9 +206,19 @@ class Format(ABC):
             for field in parameters(type(self))
             if field.name != "width" and field.metadata["operand_dim"] is None
             for value in [getattr(self, field.name)]
-            if isinstance(value, int | float) and not isinstance(value, bool)
+            if _is_number(value)
         ]
         return [self.width, *numbers]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The parameters that are not the default, without those in `precision` and the operand's dimensions."""
+        values = {field: getattr(self, field.name) for field in parameters(type(self))}
+        return {
+            field.name: value
+            for field, value in values.items()
+            if field.metadata["operand_dim"] is None and value != field.default and not _is_number(value)
+        }
 
     def _repr_html_(self) -> str:
         """Return the parameters as a table for notebooks."""
@@ -210,7 +226,12 @@ class Format(ABC):
         return html_table(("parameter", "value", "meaning"), rows, f"{self}: {self.bits:g} bits per element")
 
     def __str__(self) -> str:
-        return f"{self.name}({', '.join(str(number) for number in self.precision)})"
+        settings = [f"{name}={value}" for name, value in self.settings.items()]
+        return f"{self.name}({', '.join([self._numbers_text, *settings])})"
+
+    @property
+    def _numbers_text(self) -> str:
+        return ", ".join(str(number) for number in self.precision)
 
     def for_operand(self, reduce_dim: int, channel_dim: int | None) -> Self:
         """Return the format for an operand that is summed over `reduce_dim` and has channels in `channel_dim`."""
@@ -222,34 +243,6 @@ class Format(ABC):
         }
         # mypy does not know that every concrete format is a dataclass.
         return dataclasses.replace(self, **found) if found else self  # type: ignore[type-var]
-
-
-class _StraightThrough(torch.autograd.Function):
-    """Rounding whose gradient is that of the identity."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, number_format: Format, scale: Tensor | None) -> Tensor:
-        return _quantize(number_format, x, scale)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        return gradient, None, None
-
-
-# `Function.apply` is untyped.
-_straight_through: Callable[[Tensor, Format, Tensor | None], Tensor] = _StraightThrough.apply
-
-
-def _small_straight_through(x: Tensor, number_format: Format, scale: Tensor | None) -> Tensor:
-    """Round with the same gradient; for small tensors, a copy takes less time than a function in Python."""
-    y = x.clone()
-    y.data = _quantize(number_format, x.detach(), None if scale is None else scale.detach())
-    return y
-
-
-def _quantize(number_format: Format, x: Tensor, scale: Tensor | None) -> Tensor:
-    # Only formats with a `scale_for` or a learned scale are given one, and these take it.
-    return number_format.quantize(x) if scale is None else number_format.quantize(x, scale)  # type: ignore[call-arg]
 
 
 FORMATS: Registry[type[Format]] = Registry("format")
@@ -272,6 +265,10 @@ def parameters(format_class: type[Format]) -> tuple[dataclasses.Field[Any], ...]
     # mypy does not know that every concrete format is a dataclass.
     fields = dataclasses.fields(format_class)  # type: ignore[arg-type]
     return tuple(sorted(fields, key=lambda field: bool(field.kw_only)))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def check_range(what: str, value: int, low: int, high: int) -> None:

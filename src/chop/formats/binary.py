@@ -9,7 +9,15 @@ import torch
 from torch import Tensor
 
 from chop.formats.base import Encoded, Format, Scales, param, register_format
-from chop.formats.bits import finite_magnitude, mean_of_numbers, refuse_nan, signs, with_nan_of, working
+from chop.formats.bits import (
+    finite_magnitude,
+    mean_of_numbers,
+    refuse_nan,
+    refuse_other_numbers,
+    signs,
+    with_nan_of,
+    working,
+)
 from chop.formats.granularity import group_indices, num_scales
 from chop.formats.kernels.families import round_to_signs
 
@@ -83,6 +91,7 @@ class Binary(Format):
         return (1.0 - 2 * codes) * (scales[0] if scales else 1.0)
 
     def contains(self, x: Tensor) -> Tensor:
+        refuse_other_numbers(x.dtype)
         magnitude = x.abs()
         dims = self._shared_dims(x)
         if not self.scaling or not dims or x.numel() == 0:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -30,8 +31,16 @@ def working(x: Tensor) -> Tensor:
     """
     if x.dtype in _LAYOUTS:
         return x
+    refuse_other_numbers(x.dtype)
     top = torch.finfo(x.dtype).max
     return x.float().clamp_(-top, top)
+
+
+def refuse_other_numbers(dtype: torch.dtype) -> None:
+    """Raise an error for integers and complex numbers."""
+    if not dtype.is_floating_point:
+        remedy = "round x.real and x.imag" if dtype.is_complex else "convert it with x.float()"
+        raise ValueError(f"formats round floating-point tensors, got {dtype}: {remedy}")
 
 
 def is_wide(dtype: torch.dtype) -> bool:
@@ -41,6 +50,7 @@ def is_wide(dtype: torch.dtype) -> bool:
 
 def largest_of(dtype: torch.dtype) -> float:
     """Return the largest finite number of a dtype."""
+    refuse_other_numbers(dtype)
     return torch.finfo(dtype).max
 
 
@@ -154,3 +164,8 @@ def signs(x: Tensor) -> Tensor:
 def with_nan_of(y: Tensor, x: Tensor) -> Tensor:
     """Set `y` to NaN where `x` is NaN, in place."""
     return y.add_(x.clamp(-LARGEST, LARGEST).mul_(0.0))
+
+
+def in_shape(x: Tensor, shape: Sequence[int]) -> Tensor:
+    """Return `x` in another shape, not as a view: in-place ops on one fail. Nothing else must use its memory."""
+    return cast(Tensor, torch.ops.aten._unsafe_view.default(x, shape))

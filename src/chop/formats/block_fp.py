@@ -22,7 +22,9 @@ class BlockFP(ScaledBlocks):
 
     width: int = param(8, search=(3, 4, 6, 8), help="bits per element, sign included")
     exponent_width: int = param(8, help="bits of the exponent that a block shares")
-    exponent_bias: int | None = param(None, help="subtracted from the stored exponent; None: half of its range")
+    exponent_bias: int | None = param(
+        None, follows="exponent_width", help="subtracted from the stored exponent; None: half of its range"
+    )
     block_size: BlockSize = param(
         16, search=(16, 32), help="elements per block, or the shape of a tile", kw_only=True
     )

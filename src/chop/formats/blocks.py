@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from chop.formats.base import param
-from chop.formats.bits import finite_magnitude
+from chop.formats.bits import finite_magnitude, in_shape
 
 BlockSize = int | tuple[int, ...]
 
@@ -59,9 +58,7 @@ class Blocks:
         joined = values.reshape(self.padded)
         for dim, n in enumerate(self.shape):
             joined = joined.narrow(dim, 0, n)
-        joined = joined.reshape(like.shape).to(like.dtype)
-        # Nothing else refers to this memory. If autograd saw a view, in-place ops on it would fail.
-        return cast(Tensor, torch.ops.aten._unsafe_view(joined, joined.shape))
+        return in_shape(joined.reshape(like.shape).to(like.dtype), like.shape)
 
 
 def block_indices(x: Tensor, block_size: BlockSize, block_dim: int | None) -> Tensor:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from chop.formats.base import Encoded, Format, Scales, check_range, param, register_format
+from chop.formats.bits import refuse_other_numbers
 
 
 @register_format("float")
@@ -30,6 +31,7 @@ class Float(Format):
         return x
 
     def encode(self, x: Tensor) -> Encoded:
+        refuse_other_numbers(x.dtype)
         return x.float().view(torch.int32).long(), ()
 
     def decode(self, codes: Tensor, scales: Scales = ()) -> Tensor:

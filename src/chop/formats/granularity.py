@@ -10,6 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from chop.formats.bits import in_shape
 from chop.formats.kernels.families import Element, Scale, round_blocks, round_tensor
 
 Granularity = Literal["tensor", "channel", "row", "group"]
@@ -62,7 +63,7 @@ def round_by_loop(
         if channel_dim % x.dim() != 0 or not x.is_contiguous():
             return None
         rows = round_blocks(x.view(len(x), -1), x[0].numel(), 1, scale, element)
-        return None if rows is None else rows.view(x.shape)
+        return None if rows is None else in_shape(rows, x.shape)
     return round_tensor(x, scale, element)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor
@@ -39,6 +39,7 @@ from chop.formats.kernels.families import (
     round_fixed_point,
     round_with_scale,
 )
+from chop.formats.kernels.run import is_transformed
 from chop.formats.learned_step import learned_step, nearest_power_of_two, positive
 from chop.formats.rounding import Rounded, Rounding, round_, round_quotients, without_overflow
 
@@ -54,9 +55,11 @@ class Integer(Rounded, Format):
 
     width: int = param(8, search=(2, 3, 4, 6, 8, 16), help="bits per element, sign included")
     frac_width: int | Literal["auto"] | None = param(
-        None, help="fraction bits, may be negative; None: half of the width; auto: chosen from data"
+        None,
+        follows="width",
+        help="fraction bits, may be negative; None: half of the width; auto: chosen from data",
     )
-    is_signed: bool = param(True, help="two's complement; False: from 0 upwards")
+    is_signed: bool = param(True, inherited=False, help="two's complement; False: from 0 upwards")
     scale: Scale = param(
         "power_of_two",
         kw_only=True,
@@ -96,6 +99,11 @@ class Integer(Rounded, Format):
     @property
     def precision(self) -> list[int | float]:
         return [self.width, self._fraction] if self.is_fixed_point else [self.width]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        is_shown = self.granularity == "group" and self.group_size != 32
+        return super().settings | ({"group_size": self.group_size} if is_shown else {})
 
     @property
     def values_depend_on_data(self) -> bool:
@@ -187,10 +195,15 @@ class Integer(Rounded, Format):
         if scale is None:
             return super().__call__(x)
         learns = torch.is_grad_enabled() and (scale.requires_grad or x.requires_grad)
-        if not learns:
+        if not learns and not is_transformed(x) and not is_transformed(scale):
             return self.quantize(x, scale)
         used = self.step_of(scale.detach()).to(scale.dtype)
-        return learned_step(x, scale, used, self.quantize, (self._low, self._high))
+        return learned_step(x, scale, used, self)
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The smallest and the largest integer."""
+        return self._low, self._high
 
     def step_of(self, scale: Tensor) -> Tensor:
         return nearest_power_of_two(scale) if self.scale == "learned_power_of_two" else positive(scale)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from chop.formats.granularity import SMALLEST_SCALE
+from chop.formats.kernels.run import is_transformed
+from chop.formats.straight_through import by_sample, check_randomness
+
+if TYPE_CHECKING:
+    from chop.formats.integer import Integer
 
 
 def positive(step: Tensor) -> Tensor:
@@ -23,50 +28,64 @@ def nearest_power_of_two(step: Tensor) -> Tensor:
 
 
 class _LearnedStep(torch.autograd.Function):
-    """Learned step size quantisation (Esser et al., ICLR 2020), with a step per tensor or per channel."""
+    """Learned step size quantisation (Esser et al., ICLR 2020), with a step per tensor or per channel.
+
+    Derivatives of the derivatives take the slopes as constants: rounding is a straight line there.
+    """
 
     @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, step: Tensor, used: Tensor, quantize: Callable[[Tensor, Tensor], Tensor], limits: Any
-    ) -> Tensor:
-        ctx.save_for_backward(x, step, used)
-        ctx.limits = limits
-        return quantize(x, used)
+    def forward(x: Tensor, step: Tensor, used: Tensor, number_format: Integer) -> Tensor:
+        return number_format.quantize(x, used)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        *tensors, ctx.number_format = inputs
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
         x, step, used = ctx.saved_tensors
-        low, high = ctx.limits
-        scaled = x / used
-        inside = (scaled >= low) & (scaled <= high)
-        slope = torch.where(inside, scaled.round() - scaled, scaled.clamp(low, high))
-        share = 1 / math.sqrt(x.numel() / step.numel() * max(high, 1.0))
-        signs = torch.where(step < 0, -1.0, 1.0)  # a step below 0 is used by its magnitude
-        summed = (gradient * slope).sum_to_size(step.shape)
-        return gradient * inside, (summed * share * signs).to(step.dtype), None, None, None
-
-
-class _ScaledGradient(torch.autograd.Function):
-    """The identity, whose gradient is multiplied by a number."""
+        inside, slope = _slopes(x, step, used, ctx.number_format)
+        of_step = _signed((gradient * slope).sum_to_size(step.shape), x, step, ctx.number_format)
+        return gradient * inside, of_step.to(step.dtype), None, None
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, factor: float) -> Tensor:
-        ctx.factor = factor
-        return x.view_as(x)
+    def jvp(ctx: Any, of_x: Tensor | None, of_step: Tensor | None, *others: None) -> Tensor:
+        x, step, used = ctx.saved_tensors
+        inside, slope = _slopes(x, step, used, ctx.number_format)
+        tangent = torch.zeros_like(x) if of_x is None else of_x * inside
+        if of_step is not None:
+            tangent = tangent + _signed(of_step, x, step, ctx.number_format) * slope
+        return tangent.to(x.dtype)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return gradient * ctx.factor, None
+    def vmap(
+        info: Any, in_dims: tuple[int | None, ...], x: Tensor, step: Tensor, used: Tensor, number_format: Integer
+    ) -> tuple[Tensor, int]:
+        check_randomness(number_format, info)
+        return by_sample(
+            lambda x, step, used: learned_step(x, step, used, number_format), info, in_dims, (x, step, used)
+        )
+
+
+def _slopes(x: Tensor, step: Tensor, used: Tensor, number_format: Integer) -> tuple[Tensor, Tensor]:
+    """Return the derivatives by `x` and by the step that is used."""
+    low, high = number_format.limits
+    scaled = x.detach() / used.detach()
+    inside = (scaled >= low) & (scaled <= high)
+    return inside, torch.where(inside, scaled.round() - scaled, scaled.clamp(low, high))
+
+
+def _signed(of_used: Tensor, x: Tensor, step: Tensor, number_format: Integer) -> Tensor:
+    """Return the share of a derivative by the step that is learned; a step below 0 is used by its magnitude."""
+    share = 1 / math.sqrt(x.numel() / step.numel() * max(number_format.limits[1], 1.0))
+    return of_used * share * torch.ones_like(step).copysign(step.detach())
 
 
 # `Function.apply` is untyped.
-learned_step: Callable[
-    [Tensor, Tensor, Tensor, Callable[[Tensor, Tensor], Tensor], tuple[float, float]], Tensor
-] = _LearnedStep.apply
+learned_step: Callable[[Tensor, Tensor, Tensor, Integer], Tensor] = _LearnedStep.apply
 """Round `x` with the step `used`, which follows from the learned `step`; the gradient goes to both."""
-
-
-_scaled_gradient: Callable[[Tensor, float], Tensor] = _ScaledGradient.apply
 
 
 def step_of_activation(step: Tensor, x: Tensor) -> Tensor:
@@ -74,6 +93,7 @@ def step_of_activation(step: Tensor, x: Tensor) -> Tensor:
 
     LSQ divides the gradient by the square root of the number of weights, or of the features of a layer.
     """
-    if not step.requires_grad or x.dim() < 2 or not torch.is_grad_enabled():
+    is_learned = (step.requires_grad and torch.is_grad_enabled()) or is_transformed(step)
+    if x.dim() < 2 or not is_learned:
         return step
-    return _scaled_gradient(step, math.sqrt(max(1, len(x))))
+    return step + (math.sqrt(max(1, len(x))) - 1) * (step - step.detach())  # adds 0, which has a derivative

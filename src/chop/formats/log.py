@@ -14,7 +14,9 @@ class Log(OnGrid):
     """0 and signed powers of two: a multiplication becomes a shift."""
 
     width: int = param(8, search=(3, 4, 6, 8), help="bits per element, sign included")
-    exponent_bias: int | None = param(None, help="subtracted from the stored exponent; None: 2**(width - 2)")
+    exponent_bias: int | None = param(
+        None, follows="width", help="subtracted from the stored exponent; None: 2**(width - 2)"
+    )
 
     def __post_init__(self) -> None:
         check_range("width", self.width, 2, 8)

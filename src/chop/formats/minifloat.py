@@ -18,7 +18,6 @@ from chop.formats.bits import (
     power_of_two,
     power_of_two_below,
     refuse_nan,
-    signs,
     working,
 )
 from chop.formats.kernels.families import Element, grid_element, round_on_grid
@@ -27,7 +26,7 @@ from chop.formats.rounding import Rounded, Rounding, round_, rounds_up
 
 @dataclass(frozen=True)
 class Grid:
-    """Zero, subnormals in steps of 2**(min_exponent - mantissa), then `2**mantissa` values per binade.
+    """0 and -0, subnormals in steps of 2**(min_exponent - mantissa), then `2**mantissa` values per binade.
 
     Codes number the magnitudes from 0 upwards; the sign is the bit above them.
     """
@@ -39,15 +38,19 @@ class Grid:
     largest: float
 
     def round(self, x: Tensor, rounding: Rounding = "nearest_even", top: float = math.inf) -> Tensor:
-        """Return the nearest values up to `top`, saturating, in a new tensor; `x` is float32 or float64."""
+        """Return the nearest values up to `top`, saturating, in a new tensor; `x` is float32 or float64.
+
+        A zero has the sign of `x`, as in IEEE 754.
+        """
         largest = self.largest if top >= self.largest else self._at_most(top)
-        return self._round_(x.clamp(-largest, largest), rounding)
+        return self._round_(x.clamp(-largest, largest), rounding).copysign_(x)
 
     def round_(self, x: Tensor, rounding: Rounding = "nearest_even") -> Tensor:
-        """Round in place."""
-        return self._round_(x.clamp_(-self.largest, self.largest), rounding)
+        """Return the nearest values; `IntegerGrid` rounds in place."""
+        return self.round(x, rounding)
 
     def _round_(self, y: Tensor, rounding: Rounding) -> Tensor:
+        """Round in place if possible; the sign of the result is not defined."""
         if self.mantissa == 0:
             return self._to_even_powers(y) if rounding == "nearest_even" else self._to_powers(y, rounding)
         power = power_of_two_below(y).clamp_(min=2.0**self.min_exponent)
@@ -119,7 +122,7 @@ class Grid:
         """
         indicator = y.abs().mul_(2.0**-self.min_exponent).round_().clamp_(max=1.0)  # 0 where the result is 0
         power = nearest_even_power_of_two(y, odd_exponents_are_even=self.min_exponent % 2 == 0)
-        return power.clamp_(min=2.0**self.min_exponent).mul_(indicator).mul_(signs(y))
+        return power.clamp_(min=2.0**self.min_exponent).mul_(indicator)
 
     def _to_powers(self, y: Tensor, rounding: Rounding) -> Tensor:
         power = power_of_two_below(y).clamp_(min=2.0**self.min_exponent)
@@ -127,7 +130,7 @@ class Grid:
         small = ratio < 1
         up = rounds_up(torch.where(small, ratio, ratio - 1), y < 0, rounding)
         nearest = ((~small).to(y.dtype) + up.to(y.dtype)) * power
-        return torch.where(y.isnan(), y, nearest.copysign(y))
+        return torch.where(y.isnan(), y, nearest)
 
 
 _TOP = {torch.float32: 127, torch.float64: 1023}

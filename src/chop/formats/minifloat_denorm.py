@@ -22,7 +22,9 @@ class MinifloatDenorm(OnGrid):
 
     width: int = param(8, search=(4, 6, 8), help="bits per element, sign included")
     exponent_width: int = param(4, search=(2, 3, 4, 5), help="bits of the exponent")
-    exponent_bias: int | None = param(None, help="subtracted from the stored exponent; None: half of its range")
+    exponent_bias: int | None = param(
+        None, follows="exponent_width", help="subtracted from the stored exponent; None: half of its range"
+    )
 
     def __post_init__(self) -> None:
         check_range("width", self.width, 3, 24)
@@ -44,7 +46,7 @@ class MinifloatDenorm(OnGrid):
     def decode(self, codes: Tensor, scales: Scales = ()) -> Tensor:
         mantissa = codes & ((1 << self._mantissa) - 1)
         exponent = (codes >> self._mantissa) & ((1 << self.exponent_width) - 1)
-        sign = 1 - 2 * (codes >> (self.width - 1))
+        sign = 1.0 - 2 * (codes >> (self.width - 1))
         return sign * mantissa * power_of_two(exponent - self._bias - self._mantissa, torch.float32)
 
     def all_codes(self) -> Tensor:

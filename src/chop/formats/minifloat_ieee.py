@@ -18,7 +18,9 @@ class MinifloatIEEE(OnGrid):
 
     width: int = param(8, search=(4, 6, 8), help="bits per element, sign included")
     exponent_width: int = param(4, search=(2, 3, 4, 5), help="bits of the exponent")
-    exponent_bias: int | None = param(None, help="subtracted from the stored exponent; None: half of its range")
+    exponent_bias: int | None = param(
+        None, follows="exponent_width", help="subtracted from the stored exponent; None: half of its range"
+    )
 
     def __post_init__(self) -> None:
         check_range("width", self.width, 2, 24)

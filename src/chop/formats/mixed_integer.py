@@ -24,13 +24,18 @@ MAX_WIDTH = 24
 class MixedInteger(Rounded, Format):
     """Fixed point as in `integer`, with a width and fraction bits per channel or element; 0 bits: always 0."""
 
-    widths: tuple[int, ...] = param((8,), help="bits of each element of `shape`, sign included; 0: pruned")
-    frac_widths: tuple[int, ...] = param((4,), help="fraction bits of each element of `shape`, may be negative")
+    widths: tuple[int, ...] = param(
+        (8,), inherited=False, help="bits of each element of `shape`, sign included; 0: pruned"
+    )
+    frac_widths: tuple[int, ...] = param(
+        (4,), inherited=False, help="fraction bits of each element of `shape`, may be negative"
+    )
     shape: tuple[int, ...] = param(
         (),
+        inherited=False,
         help="last dimensions that the widths belong to: [8, 4] for 8 x 4 weights, [8, 1] for 8 channels",
     )
-    is_signed: bool = param(True, help="two's complement; False: from 0 upwards")
+    is_signed: bool = param(True, inherited=False, help="two's complement; False: from 0 upwards")
 
     def __post_init__(self) -> None:
         size = math.prod(self.shape)
@@ -81,10 +86,16 @@ class MixedInteger(Rounded, Format):
     def precision(self) -> list[int | float]:
         return [self.width, max(self.frac_widths, default=0)] if len(self.widths) == 1 else [self.width]
 
-    def __str__(self) -> str:
+    @property
+    def settings(self) -> dict[str, Any]:
+        by_element = ("widths", "frac_widths", "shape")
+        return {name: value for name, value in super().settings.items() if name not in by_element}
+
+    @property
+    def _numbers_text(self) -> str:
         if len(self.widths) == 1:
-            return super().__str__()
-        return f"{self.name}({min(self.widths, default=0)} to {self.width} bits, mean {self.bits:.3g})"
+            return super()._numbers_text
+        return f"{min(self.widths, default=0)} to {self.width} bits, mean {self.bits:.3g}"
 
     def rounds_rows_independently(self, x: Tensor) -> bool:
         return x.dim() > len(self.shape)
@@ -114,11 +125,12 @@ class MixedInteger(Rounded, Format):
     def _rounded(self, x: Tensor) -> Tensor:
         """Return the integers, in float32 or float64."""
         self._check_shape(x.shape)
+        values = working(x)
         low, high, factor = (each.to(x.device) for each in (self._low, self._high, self._factor))
         if not is_wide(x.dtype):  # no result may be larger than the largest number of a narrow dtype
             top = (largest_of(x.dtype) * factor.double()).floor().to(factor.dtype)
             low, high = low.maximum(-top), high.minimum(top)
-        scaled = round_(working(x) * factor, self.rounding)
+        scaled = round_(values * factor, self.rounding)
         # Not `clamp`: with tensors as limits, the sign of its zeros depends on their position in the tensor.
         scaled = torch.where(scaled < low, low, scaled)
         return torch.where(scaled > high, high, scaled)

@@ -38,8 +38,8 @@ def round_(x: Tensor, rounding: Rounding) -> Tensor:
         case "towards_zero":
             return x.trunc_()
         case "nearest_away":
-            fraction = x.frac()  # exact; adding 0.5 would itself be rounded
-            return x.trunc_().add_(fraction.sign().mul_(fraction.abs() >= 0.5))
+            up = (x.frac().abs_() >= 0.5).to(x.dtype).copysign_(x)  # exact; adding 0.5 would itself be rounded
+            return x.trunc_().add_(up)
         case "stochastic":
             lower = x.floor()
             return torch.where(x.isfinite(), lower + (torch.rand_like(x) < x - lower), x)

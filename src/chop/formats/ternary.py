@@ -12,6 +12,7 @@ from chop.formats.bits import (
     finite_magnitude,
     mean_of_numbers,
     refuse_nan,
+    refuse_other_numbers,
     sum_of_magnitudes,
     with_nan_of,
     working,
@@ -81,6 +82,7 @@ class Ternary(Format):
         return torch.tensor([-1, 0, 1])
 
     def contains(self, x: Tensor) -> Tensor:
+        refuse_other_numbers(x.dtype)
         magnitude = x.abs()
         if not self.scaling or magnitude.numel() == 0:
             return (magnitude == 0) | (magnitude == 1)

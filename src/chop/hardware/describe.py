@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from tabulate import tabulate
+
 from chop.hardware.program import Signal
 from chop.hardware.program.instructions import LinearMap, Requantize
-from chop.hardware.rtl.design import Design, PlannedUnit, UnitTiming
+from chop.hardware.rtl.design import Design, UnitTiming
+from chop.hardware.rtl.planned import PlannedUnit
 from chop.hardware.rtl.streams import Stream
 from chop.hardware.rtl.units import CircuitUnit
 
-HEADINGS = ("node", "strategy", "input", "accumulator", "output", "LUT", "FF", "DSP", "latency", "interval")
+_HEADINGS = ("node", "strategy", "input", "accumulator", "output", "LUT", "FF", "DSP", "latency", "interval")
 
 
 def describe_signal(signal: Signal, lanes: int | None = None) -> dict[str, Any]:
@@ -32,9 +35,8 @@ def describe_units(design: Design) -> list[dict[str, Any]]:
 
 
 def computing_units(design: Design) -> list[PlannedUnit]:
-    """Return the units that are more than wires, and that the result depends on."""
-    used = {planned.unit.name for segment in design.network.segments for planned in segment.units}
-    return [each for each in design.units if not each.unit.is_wiring and each.unit.name in used]
+    """Return the units that are more than wires."""
+    return [each for each in design.units if not each.unit.is_wiring]
 
 
 def _describe_unit(planned: PlannedUnit, timing: UnitTiming) -> dict[str, Any]:
@@ -63,8 +65,8 @@ def _describe_unit(planned: PlannedUnit, timing: UnitTiming) -> dict[str, Any]:
     }
 
 
-def table_rows(design: Design) -> list[tuple[object, ...]]:
-    """Return the rows of the table of a design, under `HEADINGS`, with a last row for all of it."""
+def design_table(design: Design) -> str:
+    """Return widths, estimated area and timing of each part of a circuit, and of all of it, as text."""
     rows: list[tuple[object, ...]] = []
     timings = design.timings()
     for planned in computing_units(design):
@@ -77,7 +79,9 @@ def table_rows(design: Design) -> list[tuple[object, ...]]:
         )  # fmt: skip
     total = design.estimate
     ends = _bits(design.input), "", _bits(design.output)
-    return [*rows, ("total", "", *ends, total.lut, total.ff, total.dsp, design.latency, design.interval)]
+    rows.append(("total", "", *ends, total.lut, total.ff, total.dsp, design.latency, design.interval))
+    note = "LUT, FF and DSP are estimates for a Xilinx 7 series FPGA; latency and interval are clock cycles"
+    return f"\n{tabulate(rows, _HEADINGS)}\n{note}\n"
 
 
 def describe_stream(signal: Signal, stream: Stream) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from chop.config import DesignOptions
 from chop.formats import Format
 from chop.formats.integer import Integer
 from chop.formats.mixed_integer import MixedInteger
@@ -18,10 +19,9 @@ from chop.hardware.program.instructions import Block
 from chop.hardware.program.number_formats import limits, mixed_signal
 from chop.hardware.program.signal import IntArray, Signal
 from chop.hardware.resolve.batch_norm import NORMS, WEIGHTED, factor_and_summand
-from chop.hardware.rtl.circuit import Circuit
+from chop.hardware.rtl.circuit import Circuit, levels_between_registers
 from chop.hardware.rtl.estimate import AreaEstimate, estimate_folded
-from chop.hardware.rtl.folded import Folding, fold
-from chop.hardware.rtl.pipeline import PipelineOptions
+from chop.hardware.rtl.folded import fold
 from chop.hardware.rtl.units import CircuitUnit
 from chop.hardware.rtl.unrolled import block_results
 from chop.ir import NodeMeta
@@ -87,7 +87,7 @@ def _mixed_inputs(matrix: IntArray, signal: Signal) -> tuple[IntArray, list[tupl
 
 def _unrolled(matrix: IntArray, ranges: list[tuple[int, int]], copies: int) -> NodeEstimate:
     outputs, inputs = matrix.shape
-    circuit = Circuit(PipelineOptions().cutoff)
+    circuit = Circuit(levels_between_registers(DesignOptions()))
     wires = [
         circuit.input("", *each) if column.any() and each != (0, 0) else None
         for column, each in zip(matrix.T, ranges, strict=True)
@@ -106,7 +106,7 @@ def _folded(matrix: IntArray, limits_of_input: tuple[int, int]) -> NodeEstimate:
     none, places = np.zeros((), dtype=np.int64), (np.arange(inputs)[None], np.arange(outputs)[None])
     blocks = [(matrix, none, np.ones(outputs, dtype=np.int64), none, *places)]
     head = linear_map("", "", ("",), source, blocks, (outputs,), "linear")
-    folded = fold(CircuitUnit(head, (), (source,)), Folding())
+    folded = fold(CircuitUnit(head, (), (source,)), DesignOptions())
     return NodeEstimate(estimate_folded(folded), float(folded.latency))
 
 

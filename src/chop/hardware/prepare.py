@@ -10,8 +10,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from chop.config import DesignOptions
 from chop.hardware.program import Program, lower
 from chop.hardware.resolve import Resolved, fold_batch_norms, remove_final_softmax, resolve_formats
+from chop.hardware.rtl.design import Design, make_design
 from chop.ir import MaseGraph
 from chop.ir.graph.interpreter import evaluation_mode
 
@@ -54,3 +56,8 @@ def prepare(graph: MaseGraph, strict: bool = False) -> HardwareModel:
     resolved = resolve_formats(own, strict)
     own.model.recompile()
     return HardwareModel(own, lower(own), renamed, resolved, removed)
+
+
+def design_graph(graph: MaseGraph, options: DesignOptions) -> Design:
+    """Return the circuit of a graph, which is prepared on a copy."""
+    return make_design(prepare(graph, options.strict).program, options)

@@ -31,7 +31,6 @@ VARIANTS: tuple[Format, ...] = (
     MXFP("e3m2"),
 )
 """Formats besides those with default parameters."""
-_LABELS = {VARIANTS[4]: "integer(8), scale float", VARIANTS[5]: "integer(4), scale float, group"}
 
 
 def export_table() -> Table:
@@ -43,7 +42,6 @@ def export_table() -> Table:
 
 def _row(number_format: Format) -> tuple[str, ...]:
     operand = number_format.for_operand(-1, 0)
-    label = _LABELS.get(number_format) or str(number_format) + _element(number_format)
     builder = _try(QDQ(), operand, activation=False)
     if builder is None:
         onnx = (NO, "", "", "")
@@ -54,12 +52,7 @@ def _row(number_format: Format) -> tuple[str, ...]:
         engine = "onnx reference evaluator" if data_type is DataType.FLOAT4E2M1 else "onnxruntime"
         has_activations = used is not None or not operand.rounds
         onnx = (data_type.name, str(opset), "yes" if has_activations else NO, engine)
-    return (label, *onnx, _qonnx(operand), _safetensors(operand))
-
-
-def _element(number_format: Format) -> str:
-    element = getattr(number_format, "element", None)
-    return f" {element}" if isinstance(element, str) else ""
+    return (str(number_format), *onnx, _qonnx(operand), _safetensors(operand))
 
 
 def _sample() -> Tensor:

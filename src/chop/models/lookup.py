@@ -8,6 +8,8 @@ from pathlib import Path
 
 from torch import nn
 
+from chop.display.launcher import option_name
+from chop.files import read_file
 from chop.models.base import MODELS, DataInfo, ModelInfo, describe_model
 from chop.models.gguf_model import describe_gguf
 from chop.models.hugging_face import describe_hugging_face
@@ -16,6 +18,11 @@ from chop.models.timm_model import TIMM, describe_timm
 from chop.plugins import is_reference, load_maker
 from chop.registry import UnknownNameError, closest
 from chop.task_names import GGUF, HUGGING_FACE, ONNX, check_task, model_folder
+
+WEIGHTS = (".pt", ".pth", ".th", ".ckpt", ".bin", ".safetensors")
+"""Suffixes of files with the weights of a model."""
+DATA = (".npz", ".csv", ".tsv", ".parquet", ".pq", ".arff", ".h5", ".hdf5", ".txt")
+"""Suffixes of files with rows."""
 
 
 def get_model_info(
@@ -47,6 +54,11 @@ def get_model_info(
 def _unknown_model(name: str) -> str:
     if name.endswith(".py"):
         return f"'{name}' is a file, not a model: name the class or function in it, as {name}:{_first_class(name)}"
+    if Path(name).suffix in DATA:
+        return f"'{name}' is a data file, not a model: the model is given first, and then the data set"
+    if Path(name).suffix in WEIGHTS or (Path(name) / "run.toml").is_file():
+        what = "a run" if Path(name).is_dir() else "a file of weights"
+        return f"'{name}' is {what}, not a model: give the name of its model, and this as {option_name('load')}"
     if Path(name).is_dir():
         return f"folder '{name}' holds no model: it has no config.json, which save_pretrained writes"
     text = f"unknown model '{name}'; {closest(name, MODELS)}"
@@ -60,7 +72,7 @@ def _unknown_model(name: str) -> str:
 def _first_class(file: str) -> str:
     """Return the first class in a Python file, without running it; `Net` if there is none."""
     try:
-        body = ast.parse(Path(file).read_bytes()).body
+        body = ast.parse(read_file(Path(file))).body
     except (OSError, SyntaxError, ValueError):
         return "Net"
     return next((each.name for each in body if isinstance(each, ast.ClassDef)), "Net")

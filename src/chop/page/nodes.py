@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,27 +10,51 @@ from torch import fx
 
 from chop.formats import Format
 from chop.ir import MaseGraph, NodeMeta
-from chop.page.module_scopes import ModuleScope, module_scopes
+from chop.page.facts import Info, PageFacts
 from chop.page.tensor_values import TensorValues
 from chop.page.tensors import PageTensor, describe_tensors, format_name
 
+ModuleScope = tuple[str, ...]
+"""The path of a module, such as `("blocks", "0")`."""
+
+
+def module_scopes(nodes: Iterable[fx.Node]) -> dict[fx.Node, ModuleScope]:
+    """Return, for each node, the module whose `forward` makes the call.
+
+    torch.fx records it while tracing. In a graph that has lost the record, a function belongs to the innermost
+    module that contains all of its inputs.
+    """
+    found: dict[fx.Node, ModuleScope] = {}
+    for node in nodes:
+        if node.op == "call_module":
+            found[node] = tuple(str(node.target).split(".")[:-1])
+        elif node.op in ("placeholder", "output"):
+            found[node] = ()
+        else:
+            recorded = _recorded_scope(node)
+            inputs = [found[each] for each in node.all_input_nodes]
+            found[node] = _common_scope(inputs) if recorded is None else recorded
+    return found
+
+
+def _recorded_scope(node: fx.Node) -> ModuleScope | None:
+    stack = node.meta.get("nn_module_stack")
+    if not stack:
+        return None
+    path, _ = list(stack.values())[-1]
+    return tuple(str(path).split(".")) if path else ()
+
+
+def _common_scope(scopes: list[ModuleScope]) -> ModuleScope:
+    """Return the path that all scopes start with."""
+    if not scopes:
+        return ()
+    first, last = min(scopes), max(scopes)
+    same = [a == b for a, b in zip(first, last, strict=False)]
+    return first[: same.index(False) if False in same else len(same)]
+
+
 NamedNumbers = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class ResultsByNode:
-    """The results of the passes, by node."""
-
-    values: TensorValues
-    original: Mapping[str, NodeMeta]
-    """The nodes of the original graph."""
-    cost: Mapping[str, NamedNumbers]
-    cost_before: Mapping[str, NamedNumbers]
-    error: Mapping[str, NamedNumbers]
-    alone: Mapping[str, NamedNumbers]
-    """Sensitivity with only this node quantised."""
-    all_but: Mapping[str, NamedNumbers]
-    """Sensitivity with all nodes but this one quantised."""
 
 
 @dataclass(frozen=True)
@@ -82,21 +106,35 @@ class PageNode(NodeFormats):
         }
 
 
-def describe_nodes(graph: MaseGraph, results: ResultsByNode) -> list[PageNode]:
+def describe_nodes(graph: MaseGraph, values: TensorValues, facts: PageFacts) -> list[PageNode]:
     """Describe all nodes of a graph, in its order."""
     metas = graph.annotated_metas()
     scopes = module_scopes(graph.fx_graph.nodes)
     positions = {meta.node: position for position, meta in enumerate(metas)}
-    return [_describe_node(meta, scopes[meta.node], positions, results) for meta in metas]
+    originals = (
+        {} if facts.original is None else {meta.node.name: meta for meta in facts.original.annotated_metas()}
+    )
+    return [
+        _describe_node(meta, originals.get(meta.node.name), scopes[meta.node], positions, values, facts)
+        for meta in metas
+    ]
 
 
 def _describe_node(
-    meta: NodeMeta, scope: ModuleScope, positions: Mapping[fx.Node, int], results: ResultsByNode
+    meta: NodeMeta,
+    original: NodeMeta | None,
+    scope: ModuleScope,
+    positions: Mapping[fx.Node, int],
+    values: TensorValues,
+    facts: PageFacts,
 ) -> PageNode:
     name, is_layer = meta.node.name, meta.node.op == "call_module"
     target = str(meta.node.target)
-    original = results.original.get(name)
     outputs = list(meta.results.values())
+
+    def of_node(info: Info | None, key: str = "by_node") -> NamedNumbers | None:
+        return None if info is None else info.get(key, {}).get(name)
+
     return PageNode(
         **vars(_node_formats(meta)),
         name=name,
@@ -110,11 +148,11 @@ def _describe_node(
         inputs=[positions[each] for each in meta.node.all_input_nodes],
         shape=list(outputs[0].shape) if outputs else None,
         quantizable=meta.quantizable,
-        tensors=describe_tensors(meta, original, results.values),
-        before=None if original is None else _original_node(original, results.cost_before.get(name)),
-        cost=results.cost.get(name),
-        error=results.error.get(name),
-        sensitivity={"alone": results.alone.get(name), "all_but": results.all_but.get(name)},
+        tensors=describe_tensors(meta, original, values),
+        before=None if original is None else _original_node(original, of_node(facts.cost_before)),
+        cost=of_node(facts.cost),
+        error=of_node(facts.comparison),
+        sensitivity={key: of_node(facts.sensitivity, key) for key in ("alone", "all_but")},
     )
 
 

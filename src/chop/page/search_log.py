@@ -66,6 +66,7 @@ def read_search_log(log: Mapping[str, Any] | None) -> dict[str, Any] | None:
         "metrics": metrics,
         "shown": {name: {"title": figure(name).title, "kind": figure(name).kind} for name in names},
         "plain": plain,
+        "original": "original model, quantised" if log.get("quantized_start") else "original model",
         "trials": complete,
         "best": best,
     }

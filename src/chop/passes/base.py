@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
-from typing import Any, Literal, Protocol, TypeVar, cast, get_type_hints
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Literal, Protocol, Self, TypeVar, cast, get_origin, get_type_hints
 
 from chop.ir import MaseGraph
 from chop.options import read_options
@@ -34,6 +35,20 @@ class Pass(Protocol):
     def __call__(self, *args: Any, **kwargs: Any) -> PassResult: ...
 
 
+@dataclass(frozen=True)
+class DictArgs:
+    """Any keys: the pass reads them itself."""
+
+    values: Mapping[str, Any]
+
+    @classmethod
+    def from_pass_args(cls, pass_args: Any, where: str) -> Self:
+        """Read a dict with any keys."""
+        if pass_args is not None and not isinstance(pass_args, Mapping):
+            raise ValueError(f"{where}: must be a dict of arguments, got {type(pass_args).__name__}")
+        return cls({} if pass_args is None else pass_args)
+
+
 PASSES: Registry[Pass] = Registry("pass")
 ANALYSIS_PASSES: Registry[Pass] = Registry("analysis pass")
 TRANSFORM_PASSES: Registry[Pass] = Registry("transform pass")
@@ -52,7 +67,8 @@ def register_pass(
 ) -> Callable[[Callable[[Any, Args], PassResult]], Pass]:
     """Register `function(graph, args)` as `name`, so that it can be called with a dict of arguments.
 
-    The dict is read into the dataclass that annotates `args` and is never changed. A dataclass with a classmethod
+    The dict is read into the dataclass that annotates `args` and is never changed; without an annotation, as in
+    `def function(graph, pass_args={})`, the function gets a copy of the dict. A dataclass with a classmethod
     `from_pass_args` reads the dict itself. After a transform the graph is checked, and its code is regenerated if
     nodes have changed.
 
@@ -69,7 +85,9 @@ def register_pass(
         @functools.wraps(function)
         def run(graph: MaseGraph, pass_args: Any = None) -> PassResult:
             _check_graph(graph, graph_class, function.__name__)
-            result = function(graph, _read(args_class, pass_args, function.__name__))
+            args: Any = _read(args_class, pass_args, function.__name__)
+            given: Any = dict(args.values) if isinstance(args, DictArgs) else args
+            result = function(graph, given)
             graph, info = _check_result(result, function.__name__)
             if kind == "transform":
                 graph.fx_graph.lint()
@@ -108,12 +126,16 @@ def _read(args_class: Any, pass_args: Any, where: str) -> Any:
 def _parameter_types(function: Callable[..., object], name: str) -> tuple[Any, Any]:
     """Return the types of a pass's two parameters: a graph, and the dataclass of its arguments."""
     parameters = list(inspect.signature(function).parameters)
-    hints = get_type_hints(function)
-    if len(parameters) == 2 and is_dataclass(hints.get(parameters[1])):
-        return hints.get(parameters[0], MaseGraph), hints[parameters[1]]
+    if len(parameters) == 2:
+        hints = get_type_hints(function)
+        graph_class, args_class = hints.get(parameters[0], MaseGraph), hints.get(parameters[1], dict)
+        if is_dataclass(args_class):
+            return graph_class, args_class
+        if (get_origin(args_class) or args_class) in (dict, Mapping, Any):
+            return graph_class, DictArgs
     raise ValueError(
-        f"pass '{name}': a pass takes a graph and its arguments, which are annotated with a frozen dataclass: "
-        f"def {function.__name__}(graph: MaseGraph, args: Args) -> PassResult; "
+        f"pass '{name}': a pass takes a graph and its arguments, as a dict or as a frozen dataclass that annotates "
+        f"them: def {function.__name__}(graph: MaseGraph, args: Args) -> PassResult; "
         f"this one takes ({', '.join(parameters)})"
     )
 
@@ -133,6 +155,12 @@ def _describe(result: object) -> str:
 
 def _check_graph(graph: object, graph_class: Any, where: str) -> None:
     if not isinstance(graph, graph_class):
+        if isinstance(graph, str | os.PathLike):
+            first = "None" if isinstance(None, graph_class) else "graph"
+            raise ValueError(
+                f"{where}: the first argument is a MaseGraph, and the path the second one: "
+                f"{where}({first}, '{os.fspath(graph)}')"
+            )
         kind = type(graph).__name__
         raise ValueError(f"{where}: needs a MaseGraph, got {kind}; create one with MaseGraph(model)")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from chop.display.html import html_image, png_image
 from chop.display.numbers import counted
-from chop.files import CorruptFileError, read_json, write_text
+from chop.files import MAX_RECORD_BYTES, CorruptFileError, read_json, read_text, write_text
 from chop.reporting.view.html import Html, element, join, link, scrolling, section, standalone_page
 from chop.reporting.view.nested_tables import is_number, tables_at
 from chop.reporting.view.run_record import run_names
@@ -37,9 +37,9 @@ class GridTable:
 
     @classmethod
     def read(cls, folder: RunFolder) -> GridTable:
-        grid = read_json(folder.grid)
+        grid = read_json(folder.grid, MAX_RECORD_BYTES)
         rows = tables_at(grid, "rows")
-        lines = list(csv.reader(folder.grid_table.read_text(encoding="utf-8").splitlines()))
+        lines = list(csv.reader(read_text(folder.grid_table).splitlines()))
         if not rows or len(lines) != len(rows) + 1:
             raise CorruptFileError(f"{folder.grid} is corrupt: {folder.grid_table.name} has other rows")
         return cls(folder, str(grid.get("title", "")), rows, lines[0], lines[1:])

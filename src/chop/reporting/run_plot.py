@@ -38,7 +38,8 @@ def _curves(run: Run, title: str) -> Figure:
 def _sweep(run: Run, title: str) -> Figure:
     rows = run.summary["rows"]
     points = [(row["format"].partition(" ")[0], row["bits"], row["accuracy"]) for row in rows]
-    return sweep_figure(points, run.summary["baseline"]["accuracy"], title)
+    baseline = run.summary["baseline"]
+    return sweep_figure(points, baseline["accuracy"], title, baseline.get("format", "unchanged"))
 
 
 def _front(run: Run, title: str) -> Figure:

@@ -17,8 +17,9 @@ from chop.display.launcher import option_name
 from chop.display.numbers import counted, table_decibels, table_number
 from chop.display.progress import StatusLine
 from chop.display.tables import plain_table
-from chop.files import CorruptFileError, read_json
+from chop.files import CorruptFileError, read_json, read_text
 from chop.formats.float import Float
+from chop.hardware.emit import MANIFEST
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.meta import annotated_batch_size
 from chop.nn.quantized import forget_rounded
@@ -60,9 +61,11 @@ def report(config: ReportConfig) -> Path:
     """Write the page of a run, grid or sweep, print its summary, and return the path of the page."""
     grid = find_grid(config.run, config.project_dir)
     if grid is not None:
+        _check_nothing_is_measured(config)
         path = page_to_write(config.output, grid)
         print_grid_report(write_grid_report(grid, path))
     elif (run := open_run(config.run, config.project_dir)).action == "sweep":
+        _check_nothing_is_measured(config)
         path = page_to_write(config.output, run.folder)
         write_sweep_report(run.folder, path)
         print_sweep_report(run.folder)
@@ -79,6 +82,12 @@ def report(config: ReportConfig) -> Path:
     if config.open and not webbrowser.open(path.absolute().as_uri()):
         print(f"no browser was found; open {path.absolute()}")
     return path
+
+
+def _check_nothing_is_measured(config: ReportConfig) -> None:
+    for name in ("samples", "no_sensitivity"):
+        if getattr(config, name) != getattr(ReportConfig, name):
+            raise ValueError(f"{option_name(name)} has no effect on the report of a sweep or of a grid")
 
 
 def write_report(
@@ -107,7 +116,7 @@ def write_report(
 def _read_search_log(run: Run) -> dict[str, Any]:
     """Return the log of a search with its best trial, after checking it, so that an error names the file."""
     path = run.folder.search_log
-    log = {**read_json(path), "best": _best_trial(run)}
+    log = {**read_json(path), "best": _best_trial(run), "quantized_start": run.summary.get("quantized_start")}
     try:
         read_search_log(log)
     except ValueError as error:
@@ -140,6 +149,7 @@ def _run_passes(
     run: Run, batches: TestBatches, path: Path, search: Info | None, with_sensitivity: bool
 ) -> dict[str, Any]:
     graph, original, rows = run.graph, run.original, batches.num_samples
+    circuit = run.folder.hardware / MANIFEST
     release_freed_memory()  # what reading and converting the weights took
     passes = run.config.passes if isinstance(run.config, TransformConfig) else {}
     cost_args = passes.get("estimate_cost")
@@ -165,7 +175,7 @@ def _run_passes(
             "curves": _training_log(run),
             "search": search,
             "run": {**run.summary, "name": run.name},
-            "hardware": read_json(run.folder.circuit) if run.folder.circuit.is_file() else None,
+            "hardware": read_json(circuit) if circuit.is_file() else None,
         },
     )
     document: dict[str, Any] = info["document"]
@@ -254,7 +264,7 @@ def print_grid_report(table: GridTable) -> None:
 def print_sweep_report(folder: RunFolder) -> None:
     """Print the table of a sweep, and the command that quantises the model to the best setting."""
     if folder.sweep_table.is_file():
-        rows = list(csv.reader(folder.sweep_table.read_text(encoding="utf-8").splitlines()))
+        rows = list(csv.reader(read_text(folder.sweep_table).splitlines()))
         print("\n" + plain_table(rows[0], rows[1:], ["right"] * len(rows[0])) if rows else "")
     if folder.sweep_config.is_file():
         print(f"\nquantise the model to the best setting: {command_of_best_setting(folder)}")

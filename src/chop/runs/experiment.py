@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib.metadata import version
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +19,14 @@ from torch import Tensor, fx, nn
 from chop import __version__
 from chop.config import ActionConfig
 from chop.dataset import MaseDataModule
+from chop.dataset.images import IMAGE_DIMS
 from chop.display.launcher import option_name
 from chop.display.progress import Stage
 from chop.ir import MaseGraph
+from chop.ir.graph.annotate import annotate, init_metadata, init_software_metadata
 from chop.ir.graph.interpreter import evaluation_mode
 from chop.models import ModelInfo, check_supported, get_model_info
-from chop.passes.graph import (
-    add_common_metadata_analysis_pass,
-    add_software_metadata_analysis_pass,
-    init_metadata_analysis_pass,
-)
-from chop.runs.float_model import without_formats
+from chop.runs.float_model import is_quantized, without_formats
 from chop.runs.folder import RunFolder
 from chop.runs.input_generator import InputGenerator
 from chop.runs.weights import load_model
@@ -39,6 +36,7 @@ from chop.tasks.base import first_tensor
 
 logger = logging.getLogger(__name__)
 
+GREY_IMAGE_DIMS = 3  # of a batch without a dimension for channels
 MAX_VALUES_KEPT = 2**26  # elements of the activations of a batch: 256 MB of float32
 MAX_WEIGHTS_NAMED = 3  # in a warning
 PACKAGES = ("torch", "numpy", "lightning-fabric")  # whose versions are in the summary
@@ -110,14 +108,27 @@ class Experiment:
         """The argument of the model's `forward` that takes the rows."""
         return self.model_info.inputs[0]
 
-    @cached_property
-    def data_hash(self) -> str:
-        """The SHA-256 of all rows."""
-        digest = hashlib.sha256()
-        for rows in (self.data.splits.train, self.data.splits.val, self.data.splits.test):
-            for tensor in rows:
-                digest.update(tensor.contiguous().numpy().data)
-        return digest.hexdigest()
+    @property
+    def _preparation(self) -> dict[str, Any]:
+        """What was done to the data: the rows of each split, their order, and their values."""
+        splits = self.data.splits
+        rows = {"train": splits.train, "validation": splits.val, "test": splits.test}
+        return {
+            "rows": {name: len(each.labels) for name, each in rows.items()},
+            "split": splits.split,
+            "shape": list(self.data.dataset_info.feature_shape),
+            "values": splits.values,
+        }
+
+    def log_data(self) -> None:
+        """Log how the data were prepared, once per run."""
+        given = self._preparation
+        rows = ", ".join(f"{count:,} {name}" for name, count in given["rows"].items())
+        order = " [channels, height, width]" if len(given["shape"]) == IMAGE_DIMS - 1 else ""
+        logger.info(
+            "data: %s rows of shape %s%s, split %s; values: %s",
+            *(rows, given["shape"], order, given["split"], given["values"]),
+        )
 
     @property
     def original(self) -> Experiment | None:
@@ -132,6 +143,19 @@ class Experiment:
             return self.with_model(self.model_info.build(self.data.dataset_info, self.config.model_options))
         model = without_formats(MaseGraph(self.model)) if self.is_graph else None
         return None if model is None else self.with_model(model)
+
+    @cached_property
+    def starts_quantized(self) -> bool:
+        """Whether the model has number formats before the command has done anything."""
+        return is_quantized(self.model)
+
+    def warn_if_quantized(self) -> None:
+        """Warn if a command that quantises does not start from a model in float."""
+        if self.starts_quantized:
+            logger.warning(
+                "the loaded model is already quantised: what results are compared with is this model, not the "
+                "float model; to start from trained weights, load latest:train"
+            )
 
     def with_model(self, model: nn.Module) -> Experiment:
         """Return the same experiment with another model."""
@@ -148,9 +172,11 @@ class Experiment:
         """
         batch = {name: rows[:num_rows] for name, rows in next(iter(self.batches())).items()}
         with Stage("capturing the graph"):
-            graph, _ = init_metadata_analysis_pass(MaseGraph(model=self.model, example_inputs=batch), None)
+            graph = MaseGraph(model=self.model, example_inputs=batch)
         with Stage("annotating the graph"):
-            _annotate(graph, batch)
+            init_metadata(graph)
+            annotate(graph, batch, max_values=MAX_VALUES_KEPT)
+            init_software_metadata(graph)
         return graph
 
     def describe(self, action: str) -> dict[str, Any]:
@@ -167,8 +193,10 @@ class Experiment:
                 "title": info.title,
                 "version": info.version,
                 "provenance": info.provenance,
-                "sha256": self.data_hash,
+                "sha256": self.data.splits.sha256,
+                **self._preparation,
             },
+            **({"quantized_start": True} if config.quantizes and self.starts_quantized else {}),
             "parameters": sum(parameter.numel() for parameter in self.model.parameters()),
             "versions": {
                 "chop": __version__,
@@ -207,13 +235,14 @@ class Experiment:
                 raise ValueError(f"the {split} split of data set '{self.config.dataset}' has no rows")
         self._check_tokens()
         features = self.data.splits.train.features[:2]
+        hint = " (grey images are arrays [rows, 1, height, width])" if features.dim() == GREY_IMAGE_DIMS else ""
         try:
             with evaluation_mode(self.model):
                 output = self.model(**self.arguments(features))
         except (RuntimeError, TypeError, IndexError) as error:
             raise ValueError(
                 f"model '{self.config.model}' does not accept rows of shape {list(features.shape)} from "
-                f"'{self.config.dataset}': {error}"
+                f"'{self.config.dataset}'{hint}: {error}"
             ) from error
         expected = get_task(self.config.task).check_output(output, len(features), self.data.dataset_info)
         if expected is not None:
@@ -233,15 +262,6 @@ def _model_info(config: ActionConfig) -> ModelInfo:
     return info.with_arguments(config.cf_args) if config.cf_args else info
 
 
-def _annotate(graph: MaseGraph, batch: Mapping[str, Tensor]) -> None:
-    """Add the metadata of a batch; activations are kept unless they take a lot of memory."""
-    add_common_metadata_analysis_pass(graph, {"dummy_in": batch, "add_value": False})
-    values = sum(tensor.numel for meta in graph.metas() for tensor in meta.results.values())
-    keep = {"add_value": values <= MAX_VALUES_KEPT, "add_range": values > MAX_VALUES_KEPT}
-    add_common_metadata_analysis_pass(graph, {"dummy_in": batch, **keep})
-    add_software_metadata_analysis_pass(graph, None)
-
-
 def _first_batch(data: MaseDataModule, model_info: ModelInfo, task: str) -> dict[str, torch.Tensor]:
     data.prepare_data()
     data.setup()
@@ -251,6 +271,9 @@ def _first_batch(data: MaseDataModule, model_info: ModelInfo, task: str) -> dict
 def open_data(config: ActionConfig, model_info: ModelInfo) -> MaseDataModule:
     """Return the data module that `config` names, without reading its rows."""
     options = dict(config.data_options)
+    for name in signature(MaseDataModule).parameters.keys() & options.keys() - {"data_seed", "max_token_len"}:
+        hint = "did you mean 'data_seed'?" if name == "seed" else "the command sets it"
+        raise ValueError(f"data set '{config.dataset}' has no option '{name}'; {hint}")
     if config.data_path is not None:
         options["path"] = config.data_path
     return MaseDataModule(

@@ -13,19 +13,25 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from chop.config import COMMAND_LINE_ONLY, ActionConfig
-from chop.files import parse_json, read_json, remove_temporary_files, write_json, write_text
-from chop.hardware.emit import MANIFEST
-from chop.passes.graph.transforms.quantize.summary import TABLE_FILE
+from chop.config import ActionConfig
+from chop.config.settings import write_options
+from chop.files import (
+    MAX_RECORD_BYTES,
+    open_regular,
+    parse_json,
+    read_file,
+    read_json,
+    remove_temporary_files,
+    write_json,
+    write_text,
+)
+from chop.ir.graph.storage import is_saved_quantized
 from chop.task_names import GGUF, HUGGING_FACE, ONNX, TASKS, model_folder
-from chop.toml import to_table, write_toml
 
 logger = logging.getLogger(__name__)
 
-EXPORTED_FILES = {"onnx": "model.onnx", "qonnx": "model.qonnx.onnx", "safetensors": "model.safetensors"}
 STARTED, MAX_STARTED_LENGTH = "# started ", 100
 """The first line of `run.toml`: when the run was started or resumed."""
-NOT_KEPT = (*COMMAND_LINE_ONLY, "resume")  # options that repeating the run does not need
 
 
 @dataclass(frozen=True)
@@ -138,11 +144,6 @@ class RunFolder:
         return self.transform / "transformed.pt"
 
     @property
-    def quantization_table(self) -> Path:
-        """The types of all nodes before and after, as CSV."""
-        return self.transform / TABLE_FILE
-
-    @property
     def pass_results(self) -> Path:
         """What the passes of a transform returned, as JSON."""
         return self.transform / "passes.json"
@@ -154,16 +155,11 @@ class RunFolder:
         """The circuit of the run's model, its test bench, scripts and reports."""
         return self.path / "hardware"
 
-    @property
-    def circuit(self) -> Path:
-        """What the circuit is, as JSON: its ports, parts, timing and files."""
-        return self.hardware / MANIFEST
-
     # Exporting
 
-    def exported(self, target: str) -> Path:
-        """Return the path of the run's model as a file for other tools; `target` is the kind of file."""
-        return self.path / "export" / EXPORTED_FILES[target]
+    def exported(self, name: str) -> Path:
+        """Return the path of the run's model as a file for other tools."""
+        return self.path / "export" / name
 
     # Searching
 
@@ -174,10 +170,6 @@ class RunFolder:
     @property
     def journal(self) -> Path:
         return self.search / "study.journal"
-
-    @property
-    def worker_lock(self) -> Path:
-        return self.search / "workers.lock"
 
     @property
     def best_config(self) -> Path:
@@ -215,8 +207,8 @@ class RunFolder:
     @property
     def stored_start(self) -> float | None:
         """The start as it is written in the options of the run, in seconds since 1970; None in earlier runs."""
-        with suppress(OSError, ValueError), self.config.open(encoding="utf-8") as file:
-            if (line := file.readline(MAX_STARTED_LENGTH)).startswith(STARTED):
+        with suppress(OSError, ValueError), open_regular(self.config) as file:
+            if (line := file.readline(MAX_STARTED_LENGTH).decode()).startswith(STARTED):
                 return datetime.fromisoformat(line.removeprefix(STARTED).strip()).timestamp()
         return None
 
@@ -250,6 +242,11 @@ class RunFolder:
             raise ValueError(f"run '{self.path}' keeps no model: it has neither {names}")
         return self.graph if self.graph.exists() else self.best_checkpoint
 
+    @property
+    def keeps_quantized(self) -> bool:
+        """Whether the run keeps a model with number formats."""
+        return self.graph.exists() and is_saved_quantized(self.graph)
+
     # Writing
 
     @classmethod
@@ -282,9 +279,8 @@ class RunFolder:
         shutil.rmtree(self.path, ignore_errors=True)
 
     def write_config(self, config: ActionConfig) -> None:
-        table = to_table(with_absolute_paths(config))
-        kept = {key: value for key, value in table.items() if key not in NOT_KEPT and value != {}}
-        write_text(self.config, f"{STARTED}{datetime.now(UTC).isoformat()}\n{write_toml(kept)}")
+        options = write_options(with_absolute_paths(config))
+        write_text(self.config, f"{STARTED}{datetime.now(UTC).isoformat()}\n{options}")
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         write_json(self.summary, summary)
@@ -309,14 +305,14 @@ class RunFolder:
     def read_summary(self) -> dict[str, Any]:
         if not self.summary.is_file():
             raise ValueError(f"run '{self.path}' has no {self.summary.name}: it was stopped, or is still running")
-        return read_json(self.summary)
+        return read_json(self.summary, MAX_RECORD_BYTES)
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """Return the lines of the log; corrupt lines, for example after a full disk, are skipped with a warning."""
         if not self.metrics.is_file():
             return []
         found = []
-        for number, line in enumerate(self.metrics.read_bytes().splitlines(), 1):
+        for number, line in enumerate(read_file(self.metrics).splitlines(), 1):
             try:
                 found.append(parse_json(line, f"{self.metrics}, line {number},"))
             except ValueError as error:

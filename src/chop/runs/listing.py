@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 MAX_RUNS_NAMED = 5  # in an error message
 RUN_OPTIONS = ("load_name", "teacher")
 """Options that can name a run; not every command has all of them."""
+FLOAT_LATEST = (LATEST, f"{LATEST}:train")
+"""Where commands that quantise start from a model in float; they take a quantised one if it is named."""
 MAX_DEPTH = 3  # of paths in a run folder that commands print, and users pass back
 
 
@@ -58,7 +60,7 @@ def with_run_to_load(config: Config) -> Config:
     """Return the configuration with the paths of the runs that its `load_name` and `teacher` stand for.
 
     `latest` is the newest finished run of this model and data set that keeps a model, `latest:train` the newest one
-    of `ch train`. The name of a run in the project also works.
+    of `ch train`. For commands that quantise, both are in float. The name of a run in the project also works.
     """
     for name in RUN_OPTIONS:
         path = _run_to_load(config, getattr(config, name, None))
@@ -73,8 +75,10 @@ def _run_to_load(config: ActionConfig, given: Path | None) -> Path | None:
     if given is None or given.exists():
         return None
     if _is_latest(given):
-        path = _latest(given, config.project_dir, model=config.model, dataset=config.dataset).path
-        logger.info("%s is %s", given, path)
+        in_float = config.quantizes and str(given) in FLOAT_LATEST
+        wanted = {"model": config.model, "dataset": config.dataset}
+        path = _latest(given, config.project_dir, in_float=in_float, **wanted).path
+        logger.info("%s%s is %s", given, ", the newest in float," if in_float else "", path)
         return path
     if (config.project_dir / given).exists():
         return config.project_dir / given
@@ -95,8 +99,7 @@ def find_run_to_resume(
     """
     if config.config is not None and marker(beside := RunFolder(config.config.parent)).exists():
         return beside
-    paths = config.project_dir.iterdir() if config.project_dir.is_dir() else ()
-    folders = [folder for path in paths if marker(folder := RunFolder(path)).exists()]
+    folders = [folder for folder in list_runs(config.project_dir) if marker(folder).exists()]
     found = [folder for folder in folders if _has_inputs(folder, config) and matches(folder)]
     return max(found, key=lambda folder: marker(folder).stat().st_mtime, default=None)
 
@@ -124,22 +127,29 @@ def _is_latest(run: Path) -> bool:
     return str(run).partition(":")[0] == LATEST
 
 
-def _latest(run: Path | None, project_dir: Path, **wanted: str) -> RunFolder:
+def _latest(run: Path | None, project_dir: Path, in_float: bool = False, **wanted: str) -> RunFolder:
     """Return the newest finished run; `latest:train` is one of `ch train`.
 
-    With `wanted`, it must have these values in its summary; with a wanted model, it must also keep it.
+    With `wanted`, it must have these values in its summary; with a wanted model, it must also keep it. With
+    `in_float`, runs that keep a quantised model are left out.
     """
     action = str(run).partition(":")[2] if run is not None else ""
     if action:
         if action not in ACTIONS:
             raise UnknownNameError(f"'{run}': unknown action '{action}'; {closest(action, ACTIONS)}")
         wanted["action"] = action
+    quantized: list[str] = []
     for folder in list_runs(project_dir):
         if folder.is_finished and (folder.keeps_model or "model" not in wanted) and _has(folder, wanted):
-            return folder
+            if not (in_float and folder.keeps_quantized):
+                return folder
+            quantized.append(folder.name)
     kind = f"run of ch {action}" if action else "run"
     whose = f" that keeps '{wanted['model']}' for '{wanted['dataset']}'" if "model" in wanted else ""
     hint = f"use {option_name('project_dir')} to select another folder"
+    if quantized:
+        whose += f" in float: '{quantized[0]}' is quantised"
+        hint = f"to start from it, use its name: {option_name('load')} {quantized[0]}"
     raise ValueError(f"there is no finished {kind} in '{project_dir}'{whose}; {hint}")
 
 
@@ -148,7 +158,7 @@ def _has(folder: RunFolder, wanted: Mapping[str, str]) -> bool:
         return True
     try:
         summary = folder.read_summary()
-    except ValueError:  # it is corrupt
+    except (OSError, ValueError):  # it is corrupt, or belongs to another user
         return False
     return all(summary.get(key) == value for key, value in wanted.items())
 

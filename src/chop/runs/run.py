@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import csv
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor, nn
 
-from chop.config import ACTIONS, COMMAND_LINE_ONLY, LATEST, ActionConfig, RunConfig, TransformConfig
+from chop.config import ACTIONS, LATEST, ActionConfig, RunConfig, TransformConfig
+from chop.config.settings import read_settings
 from chop.display.figures import figure
 from chop.display.html import html_heading, html_image, html_table
-from chop.files import read_toml
+from chop.files import read_text, read_toml
 from chop.ir import MaseGraph
-from chop.options import read_options
-from chop.plugins import load_plugin
 from chop.runs.experiment import Experiment
 from chop.runs.float_model import without_formats
 from chop.runs.folder import RunFolder
 from chop.runs.listing import find_run
-from chop.trusted_files import check_trusted, named_files
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +76,7 @@ class Run:
         parts += [html_table(("", *(figure(metric).title for metric in metrics)), rows)] if rows else []
         for path in (self.folder.front_table, self.folder.sweep_table):
             if path.is_file():
-                headers, *cells = csv.reader(path.read_text().splitlines())
+                headers, *cells = csv.reader(read_text(path).splitlines())
                 parts.append(html_table(headers, cells))
         plots = (self.folder.curves_plot, self.folder.sweep_plot, self.folder.front_plot)
         return "".join([*parts, *(html_image(path) for path in plots if path.is_file())])
@@ -148,6 +147,8 @@ def open_run(run: Path | str | None = LATEST, project_dir: Path | str = RunConfi
     A path to a file or folder inside a run folder also opens the run. The plug-ins of the run are loaded;
     Python files that were not run before must first be confirmed with `chop.trust`.
     """
+    if not isinstance(run, str | os.PathLike | None):
+        raise ValueError(f"open_run needs the name or the path of a run, got {type(run).__name__}")
     folder = find_run(None if run is None else Path(run), Path(project_dir))
     summary = folder.read_summary()
     action = str(summary.get("action"))
@@ -155,11 +156,7 @@ def open_run(run: Path | str | None = LATEST, project_dir: Path | str = RunConfi
     if config_class is None or not issubclass(config_class, ActionConfig):
         raise ValueError(f"{folder.summary} is corrupt: unknown action '{action}'")
     table = read_toml(folder.config)
-    for name in COMMAND_LINE_ONLY:
-        if name in table:
-            raise ValueError(f"{folder.config}: '{name}' can only be given on the command line")
-    config = read_options(config_class, table, str(folder.config))
-    check_trusted(named_files(vars(config)), folder.config)
-    for plugin in config.plugins:
-        load_plugin(plugin)
+    settings = read_settings(action, {}, file=folder.config, table=table, caller=str(folder.config))
+    settings.prepare()
+    config = cast(ActionConfig, settings.config())
     return Run(folder, action, config, summary, folder.read_metrics())

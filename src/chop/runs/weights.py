@@ -14,10 +14,9 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from chop.exporting import is_exported_graph, read_safetensors
 from chop.files import CorruptFileError, check_regular
 from chop.ir import MaseGraph
-from chop.ir.graph.storage import load_graph
+from chop.ir.graph.storage import is_packed_graph, load_graph, read_packed_graph
 from chop.runs.folder import RunFolder
 
 logger = logging.getLogger(__name__)
@@ -50,10 +49,10 @@ def load_model(
     path = Path(load_name)
     if not path.exists():
         raise ValueError(f"checkpoint '{path}' does not exist")
-    check_regular(path)
     if RunFolder(path).config.is_file():
         path = RunFolder(path).weights
-    if load_type == "mz" or (load_type == "auto" and (path.is_dir() or is_exported_graph(path))):
+    check_regular(path)
+    if load_type == "mz" or (load_type == "auto" and (path.is_dir() or is_packed_graph(path))):
         return _load_graph(path, model, example_inputs).eval()
     if path.is_dir():
         raise ValueError(f"checkpoint '{path}' is a folder, but load_type '{load_type}' needs a file; try 'mz'")
@@ -68,10 +67,10 @@ def load_model(
 def _load_graph(
     path: Path, model: nn.Module | None, example_inputs: Callable[[], Mapping[str, Tensor]] | None
 ) -> nn.Module:
-    is_file = is_exported_graph(path)
+    is_file = is_packed_graph(path)
     if not (path.is_dir() or is_file):
         raise ValueError(f"checkpoint '{path}' is a file, but load_type 'mz' needs a folder; try 'pl' or 'pt'")
-    load = read_safetensors if is_file else load_graph
+    load = read_packed_graph if is_file else load_graph
     try:
         return load(path).model
     except CorruptFileError:

@@ -38,9 +38,11 @@ def apply_trial(config: SearchConfig) -> RunFolder:
     run = _find_search(config)
     params = _params_of_trial(read_log(run.folder), config.apply, run.folder)
     assert isinstance(run.config, SearchConfig)
-    spec = SearchSpec.read(replace(run.config, project_dir=config.project_dir))
+    spec = SearchSpec.read(
+        replace(run.config, project_dir=config.project_dir, trust_remote_code=config.trust_remote_code)
+    )
     experiment = Experiment.load(spec.config)
-    if experiment.data_hash != run.summary.get("data", {}).get("sha256"):
+    if experiment.data.splits.sha256 != run.summary.get("data", {}).get("sha256"):
         logger.warning("%s was run on different data: its metrics will differ", run.folder.path)
     with limit_threads_for(experiment, spec.config.batch_size):
         problem = spec.problem(experiment)

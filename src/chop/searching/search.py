@@ -41,9 +41,6 @@ def search(config: SearchConfig) -> RunFolder:
     training.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    if config.learning_rate is not None and not config.finetune:
-        message = "%s %g has no effect on the trials: it is the learning rate of %s, which is not given"
-        logger.warning(message, option_name("learning_rate"), config.learning_rate, option_name("finetune"))
     if config.apply is not None:
         return apply_trial(config)
     config = with_storage_of_resumed_run(config)
@@ -66,6 +63,7 @@ def search(config: SearchConfig) -> RunFolder:
                 problem = spec.problem(experiment)
                 end = time.monotonic() + (math.inf if spec.strategy.timeout is None else spec.strategy.timeout)
                 with open_study(spec, experiment, problem, location) as (folder, study):
+                    experiment.log_data()
                     results = Search(spec, experiment, problem, folder, study, num_workers, end).run()
             return apply_best(spec, experiment, problem, results, folder)
 
@@ -94,7 +92,8 @@ class Search:
         release_freed_memory()  # what trials took: writing the results needs other memory
         results = self._save()
         rows = f"{counted(self.problem.num_rows, 'row')} of {self.spec.evaluation.data_loader}"
-        show_results(results, self.spec.config.max_drop, self.folder, rows)
+        original = "original model, quantised" if self.experiment.starts_quantized else "original model"
+        show_results(results, self.spec.config.max_drop, self.folder, rows, original)
         if self._num_unfinished:
             self._show_how_to_resume()
         if interrupted:
@@ -135,13 +134,12 @@ class Search:
         def stop() -> bool:
             return interrupt.requested
 
+        self.study.retry_lost_trials()
         if self.num_workers > 1 and self.study.count("waiting"):
             seconds_left = self.end - time.monotonic()
             job = WorkerJob(self.spec.config, self.folder, self.study.name, self.num_workers, seconds_left)
             run_workers(job, stop, progress.tick)
-        make_worker(
-            self.spec, self.problem, self.study, self.num_workers, end=self.end, stop=stop, tick=progress.tick
-        ).run()
+        make_worker(self.spec, self.problem, self.study, end=self.end, stop=stop, tick=progress.tick).run()
 
     def _show_how_to_resume(self) -> None:
         if self.spec.config.storage == MEMORY:

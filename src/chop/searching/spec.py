@@ -127,6 +127,7 @@ class SearchSpec:
         """Warn about options that are probably a mistake."""
         if not trains(self.config):
             experiment.warn_if_untrained()
+        experiment.warn_if_quantized()
         if not (self.config.search.strategy.eval_mode or trains(self.config)):
             logger.warning("eval_mode = false has no effect: accuracy is measured in evaluation mode")
 

@@ -14,7 +14,7 @@ Point = tuple[str, float, float]
 """The name of a format, bits per element, and accuracy."""
 
 
-def sweep_figure(points: Iterable[Point], baseline: float, title: str) -> Figure:
+def sweep_figure(points: Iterable[Point], baseline: float, title: str, unchanged: str) -> Figure:
     """Return accuracy over bits, with a line per format through its most accurate settings."""
     figure = Plot(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
@@ -23,7 +23,7 @@ def sweep_figure(points: Iterable[Point], baseline: float, title: str) -> Figure
         settings = [(bits, accuracy) for _, bits, accuracy in of_format]
         axes.plot(*_best_of_each_width(settings), "o-", color=colour, label=name)
         axes.plot([bits for bits, _ in settings], [accuracy for _, accuracy in settings], "o", color=colour)
-    axes.axhline(baseline, color="grey", linestyle="--", label="unchanged")
+    axes.axhline(baseline, color="grey", linestyle="--", label=unchanged)
     label_axes(axes, "bits per element", "test accuracy", integer_x=True)
     axes.legend(frameon=False)
     figure.suptitle(wrap_title(title), fontsize=10)

@@ -5,13 +5,18 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import torch
+from torch import nn
 
 from chop.config import SweepConfig
 from chop.cost import estimate
 from chop.cost.summary import COST_CONVENTION
+from chop.dataset import Rows
+from chop.dataset.splits import first_rows
 from chop.display.numbers import counted
 from chop.display.progress import StatusLine
 from chop.ir import MaseGraph
@@ -33,7 +38,9 @@ def sweep(config: SweepConfig) -> RunFolder:
     settings = read_settings(config)
     read_roles(config)  # reports mistakes before anything is loaded
     bench = Bench.load(config)
+    bench.experiment.log_data()
     bench.experiment.warn_if_untrained()
+    bench.experiment.warn_if_quantized()
     baseline = bench.measure(None)
     with pass_messages_from(logging.ERROR):
         rows = list(_measure_all(config, bench, settings))
@@ -82,15 +89,21 @@ class Bench:
         if setting is not None:
             graph = run_passes(self.passes(setting), self.original, self.experiment).graph
         device = pick_device(self.config.accelerator)
-        rows = to_device(self.experiment.data.splits.test, device)
+        model, splits = graph.model.to(device), self.experiment.data.splits
         with limit_threads_for(self.experiment, self.config.batch_size):
-            batches = evaluation_batches(rows, self.config.batch_size)
-            meter, arguments = self.experiment.meter(device), self.experiment.arguments
-            found = evaluate(graph.model.to(device), batches, meter, device, arguments=arguments)
+            test = self._evaluate(model, splits.test, device)
+            split, rows = ("validation", splits.val) if len(splits.val.labels) else ("training", splits.train)
+            chosen = self._evaluate(model, first_rows(rows, self.config.max_samples or len(rows.labels)), device)
         cost = estimate(graph.metas(), COST_CONVENTION).total
         costs = {name: float(getattr(cost, name)) for name in (*COSTS, "bitops", "weight_bits")}
         costs["bitops"] /= annotated_batch_size(graph.metas())
-        return Row(setting, found.metrics, costs)
+        choice = {f"{split}_accuracy": chosen["accuracy"]}
+        return Row(setting, test, costs, choice, self.experiment.starts_quantized)
+
+    def _evaluate(self, model: nn.Module, rows: Rows, device: torch.device) -> Mapping[str, float]:
+        batches = evaluation_batches(to_device(rows, device), self.config.batch_size)
+        meter, arguments = self.experiment.meter(device), self.experiment.arguments
+        return evaluate(model, batches, meter, device, arguments=arguments).metrics
 
 
 def _measure_all(config: SweepConfig, bench: Bench, settings: Sequence[Setting]) -> Iterator[Row]:
@@ -116,9 +129,10 @@ def _write_summary(
     summary: dict[str, Any] = {
         **experiment.describe("sweep"),
         "checkpoint": None if config.load_name is None else str(config.load_name),
-        "baseline": {**results.baseline.metrics, **results.baseline.costs},
-        "rows": [{"format": row.label, "bits": row.bits, **row.metrics, **row.costs} for row in results.rows],
+        "baseline": _summary_of(results.baseline),
+        "rows": [_summary_of(row) for row in results.rows],
         "best": None if best is None else f"{best.label}, {counted(best.bits, 'bit')}",
+        "chosen_by": results.chosen_by,
         "seconds": round(seconds, 3),
     }
     if best is not None:
@@ -127,3 +141,7 @@ def _write_summary(
         costs = {name: dict(row.costs) for name, row in named.items()}
         summary["cost"] = {"samples": 1, "convention": COST_CONVENTION, **costs}
     folder.write_summary(summary)
+
+
+def _summary_of(row: Row) -> dict[str, Any]:
+    return {"format": row.label, "bits": row.bits, **row.choice, **row.metrics, **row.costs}

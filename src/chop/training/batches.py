@@ -12,7 +12,6 @@ from chop.dataset import Rows
 from chop.training.seeds import derived_seed
 
 MAX_GATHER_NUMEL = 2**24  # elements that one gather copies: 64 MB of float32
-EVALUATION_NUMEL = 2**20  # elements in a batch that is only evaluated
 
 
 class Batch(NamedTuple):
@@ -53,11 +52,8 @@ def shuffled_batches(
 
 
 def evaluation_batches(rows: Rows, batch_size: int, *, rank: int = 0, world_size: int = 1) -> Iterator[Batch]:
-    """Yield the rows in their order, in batches that are larger than `batch_size` if the rows are small."""
-    size = batch_size
-    if len(rows.labels) and rows.features.is_floating_point():  # the outputs for a token are large
-        size = max(batch_size, EVALUATION_NUMEL // max(1, rows.features[0].numel()))
-    sizes = [len(labels) for labels in rows.labels.split(size)]
+    """Yield the rows in their order, in batches of `batch_size`, on which the memory for outputs depends."""
+    sizes = [len(labels) for labels in rows.labels.split(batch_size)]
     yield from _split(rows, sizes, rank, world_size)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from chop.config import TrainConfig
 from chop.display.extras import need
-from chop.files import check_regular, naming, write_text
+from chop.files import naming, read_text, write_text
 from chop.runs import RunFolder
 from chop.training.tensorboard import EventFile
 
@@ -52,9 +52,8 @@ class MetricsLog:
 def open_log(config: TrainConfig, folder: RunFolder, first_step: int) -> MetricsLog:
     """Open the log of a run; the lines after `first_step` are removed, because a resumed run writes them again."""
     path = folder.metrics
-    check_regular(path)
     if path.exists():
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_text(path).splitlines()
         write_text(path, "".join(f"{line}\n" for line in lines if _step(line) <= first_step))
     return MetricsLog(path, _make_reporter(config, folder))
 

@@ -30,6 +30,7 @@ def run_test(config: TestConfig) -> RunFolder:
         original = _evaluate_original(experiment, device) if get_task(config.task).compares else None
         result = _evaluate(experiment, device, "evaluating", original)
     seconds = time.perf_counter() - start
+    experiment.log_data()
     folder = RunFolder.create_for(config)
     metrics = {f"test_{name}": value for name, value in result.metrics.items()}
     folder.write_metrics([{"step": 0, "epoch": 0, **metrics}])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from chop.config import TrainConfig
 from chop.cost.summary import summarize_cost
 from chop.display.launcher import launcher
 from chop.display.numbers import counted
+from chop.folder_lock import only_writer
 from chop.ir import MaseGraph
 from chop.passes.graph import save_mase_graph_interface_pass
 from chop.passes.graph.transforms.prune.gradual import GradualPruning
@@ -36,14 +38,16 @@ def train(config: TrainConfig) -> RunFolder:
     if not is_main_process():
         logging.getLogger("chop").setLevel(logging.ERROR)  # only the first process logs
     experiment = Experiment.load(config)
-    with limit_threads_for(experiment, config.batch_size):
-        return _train(config, experiment)
+    with limit_threads_for(experiment, config.batch_size), ExitStack() as lock:
+        return _train(config, experiment, lock)
 
 
-def _train(config: TrainConfig, experiment: Experiment) -> RunFolder:
+def _train(config: TrainConfig, experiment: Experiment, lock: ExitStack) -> RunFolder:
+    """Train; `lock` holds the lock of the run folder until it is closed."""
     experiment, phases = _with_phases(config, experiment)
-    trainer, resumed = _make_trainer(config, experiment, phases)
-    folder = _open_folder(trainer, resumed)
+    trainer, resumed = _make_trainer(config, experiment, phases, lock)
+    experiment.log_data()
+    folder = _open_folder(trainer, resumed, lock)
     try:
         progress = _run(trainer, folder)
     except KeyboardInterrupt:
@@ -71,7 +75,9 @@ def _with_phases(config: TrainConfig, experiment: Experiment) -> tuple[Experimen
     pruning = None
     if config.prune_sparsity:
         graph = experiment.annotated_graph(num_rows=2)
-        args = PruneArgs(config.prune_sparsity, scope=config.prune_scope, granularity=config.prune_granularity)
+        args = PruneArgs(
+            sparsity=config.prune_sparsity, scope=config.prune_scope, granularity=config.prune_granularity
+        )
         pruning = GradualPruning.of(graph, args, config.prune_epochs or max(1, config.max_epochs // 2))
         experiment = experiment.with_model(graph.model)
     phases = Phases(config, experiment.model, pruning)
@@ -79,17 +85,19 @@ def _with_phases(config: TrainConfig, experiment: Experiment) -> tuple[Experimen
     return experiment, phases
 
 
-def _make_trainer(config: TrainConfig, experiment: Experiment, phases: Phases) -> tuple[Trainer, ResumedRun | None]:
+def _make_trainer(
+    config: TrainConfig, experiment: Experiment, phases: Phases, lock: ExitStack
+) -> tuple[Trainer, ResumedRun | None]:
     """Check all options before anything is written, and prepare the training."""
     if config.max_steps == 0:
         raise ValueError("'max_steps' must be 1 or more, or -1 for no limit, got 0")
     check_reporter(config)
-    resumed = find_stopped_run(config, experiment.data_hash) if config.resume else None
+    resumed = find_stopped_run(config, experiment.data.splits.sha256, lock) if config.resume else None
     distillation = find_teacher(config, experiment)
     optimizer = make_optimizer(config, experiment.model)
     fabric = make_fabric(config)
     fabric.launch()
-    same = identity(config, experiment.data_hash)
+    same = identity(config, experiment.data.splits.sha256)
     trainer = Trainer(
         config,
         fabric,
@@ -105,17 +113,20 @@ def _make_trainer(config: TrainConfig, experiment: Experiment, phases: Phases) -
     return trainer, resumed
 
 
-def _open_folder(trainer: Trainer, resumed: ResumedRun | None) -> RunFolder:
+def _open_folder(trainer: Trainer, resumed: ResumedRun | None, lock: ExitStack) -> RunFolder:
     """Make the folder of a new run, or restore the run that is resumed."""
     fabric = trainer.fabric
     if resumed is None:
-        folder = RunFolder.create_for(trainer.config) if fabric.is_global_zero else RunFolder(Path())
+        folder = RunFolder(Path())
+        if fabric.is_global_zero:
+            folder = RunFolder.create_for(trainer.config)
+            lock.enter_context(only_writer(folder.path))
         folder = fabric.broadcast(folder) if fabric.world_size > 1 else folder
         folder.checkpoints.mkdir(exist_ok=True)
         return folder
     try:
         trainer.restore(resumed.checkpoint)
-    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, IndexError, OverflowError) as error:
         path, reason = resumed.folder.last_checkpoint, " ".join(str(error).split())
         raise ValueError(f"cannot resume from {path}: it is corrupt ({type(error).__name__}: {reason})") from error
     if fabric.is_global_zero:

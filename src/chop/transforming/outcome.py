@@ -63,6 +63,7 @@ def write_outcome(config: TransformConfig, experiment: Experiment, outcome: Outc
 
     `start` is the `time.perf_counter()` at which the transform began.
     """
+    experiment.log_data()
     results = _evaluate(config, experiment, outcome.models) if config.transform.evaluate else {}
     folder = RunFolder.create_for(config)
     try:
@@ -75,7 +76,9 @@ def write_outcome(config: TransformConfig, experiment: Experiment, outcome: Outc
         raise
     print_layers(outcome.models["after"], outcome.quantized_layers)
     print_infos({name: info for name, info in outcome.infos.items() if not PASSES[name].prints})
-    print_outcome(experiment.data.dataset_info, results, outcome.comparisons)
+    before = "before (quantised)" if config.quantizes and experiment.starts_quantized else "before"
+    shown = {before if name == "before" else name: result for name, result in results.items()}
+    print_outcome(experiment.data.dataset_info, shown, outcome.comparisons)
     return folder
 
 

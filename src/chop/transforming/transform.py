@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import io
-import logging
 import time
 from dataclasses import replace
 
@@ -22,10 +21,6 @@ from chop.training.threads import limit_threads_for
 from chop.transforming.outcome import Outcome, graph_outcome, write_outcome
 from chop.transforming.pipeline import PassResults, check_names, run_passes, with_recovery
 
-logger = logging.getLogger(__name__)
-
-MAX_NODES_NAMED = 5  # in a message
-
 
 def transform(config: TransformConfig) -> RunFolder:
     """Run the passes of `config` on its model and return the run folder."""
@@ -34,7 +29,7 @@ def transform(config: TransformConfig) -> RunFolder:
     if by_module and (config.report or config.open):
         raise ValueError(f'a report needs a graph: {option_name("report")} cannot be used with style = "module"')
     check_names(config.passes)
-    if config.recover_accuracy and config.passes:
+    if config.recover_accuracy:
         config = replace(config, passes=with_recovery(config.passes))
     experiment = Experiment.load(config)
     release_freed_memory()  # what reading and converting the weights took
@@ -62,13 +57,7 @@ def _with_its_own_formats(experiment: Experiment) -> Outcome:
 
 def _transform_graph(config: TransformConfig, experiment: Experiment) -> Outcome:
     original = experiment.annotated_graph()
-    quantized = [meta.node.name for meta in original.metas() if meta.quantized is not None]
-    if quantized:
-        logger.warning(
-            "the loaded graph is already quantised (%s): 'before' means this graph, not the float model; "
-            "to start from trained weights, load latest:train",
-            ", ".join(quantized) if len(quantized) <= MAX_NODES_NAMED else f"{len(quantized)} nodes",
-        )
+    experiment.warn_if_quantized()
     return graph_outcome(original, run_passes(config.passes, original, experiment))
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from chop.dataset.download import DownloadError, Remote, connection, fetch, fetch_text, transfer
+from chop.dataset.download import DownloadError, Remote, fetch, fetch_text, transfer
 from dataset.local_server import Site, serve
 
 pytestmark = pytest.mark.slow
@@ -141,7 +141,7 @@ def test_an_error_of_the_server_is_reported_and_not_requested_again(
 
 
 def test_a_silent_server_times_out(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "READ_TIMEOUT", 0.1)
+    monkeypatch.setattr(transfer, "TIMEOUT", 0.1)
     site.silence = 0.5
     with pytest.raises(DownloadError, match=r"127\.0\.0\.1 did not respond in time"):
         fetch(Remote(site.url, "data.bin"), tmp_path)

@@ -106,6 +106,22 @@ def test_every_bit_is_that_of_the_eager_definition(number_format: Format) -> Non
         assert same_bits(number_format.quantize(each).contiguous(), eager(number_format, each).contiguous())
 
 
+def test_where_torch_flushes_subnormal_numbers_the_eager_definitions_run(used: list[object]) -> None:
+    x = torch.randn(7, 64) * 2.0 ** torch.tensor([[0], [-20], [-110], [-126], [-130], [-140], [-148]])
+    assert torch.set_flush_denormal(True)
+    try:
+        for number_format in WITH_LOOPS:
+            found, expected = number_format.quantize(x), eager(number_format, x)
+            torch.set_flush_denormal(False)
+            assert same_bits(found, expected)
+            torch.set_flush_denormal(True)
+        assert not any(used)
+    finally:
+        torch.set_flush_denormal(False)
+    Integer().quantize(x)
+    assert used[-1] is not None
+
+
 @pytest.mark.parametrize("name", ["binary", "ternary", "nvfp4"])
 @pytest.mark.parametrize("special", [[], [torch.nan], [torch.inf], [-torch.inf, torch.nan], [1e-40], [3e38, 3e38]])
 def test_values_that_are_not_finite_anywhere_in_a_tensor(name: str, special: list[float]) -> None:

@@ -157,12 +157,13 @@ def test_memory_is_shared_only_where_something_else_reads_it() -> None:
 
 def test_an_in_place_op_on_a_buffer_changes_it() -> None:
     class Counts(nn.Module):
+        count: Tensor
+
         def __init__(self) -> None:
             super().__init__()
             self.register_buffer("count", torch.zeros(2))
 
         def forward(self, x: Tensor) -> Tensor:
-            assert isinstance(self.count, Tensor)
             return 2 * self.count.add_(x)
 
     x = torch.ones(2)

@@ -111,10 +111,11 @@ class Branches(nn.Module):
         return x if self.training else x + 1
 
 
-def test_other_differences_between_modes_are_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_other_differences_between_modes_are_a_warning_with_the_line(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         MaseGraph(Branches())
-    assert "Branches behaves differently in training and in evaluation" in caplog.text
+    assert "Branches computes something else in training than in evaluation" in caplog.text
+    assert "`return x if self.training else x + 1`" in caplog.text
     caplog.clear()
     with caplog.at_level(logging.WARNING):
         MaseGraph(Drops())

@@ -9,11 +9,13 @@ import pytest
 import torch
 from torch import nn
 
+from chop.formats import FORMATS, parameters
 from chop.formats.block_fp import BlockFP
 from chop.formats.block_minifloat import BlockMinifloat
 from chop.formats.integer import Integer
+from chop.formats.log import Log
 from chop.formats.minifloat_ieee import MinifloatIEEE
-from chop.nn.quantized import QuantConfig
+from chop.nn.quantized import QuantConfig, QuantizedLayer
 from chop.passes.graph import quantize_transform_pass
 from chop.registry import UnknownNameError
 from samples import LAB_CONFIG, annotated
@@ -36,7 +38,7 @@ def test_an_unset_name_means_not_quantised(name: str | None) -> None:
 
 
 def test_missing_keys_are_taken_from_data_in() -> None:
-    config = read(name="integer", data_in_width=6, data_in_frac_width=3, weight_is_signed=True)
+    config = read(name="integer", data_in_width=6, data_in_frac_width=3)
     assert config.formats["weight"] == Integer(6, 3)
     assert config.formats["bias"] == Integer(6, 3)
 
@@ -46,6 +48,55 @@ def test_fraction_bits_that_are_not_given_follow_the_width() -> None:
     config = read(name="integer", data_in_width=8, data_in_frac_width=4, weight_width=3)
     assert config.formats["weight"] == Integer(3, 1)
     assert "weight_frac_width" not in config.inherited["weight"]
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if name != "float"])
+def test_widths_and_kinds_are_taken_from_data_in_but_not_signs_dimensions_and_elements(name: str) -> None:
+    others: dict[str, Any] = {
+        **{"width": 6, "exponent_width": 3, "frac_width": 1, "exponent_bias": 5},
+        **{"exponent_bias_width": 4, "is_signed": False, "rounding": "floor", "scale": "float", "group_size": 8},
+        **{"granularity": "row", "block_size": 4, "scale_rule": "ceil", "scaling": False, "stochastic": True},
+        **{
+            "threshold": 0.5,
+            "widths": (6, 5),
+            "frac_widths": (1, 2),
+            "shape": (2,),
+            "channel_dim": 0,
+            "block_dim": 0,
+        },
+        "element": {"fp8": "e5m2"}.get(name, "e2m1"),
+    }
+    of_operand = {"is_signed", "widths", "frac_widths", "shape", "channel_dim", "block_dim"}
+    given = {field.name: others[field.name] for field in parameters(FORMATS[name])}
+    config = read(name=name, **{f"data_in_{key}": value for key, value in given.items()})
+    kept = {key: value for key, value in given.items() if key not in of_operand}
+    assert config.formats["data_in"] == FORMATS[name](**given)
+    assert config.formats["weight"] == config.formats["bias"] == FORMATS[name](**kept)
+
+
+def test_the_range_follows_the_width_that_is_given() -> None:
+    config = read(name="log", data_in_width=8, data_in_exponent_bias=100, weight_width=4)
+    assert config.formats["weight"] == Log(4)  # with the bias of the data, every weight would be at most 2**-92
+    assert config.formats["bias"] == Log(8, 100)
+    config = read(name="minifloat_ieee", data_in_exponent_bias=20, weight_exponent_width=5, bias_width=6)
+    assert config.formats["weight"] == MinifloatIEEE(8, 5, 15)
+    assert config.formats["bias"] == MinifloatIEEE(6, 4, 20)
+
+
+@pytest.mark.parametrize("scale", ["power_of_two", "float", "learned"])
+def test_unsigned_data_leaves_the_weights_signed(scale: str) -> None:
+    config = {"name": "integer", "data_in_width": 8, "data_in_is_signed": False, "data_in_scale": scale}
+    graph = annotated(nn.Sequential(nn.Linear(4, 4)), input=torch.rand(2, 4))
+    graph, _ = quantize_transform_pass(graph, {"by": "type", "linear": {"config": config}})
+    layer = graph.model.get_submodule("0")
+    assert isinstance(layer, QuantizedLayer)
+    with torch.no_grad():
+        for name in ("weight", "bias"):
+            found = layer.quantized(name)
+            assert found is not None
+            assert found.min() < 0 < found.max()
+    assert "data_in_0=integer(8, " in str(layer)
+    assert str(layer).count("is_signed=False") == 1
 
 
 def test_missing_keys_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:

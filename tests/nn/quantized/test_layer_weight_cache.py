@@ -184,3 +184,15 @@ def test_the_scale_of_the_result_is_learned_too() -> None:
     layer = quantize_layer(nn.Linear(4, 3), {"data_out_0": Integer(4, scale="learned")}, "Integer")
     layer(torch.randn(2, 4)).sum().backward()
     assert layer.get_parameter("data_out_scale").grad is not None
+
+
+def test_weights_that_were_rounded_in_inference_mode_are_not_kept_for_a_backward_pass(
+    layer: QuantizedLayer,
+) -> None:
+    x = torch.randn(2, 4)
+    with torch.inference_mode():
+        layer(x)
+    y = x.clone().requires_grad_()
+    layer(y).sum().backward()
+    assert y.grad is not None
+    assert y.grad.shape == x.shape

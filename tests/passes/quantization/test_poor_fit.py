@@ -64,7 +64,7 @@ def test_operands_of_a_node_are_judged_by_their_own_formats(caplog: pytest.LogCa
         "data_in_width": 4,
         "data_in_frac_width": 2,
         "data_in_is_signed": False,
-        "bias_is_signed": True,
+        "weight_is_signed": False,
     }
     graph = annotated(nn.Sequential(layer), input=torch.tensor([[5.0, 3.5], [torch.inf, 3.0]]))
     caplog.clear()

@@ -121,7 +121,7 @@ def test_confusion_matrices_are_not_compared(add_run: AddRun, project: Path) -> 
 
 def test_format_text_names_parameters_that_are_not_the_default() -> None:
     assert format_text(integer(8, 4)) == "integer(8, 4)"
-    assert format_text(integer(8, 4) | {"rounding": "stochastic"}) == "integer(8, 4), rounding = stochastic"
+    assert format_text(integer(8, 4) | {"rounding": "stochastic"}) == "integer(8, 4, rounding=stochastic)"
     assert format_text({"name": "float", "width": 32}) == "float(32)"
     assert format_text({"name": "mine", "width": 3}) == '{"name": "mine", "width": 3}'
     assert format_text(None) == "?"

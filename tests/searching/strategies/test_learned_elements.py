@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from chop.actions.search import search
-from chop.config import SearchConfig
+from chop.config import Granularity, SearchConfig, WidthTrainingOptions
 from chop.config.search import MetricTable, SpaceTable
 from chop.cost import bitops
 from chop.dataset import Rows
@@ -29,7 +29,6 @@ from chop.searching.space import read_space
 from chop.searching.strategies.learned_front import _starting_widths
 from chop.searching.strategies.learned_layers import (
     CostTerm,
-    Granularity,
     LearnedInput,
     LearnedLayer,
     LearnedParameter,
@@ -38,13 +37,14 @@ from chop.searching.strategies.learned_layers import (
 from chop.searching.strategies.learned_training import (
     StartingWidths,
     WidthTraining,
-    WidthTrainingOptions,
     learnable,
     steps_of_trials,
 )
 from samples import annotated
 
-SHORT = WidthTrainingOptions(steps=60, batch_size=64, width_learning_rate=0.1, beta_to=30, finetune_steps=5)
+SHORT = WidthTrainingOptions(
+    steps=60, batch_size=64, width_learning_rate=0.1, weight_learning_rate=1e-3, beta_to=30, finetune_steps=5
+)
 SEED: dict[str, Any] = {"name": "integer", "data_in_width": 6, "weight_width": 6}
 
 
@@ -303,9 +303,17 @@ def test_a_search_traces_a_front_whose_trials_can_be_applied(element_search: Sea
     ("seed", "setup", "message"),
     [
         ({"name": "mxfp"}, {}, "learns the widths of format 'integer', but 'seq_blocks_0' may have others"),
-        (SEED, {"granularity": "row"}, "granularity"),
+        (SEED, {"granularity": "tensor"}, "'granularity' must be 'channel' or 'element', got 'tensor'"),
         (SEED, {"weight_learning_rate": 0.0}, "'weight_learning_rate' must be above 0, got 0.0"),
         (SEED, {"finetune_steps": -1}, "'finetune_steps' must be at least 0, got -1"),
+        (SEED, {"steps": 0}, "'steps' must be at least 1, got 0"),
+        (SEED, {"learning_rate": 0.0}, "'width_learning_rate' must be above 0, got 0.0"),
+        (SEED, {"decay_to": 0.0}, "'decay_to' must be above 0 and at most 1, got 0.0"),
+        (
+            SEED,
+            {"beta_from": 2.0, "beta_to": 1.0},
+            "'beta_from' must be above 0 and at most 'beta_to', got 2.0 and",
+        ),
     ],
 )
 def test_mistakes_are_explained(

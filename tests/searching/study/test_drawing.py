@@ -6,29 +6,38 @@ from typing import Any
 
 import optuna
 import pytest
+from optuna.trial import TrialState
 
 from chop.searching.space import Space
 from chop.searching.space.dimension import equality_key
 from chop.searching.space.space import OptionChoices
 from chop.searching.strategies.optuna import OptunaStrategy
-from chop.searching.study import history
-from chop.searching.study.drawing import DRAWN
-from chop.searching.study.history import LimitedHistory
+from chop.searching.study import drawing
 from chop.searching.study.storage import open_memory
-from chop.searching.study.study import Study
+from chop.searching.study.study import DRAWN, Study
 
 SPACE = Space((), (OptionChoices("s", {name: tuple(range(4)) for name in "abc"}),))
 SAMPLERS = ("tpe", "nsga2", "nsga3")
 
 
-def run_study(sampler: str, num_trials: int, space: Space = SPACE) -> Study:
-    """Run trials with two objectives: the sum of a configuration, and the difference of two of its values."""
-    study = Study.create(open_memory(), "s", ["maximize", "minimize"])
+def run_study(sampler: str, num_trials: int, space: Space = SPACE, stops: tuple[int, ...] = ()) -> Study:
+    """Run trials with two objectives: the sum of a configuration, and the difference of two of its values.
+
+    The study is opened again before the trials `stops`.
+    """
+    storage = open_memory()
+    study = Study.create(storage, "s", ["maximize", "minimize"])
     assert study is not None
     study.plan([{}] * num_trials, space)
     strategy = OptunaStrategy(sampler=sampler)
-    study.use_samplers(lambda number, num_earlier: strategy.make_sampler(0, number, num_earlier))
-    while (trial := study.claim()) is not None:
+    for number in range(num_trials):
+        if number in stops:
+            study = Study.load(storage, "s")
+            assert study is not None
+        if number in (0, *stops):
+            study.use_samplers(lambda number, num_earlier: strategy.make_sampler(0, number, num_earlier))
+        trial = study.claim()
+        assert trial is not None
         chosen = study.configuration(trial, space)["s"]
         study.complete(trial, [sum(chosen.values()), abs(chosen["a"] - chosen["b"])], {})
     return study
@@ -49,28 +58,34 @@ def test_a_space_that_is_exhausted_is_drawn_from_again() -> None:
 
 @pytest.mark.slow
 def test_tpe_looks_at_a_limited_number_of_trials(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "MAX_TRIALS", 20)
+    monkeypatch.setattr(drawing, "MAX_TRIALS", 10)
     seen: list[int] = []
-    original = LimitedHistory._get_trials
+    original = optuna.samplers.TPESampler.sample_relative
 
-    def counting(self: LimitedHistory, *arguments: Any, **options: Any) -> list[optuna.trial.FrozenTrial]:
-        found = original(self, *arguments, **options)
-        seen.append(len(found))
-        return found
+    def counting(self: optuna.samplers.TPESampler, study: optuna.Study, *arguments: Any) -> dict[str, Any]:
+        seen.append(len(study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))))
+        return original(self, study, *arguments)
 
-    monkeypatch.setattr(LimitedHistory, "_get_trials", counting)
+    monkeypatch.setattr(optuna.samplers.TPESampler, "sample_relative", counting)
     run_study("tpe", 60)
-    assert max(seen) == 21  # and the running trial
+    assert max(seen) == 19
 
 
 def test_pareto_optimal_trials_are_never_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "MAX_TRIALS", 8)
+    monkeypatch.setattr(drawing, "MAX_TRIALS", 8)
     study = optuna.create_study(directions=["maximize", "minimize"])
-    for values in ([9.0, 1.0], [8.0, 0.5], *[[float(number % 5), 2.0] for number in range(50)]):
+    for values in ([9.0, 1.0], [8.0, 0.5], *[[float(number % 5), 2.0] for number in range(46)]):
         study.add_trial(optuna.create_trial(values=values))
-    limited = LimitedHistory(study)
-    limited.refresh()
-    assert [trial.number for trial in limited._get_trials(deepcopy=False)] == [0, 1, 46, 47, 48, 49, 50, 51]
+    copied: list[list[float]] = []
+
+    class Looking(optuna.samplers.TPESampler):
+        def sample_relative(self, study: optuna.Study, *_: object) -> dict[str, Any]:
+            copied.extend(trial.values for trial in study.get_trials(states=(TrialState.COMPLETE,)))
+            return {}
+
+    drawer = drawing.ParamsDrawer(study.directions, lambda number, num_earlier: Looking())
+    drawer.draw(study.trials, 48, SPACE, set())
+    assert copied == [study.trials[number].values for number in (0, 1, 42, 43, 44, 45, 46, 47)]
 
 
 @pytest.mark.slow
@@ -88,18 +103,19 @@ def test_the_work_per_trial_does_not_grow(sampler: str, monkeypatch: pytest.Monk
     run_study(sampler, 15)
     num_before = len(compared)
     run_study(sampler, 60)
-    assert len(compared) - num_before <= 5 * num_before
+    assert len(compared) - num_before <= 8 * num_before
 
 
 def test_half_stored_params_are_completed_after_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    study = Study.create(open_memory(), "s", ["maximize"])
+    storage = open_memory()
+    study = Study.create(storage, "s", ["maximize"])
     assert study is not None
     study.plan([{}], SPACE)
     study.use_samplers(lambda number, num_earlier: OptunaStrategy().make_sampler(0, number, num_earlier))
     trial = study.claim()
     assert trial is not None
     with monkeypatch.context() as patch:
-        patch.setattr(study._storage, "set_trial_param", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(storage.backend, "set_trial_param", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             study.configuration(trial, SPACE)
     study.give_back(trial)
@@ -111,4 +127,17 @@ def test_half_stored_params_are_completed_after_a_crash(monkeypatch: pytest.Monk
     study.complete(again, [1.0], {})
     (record,) = study.records()
     assert record.params == drawn
-    assert study._storage.get_trial(again._trial_id).params == drawn  # samplers of later trials see them
+    assert storage.backend.get_trial(again._trial_id).params == drawn  # samplers of later trials see them
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_a_study_that_was_stopped_draws_what_one_that_was_not_stopped_draws(
+    sampler: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over several generations of the genetic algorithms, and several limits of the trials that TPE looks at."""
+    monkeypatch.setattr(drawing, "MAX_TRIALS", 30)
+    space = Space((), (OptionChoices("s", {name: tuple(range(4)) for name in "abcde"}),))
+    expected = [record.params for record in run_study(sampler, 110, space).records()]
+    stopped = run_study(sampler, 110, space, stops=(1, 25, 30, 75, 100))
+    assert [record.params for record in stopped.records()] == expected

@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import optuna
@@ -90,8 +91,7 @@ def server() -> Iterator[str]:
 
 def counts(url: str, name: str) -> dict[str, int]:
     """Return the number of trials that Optuna itself sees, by state; empty if there is no such study."""
-    storage = open_database(url)
-    with storage.heartbeat:
+    with closing(open_database(url)) as storage:
         if name not in [study.study_name for study in storage.backend.get_all_studies()]:
             return {}
         study = optuna.load_study(study_name=name, storage=storage.backend)

@@ -15,6 +15,7 @@ from searching.commands import (
     finish,
     front,
     num_done,
+    num_started,
     only_run,
     runs,
     search,
@@ -103,6 +104,21 @@ def test_workers_end_when_the_command_is_killed(tmp_path: Path) -> None:
     assert num_done(only_run(tmp_path)) < NUM_CONFIGS
     search(tmp_path, "--resume", "--workers", "2")
     check_grid(only_run(tmp_path))
+
+
+def test_workers_end_during_a_trial_when_the_command_is_killed(tmp_path: Path) -> None:
+    """It held the lock of the run folder; a trial can take hours."""
+    write_config(tmp_path)
+    file = tmp_path / "slow_format.py"
+    text = file.read_text().replace("import os\n", "import multiprocessing\nimport os\n")
+    file.write_text(text.replace("time.sleep(", "time.sleep(600 if multiprocessing.parent_process() else "))
+    process = start(tmp_path, "--workers", "2", real=True)
+    wait_until(lambda: bool(runs(tmp_path)) and num_started(only_run(tmp_path)) == 2)
+    workers = children(process.pid)
+    assert len(workers) == 2
+    process.kill()
+    process.communicate()
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers), seconds=60)
 
 
 def test_a_study_in_memory_allows_one_worker(tmp_path: Path) -> None:

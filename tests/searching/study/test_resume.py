@@ -46,6 +46,10 @@ NUM_PLANNED = 15 + 2
 """The trials of `config`, and the uniform baselines of 8 and 4 bits."""
 
 
+WITHOUT_POSITION = re.compile(r',"position":\d+')
+"""Journals of earlier versions do not say where a line begins."""
+
+
 class Crash(BaseException):
     """An error that nothing handles, so that files are left as after a kill."""
 
@@ -186,6 +190,17 @@ def test_nothing_is_added_to_a_search_with_a_corrupt_trial(config: SearchConfig)
     assert journal.read_bytes() == before
 
 
+@pytest.mark.parametrize("is_earlier", [False, True])
+def test_a_study_that_lacks_a_trial_is_not_resumed(config: SearchConfig, is_earlier: bool) -> None:
+    journal = search(config) / "search" / "study.journal"
+    lines = journal.read_text().splitlines(keepends=True)
+    number = next(index for index, line in enumerate(lines) if '"op_code":4,' in line)
+    text = "".join(lines[:number] + lines[number + 1 :])
+    journal.write_text(WITHOUT_POSITION.sub("", text) if is_earlier else text)
+    with pytest.raises(ValueError, match=r"corrupt.* start a new search"):
+        search(replace(config, resume=True))
+
+
 @pytest.mark.parametrize("strategy", ["ilp", "sensitivity"])
 def test_ctrl_c_while_trials_are_planned_leaves_nothing_and_says_so(
     config: SearchConfig, monkeypatch: pytest.MonkeyPatch, strategy: str
@@ -261,7 +276,7 @@ def test_a_study_from_before_a_metric_existed_is_resumed(
 ) -> None:
     run = search(replace(config, n_trials=2))
     journal = run / "search" / "study.journal"
-    text = journal.read_text()
+    text = WITHOUT_POSITION.sub("", journal.read_text())
     for name in ("quantized_weight_bits", "quantized_activation_bits"):
         assert name in text
         text = re.sub(rf'\\?"{name}\\?": ?[\d.]+, ?', "", text)
@@ -389,6 +404,34 @@ def test_trials_after_the_time_limit_stay_waiting(config: SearchConfig, capsys: 
     run = search(with_setup(config, timeout=1e-6))
     assert {trial[1] for trial in tried(run)} == {"waiting"}
     assert "stopped with 17 of 17 trials unfinished" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("storage", [None, "sqlite"])
+def test_two_processes_never_write_to_one_run(
+    config: SearchConfig, monkeypatch: pytest.MonkeyPatch, storage: str | None, tmp_path: Path
+) -> None:
+    """With a database, the second one joins the study with a folder of its own."""
+    complete, calls = Study.complete, itertools.count()
+    config = replace(config, storage=storage and f"sqlite:///{tmp_path}/study.db")
+    joined: list[Path] = []
+
+    def second(self: Study, *arguments: Any) -> None:
+        if next(calls) == 4:
+            again = with_setup(replace(config, resume=True), timeout=1e-6)
+            if storage is None:
+                with pytest.raises(
+                    ValueError, match=rf"^process {os.getpid()} on .* is writing to {runs_in(config)[0]}"
+                ):
+                    search(again)
+            else:
+                joined.append(search(again))
+        complete(self, *arguments)
+
+    monkeypatch.setattr(Study, "complete", second)
+    run = search(config)
+    assert runs_in(config) == sorted([run, *joined])
+    assert len(joined) == (storage is not None)
+    assert [trial[1] for trial in tried(run)] == ["complete"] * NUM_PLANNED
 
 
 def test_results_are_saved_during_the_search(config: SearchConfig, monkeypatch: pytest.MonkeyPatch) -> None:

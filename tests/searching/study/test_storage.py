@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import socket
 import sys
 from pathlib import Path
@@ -11,9 +10,7 @@ import optuna
 import pytest
 
 from chop.runs import RunFolder
-from chop.searching.space.space import OptionChoices, Space
 from chop.searching.study import storage as module
-from chop.searching.study.heartbeat import LockFileHeartbeat
 from chop.searching.study.storage import (
     hide_password,
     is_database,
@@ -21,55 +18,6 @@ from chop.searching.study.storage import (
     open_journal,
     portable_url,
 )
-
-SPACE = Space((), (OptionChoices("s", {"x": (1, 2, 3)}),))
-
-
-def _stay(path: Path, seconds: float, ready: object) -> None:
-    with LockFileHeartbeat(path):
-        ready.set()  # type: ignore[attr-defined]
-        multiprocessing.Event().wait(seconds)
-
-
-@pytest.mark.slow
-def test_a_worker_detects_whether_others_are_alive(tmp_path: Path) -> None:
-    path = tmp_path / "workers.lock"
-    context = multiprocessing.get_context("fork")
-    ready = context.Event()
-    process = context.Process(target=_stay, args=(path, 600, ready))
-    with LockFileHeartbeat(path) as heartbeat:
-        assert heartbeat.is_only_worker()
-        process.start()
-        assert ready.wait(60)
-        assert not heartbeat.is_only_worker()
-        assert not heartbeat.is_only_worker(), "asking does not release the lock"
-        process.kill()
-        process.join()
-        assert heartbeat.is_only_worker()
-
-
-@pytest.mark.slow
-def test_a_failed_check_does_not_release_the_own_lock(tmp_path: Path) -> None:
-    """With `flock`, a worker that checks whether it is the only one would lose its lock."""
-    path = tmp_path / "workers.lock"
-    context = multiprocessing.get_context("fork")
-    ready, answer = context.Event(), context.Queue()
-    with LockFileHeartbeat(path) as heartbeat:
-        process = context.Process(target=_stay, args=(path, 600, ready))
-        process.start()
-        assert ready.wait(60)
-        heartbeat.is_only_worker()
-        other = context.Process(target=_ask_whether_only_worker, args=(path, answer))
-        process.kill()
-        process.join()
-        other.start()
-        assert answer.get(timeout=60) is False
-        other.join()
-
-
-def _ask_whether_only_worker(path: Path, answer: object) -> None:
-    with LockFileHeartbeat(path) as heartbeat:
-        answer.put(heartbeat.is_only_worker())  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from optuna.trial import FrozenTrial
 
 from chop.runs import RunFolder
 from chop.searching.space.space import OptionChoices, Space
-from chop.searching.study.heartbeat import Heartbeat
+from chop.searching.study import heartbeat
 from chop.searching.study.storage import StudyStorage, open_database, open_journal, open_memory
 from chop.searching.study.study import MAX_NOTE_CHARACTERS, MAX_WORKERS_LOST, Study
 
@@ -42,11 +42,10 @@ def open_storage(kind: str, folder: Path) -> StudyStorage:
 @contextmanager
 def planned(kind: str, folder: Path, params: list[dict[str, int]] = PARAMS) -> Iterator[tuple[Study, StudyStorage]]:
     storage = open_storage(kind, folder)
-    with storage.heartbeat:
-        study = Study.create(storage, "s", ["maximize"])
-        assert study is not None
-        study.plan(params, SPACE)
-        yield study, storage
+    study = Study.create(storage, "s", ["maximize"])
+    assert study is not None
+    study.plan(params, SPACE)
+    yield study, storage
 
 
 def value(study: Study, trial: FrozenTrial) -> object:
@@ -151,24 +150,23 @@ def test_a_study_can_be_created_once(tmp_path: Path) -> None:
 
 def test_an_incomplete_plan_is_finished_and_not_repeated(tmp_path: Path) -> None:
     storage = open_storage("journal", tmp_path)
-    with storage.heartbeat:
-        study = Study.create(storage, "s", ["maximize"])
-        assert study is not None
-        for params in PARAMS[:2]:
-            study._study.enqueue_trial(params)
-        assert study.num_planned is None
-        assert not study.wait_for_plan(), "there is no other worker"
-        assert study.elect_planner()
-        study.plan(PARAMS, SPACE)
-        assert [dict(record.params) for record in study.records()] == PARAMS
-        assert study.num_planned == 3
-        assert study.wait_for_plan()
+    study = Study.create(storage, "s", ["maximize"])
+    assert study is not None
+    for params in PARAMS[:2]:
+        optuna.load_study(study_name="s", storage=storage.backend).enqueue_trial(params)
+    assert study.num_planned is None
+    assert not study.wait_for_plan(), "there is no other process"
+    assert study.elect_planner()
+    study.plan(PARAMS, SPACE)
+    assert [dict(record.params) for record in study.records()] == PARAMS
+    assert study.num_planned == 3
+    assert study.wait_for_plan()
 
 
 @pytest.mark.slow
 def test_a_planner_without_progress_counts_as_crashed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     storage = open_storage("sqlite", tmp_path)
-    monkeypatch.setattr(storage.heartbeat, "grace_seconds", 0.5)
+    monkeypatch.setattr(heartbeat, "MAX_MISSED", 0.5)
     study = Study.create(storage, "s", ["maximize"])
     assert study is not None
     start = time.monotonic()
@@ -223,15 +221,6 @@ def test_a_trial_that_crashes_several_workers_fails(tmp_path: Path) -> None:
         assert trial.number == 1
 
 
-def test_a_crash_that_several_workers_detect_counts_once(tmp_path: Path) -> None:
-    with planned("journal", tmp_path) as (study, _):
-        trial = study.claim()
-        assert trial is not None
-        study.heartbeat.lost_trials = lambda study: [trial._trial_id]  # type: ignore[method-assign]  # detected at the same time
-        assert [study.retry_lost_trials() for _ in range(MAX_WORKERS_LOST)] == [1, 0, 0]
-        assert study.records()[0].state == "waiting"
-
-
 def test_a_larger_plan_adds_the_params_that_were_not_tried(tmp_path: Path) -> None:
     with planned("memory", tmp_path, [PARAMS[0], PARAMS[2]]) as (study, _):
         study.plan([PARAMS[0], PARAMS[1], PARAMS[2]], SPACE)
@@ -250,9 +239,12 @@ def test_trials_without_a_heartbeat_are_repeated(tmp_path: Path) -> None:
         mine = study.claim()
         assert mine is not None
         deadline = time.monotonic() + 30
-        while not study.retry_lost_trials():
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+        with study.running(mine):
+            other = Study.load(open_storage("sqlite", tmp_path), "s")
+            assert other is not None
+            while not other.retry_lost_trials():
+                assert time.monotonic() < deadline
+                time.sleep(0.2)
         study.complete(mine, [1.0], {})
         again = [study.claim(), study.claim()]
         assert sorted(trial.number for trial in again if trial is not None) == [0, 2]
@@ -271,7 +263,7 @@ def test_concurrent_claims_never_get_the_same_trial(kind: str, tmp_path: Path) -
 
         def claim_all() -> None:
             storage = open_storage(kind, tmp_path)
-            study = Study.load(StudyStorage(storage.backend, Heartbeat()), "s")
+            study = Study.load(storage, "s")
             assert study is not None
             while (trial := study.claim()) is not None:
                 numbers.append(trial.number)
@@ -282,3 +274,33 @@ def test_concurrent_claims_never_get_the_same_trial(kind: str, tmp_path: Path) -
         for thread in threads:
             thread.join()
         assert sorted(numbers) == list(range(60))
+
+
+@pytest.mark.parametrize("kind", ["journal", pytest.param("sqlite", marks=pytest.mark.slow)])
+def test_workers_that_draw_at_the_same_time_never_try_a_configuration_twice(kind: str, tmp_path: Path) -> None:
+    with planned(kind, tmp_path, [{}, {}]):
+        both_draw, drawing = threading.Barrier(2), {0, 1}
+
+        def make_sampler(number: int, num_earlier: int) -> optuna.samplers.BaseSampler:
+            if number in drawing:
+                drawing.remove(number)
+                both_draw.wait(30)
+            return optuna.samplers.RandomSampler(seed=num_earlier)
+
+        def run_trial() -> None:
+            study = Study.load(open_storage(kind, tmp_path), "s")
+            assert study is not None
+            study.use_samplers(make_sampler)
+            trial = study.claim()
+            assert trial is not None
+            study.configuration(trial, SPACE)
+
+        threads = [threading.Thread(target=run_trial) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        made = Study.load(open_storage(kind, tmp_path), "s")
+        assert made is not None
+        first, second = (record.params for record in made.records())
+        assert first != second

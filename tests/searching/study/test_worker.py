@@ -8,12 +8,14 @@ from pathlib import Path
 
 import optuna
 import pytest
+from optuna.storages import InMemoryStorage
 from optuna.trial import TrialState
 
 from chop.runs import RunFolder
 from chop.searching.evaluation.objectives import Objective, Objectives
 from chop.searching.evaluation.problem import Metrics, ShouldContinue
 from chop.searching.evaluation.ptq import PTQProblem
+from chop.searching.study.heartbeat import Heartbeats
 from chop.searching.study.storage import StudyStorage, open_journal, open_memory
 from chop.searching.study.study import Study
 from chop.searching.study.worker import Worker
@@ -89,22 +91,19 @@ def test_a_worker_stops_on_request_and_at_its_time_limit(study: Study, problem: 
 
 
 def test_a_worker_runs_the_trials_of_crashed_workers(tmp_path: Path, problem: PTQProblem) -> None:
-    storage = open_journal(RunFolder(tmp_path))
-    with storage.heartbeat:
-        study = Study.create(storage, "s", OBJECTIVES.directions)
-        assert study is not None
-        study.plan(list(problem.space.all_params())[:2], problem.space)
-        other = Study.load(
-            open_journal(RunFolder(tmp_path)), "s"
-        )  # in this process, so it does not count as another worker
-        assert other is not None
-        assert other.claim() is not None
-        assert Worker(study, problem, OBJECTIVES, waits_for_others=False, _last_check=time.monotonic()).run() == 1
-        assert study.count("running") == 1
-        assert Worker(study, problem, OBJECTIVES).run() == 1
-        assert study.count("complete") == 2
+    study = Study.create(open_journal(RunFolder(tmp_path)), "s", OBJECTIVES.directions)
+    assert study is not None
+    study.plan(list(problem.space.all_params())[:2], problem.space)
+    other = Study.load(open_journal(RunFolder(tmp_path)), "s")
+    assert other is not None
+    assert other.claim() is not None
+    assert Worker(study, problem, OBJECTIVES, waits_for_others=False).run() == 1
+    assert study.count("running") == 1
+    assert Worker(study, problem, OBJECTIVES).run() == 1
+    assert study.count("complete") == 2
 
 
+@pytest.mark.parametrize("storage", [StudyStorage(backend := InMemoryStorage(), Heartbeats(backend, 5.0))])
 def test_a_waiting_worker_ends_when_others_have_finished(
     study: Study, problem: PTQProblem, storage: StudyStorage
 ) -> None:

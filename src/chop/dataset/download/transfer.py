@@ -10,17 +10,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
+from typing import cast
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
 
 from chop.cache import is_offline
-from chop.dataset.download.connection import explain, open_url
 from chop.dataset.download.integrity import digest, record, verify_recorded
 from chop.dataset.download.progress import Progress
 from chop.folder_lock import locked
 
 logger = logging.getLogger(__name__)
 
+TIMEOUT = 15.0  # seconds for connecting to an address, and without a byte
 MAX_ATTEMPTS = 5  # as long as each one receives some bytes
 CHUNK_SIZE = 1 << 18
 MD5_DIGITS = 32
@@ -65,7 +67,7 @@ def fetch_text(url: str) -> str:
     """Return a short text from a server, without keeping a copy."""
     _check_allowed(url)
     try:
-        with open_url(url, {}) as response:
+        with _open(url, {}) as response:
             return response.read(MAX_TEXT_BYTES).decode("utf-8", errors="replace")
     except (OSError, HTTPException) as error:
         raise _failed(url, error) from error
@@ -83,8 +85,28 @@ def _failed(url: str, error: OSError | HTTPException) -> DownloadError:
     if isinstance(error, HTTPError):
         error.close()
     of_network = isinstance(error, URLError | ConnectionError | TimeoutError | HTTPException | ssl.SSLError)
-    _failures[url] = explain(error, url) if of_network else str(error)
+    _failures[url] = _explain(error, url) if of_network else str(error)
     return DownloadError(_failures[url])
+
+
+def _open(url: str, headers: dict[str, str]) -> HTTPResponse:
+    """Return the response of a server, before its content is read; proxies and redirects are followed."""
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise URLError(f"'{url}' is not an http or https URL")
+    request = Request(url, headers={"User-Agent": "chop", "Accept-Encoding": "identity", **headers})
+    return cast(HTTPResponse, urlopen(request, timeout=TIMEOUT))
+
+
+def _explain(error: Exception, url: str) -> str:
+    """Return in a few words why `url` could not be downloaded."""
+    host = urlsplit(url).hostname
+    if isinstance(error, HTTPError):
+        return f"{host} returned {error.code} {error.reason}"
+    cause = error.reason if isinstance(error, URLError) else error
+    if isinstance(cause, TimeoutError):
+        return f"{host} did not respond in time"
+    detail = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
+    return f"{host} cannot be reached ({detail})"
 
 
 def _download(remote: Remote, target: Path) -> None:
@@ -128,7 +150,7 @@ def _transfer(url: str, part: Path, tag: Path) -> None:
         except (ConnectionError, TimeoutError, HTTPException) as error:
             if _length(part) <= before or attempt == MAX_ATTEMPTS:
                 raise
-            logger.info("%s: the connection was interrupted (%s); resuming", part.stem, explain(error, url))
+            logger.info("%s: the connection was interrupted (%s); resuming", part.stem, _explain(error, url))
     raise AssertionError("the last attempt returns or raises")
 
 
@@ -136,7 +158,7 @@ def _append(url: str, part: Path, tag: Path) -> None:
     """Download what is missing in `part`; everything if the server cannot resume or has a new version."""
     done = _length(part) if tag.exists() else 0  # without its tag the version of `part` is unknown
     resume_headers = {"Range": f"bytes={done}-", "If-Range": tag.read_text(encoding="latin-1")} if done else {}
-    with open_url(url, resume_headers) as response:
+    with _open(url, resume_headers) as response:
         start = _range_start(response)
         if start not in (0, done):
             raise ConnectionError(f"the server resumes at byte {start}, not at {done}")

@@ -19,7 +19,11 @@ def read_arff(path: Path) -> DataFrame:
     """Return the table in an ARFF file; `?` is a missing value."""
     with reading(path, "ARFF file"), path.open(encoding="utf-8") as file:
         names = _read_header(file)
-        return read_rows(file, names=names, quotechar="'", na_values="?", comment="%", skipinitialspace=True)
+        frame = read_rows(file, names=names, quotechar="'", na_values="?", comment="%", skipinitialspace=True)
+    for name in frame.select_dtypes(include=["object", "string"]):  # blanks after a value are not part of it
+        values = frame[name].map(lambda value: value.strip() if isinstance(value, str) else value)
+        frame[name] = values.mask(values == "?")
+    return frame
 
 
 def _read_header(file: TextIO) -> list[str]:

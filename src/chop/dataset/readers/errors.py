@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from chop.files import check_regular
+
 LARGE = 2**28  # bytes; smaller data may be compressed in any ratio
 MAX_RATIO = 200  # of large data in memory to its size in the file; pixels and measurements stay below 50
 
@@ -13,6 +15,7 @@ MAX_RATIO = 200  # of large data in memory to its size in the file; pixels and m
 @contextmanager
 def reading(path: Path, kind: str) -> Iterator[None]:
     """Turn every error inside into a ValueError about `path`: corrupt files cause errors of all kinds."""
+    check_regular(path)
     try:
         yield
     except (FileNotFoundError, PermissionError, IsADirectoryError) as error:

@@ -23,8 +23,12 @@ def read_hdf5(path: Path, table: str | None = None, columns: Sequence[str] = ())
     h5py = need("h5py", "reading HDF5 files")
     with reading(path, "HDF5 file"), h5py.File(path, "r") as file:
         kinds = _list_arrays(file)
+        elsewhere = [name for name in kinds if file[name].is_virtual or file[name].external]
     tables = [name for name, is_table in kinds.items() if is_table]
     chosen = _pick_table(path, table, tables) if tables or table else None
+    for name in elsewhere:  # any file of the machine, or a pipe
+        if chosen in (None, name):
+            raise ValueError(f"'{path}': the values of '{name}' are in other files; save them in the file itself")
     with reading(path, "HDF5 file"), h5py.File(path, "r") as file:
         if chosen is None:
             return {name: _checked(file[name])[()] for name in kinds}

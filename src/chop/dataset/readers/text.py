@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from chop.files import check_regular
+
 
 def read_text(path: Path) -> str:
     """Return the text in a file, which must not be empty."""
     if not path.exists():
         raise ValueError(f"text file '{path}' does not exist")
+    check_regular(path)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:

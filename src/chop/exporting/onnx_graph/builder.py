@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from chop.exporting.bit_packing import pack
 from chop.exporting.onnx_graph.data_types import BASE_OPSET, OF_TORCH, OPSETS, DataType
+from chop.ir.graph.storage.packed import pack
 
 Name = str
 """The name of a value in the ONNX graph."""

@@ -21,7 +21,6 @@ from typing import Any
 
 from chop.cache import cache_folder
 from chop.files import write_bytes
-from chop.garbage import without_garbage_collection
 
 logger = logging.getLogger(__name__)
 
@@ -140,8 +139,7 @@ def _as_function(code: bytes) -> Loop:
 
 @cache
 def _llvm() -> Any:
-    with without_garbage_collection():  # a collection takes longer than the import
-        import llvmlite.binding
+    import llvmlite.binding
 
     llvmlite.binding.initialize_native_target()
     llvmlite.binding.initialize_native_asmprinter()

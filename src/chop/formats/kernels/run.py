@@ -13,9 +13,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._C import _are_functorch_transforms_active as transforms_are_active
 from torch._C import _get_tracing_state as tracing_state
 from torch._C import _len_torch_dispatch_stack as len_torch_dispatch_stack
-from torch._C._functorch import is_functorch_wrapped_tensor
+from torch.autograd.forward_ad import unpack_dual
 from torch.compiler import is_compiling
 
 from chop.formats.kernels.compiler import Loop, load_loop
@@ -35,6 +36,7 @@ class LoopSettings:
 
 settings = LoopSettings()
 _PLAIN = (Tensor, nn.Parameter)
+_SUBNORMAL = 5e-324
 _loops: dict[tuple[str, ...], Loop | None] = {}
 _missed: dict[tuple[str, ...], int] = {}
 """The elements that were rounded without a loop that is not loaded yet."""
@@ -58,16 +60,22 @@ def is_plain(x: Tensor) -> bool:
         not is_compiling()
         and tracing_state() is None
         and type(x) in _PLAIN
-        and not is_functorch_wrapped_tensor(x)
+        and not transforms_are_active()
         and not len_torch_dispatch_stack()
     )
 
 
+def is_transformed(x: Tensor) -> bool:
+    """Whether a transform of torch.func is active, or `x` has a forward-mode derivative."""
+    return not is_compiling() and (transforms_are_active() or unpack_dual(x).tangent is not None)
+
+
 def _can_run(x: Tensor) -> bool:
-    """Whether `x` is a plain tensor of float32 numbers in memory."""
+    """Whether `x` is a plain tensor of float32 numbers in memory, and loops compute what torch does."""
     return (
         is_plain(x)
         and settings.enabled
+        and _SUBNORMAL > 0.0  # not where `torch.set_flush_denormal` is on: it holds for this thread only
         and x.dtype is torch.float32
         and x.is_cpu
         and x.layout is torch.strided

@@ -46,8 +46,9 @@ class ProgramBuilder:
 
     def read(self, meta: NodeMeta, source: Any, name: str = "") -> str:
         """Return the instruction that holds the result of `source` in the format that `meta` reads it in."""
-        if not isinstance(source, fx.Node):
-            raise ValueError(f"node '{meta.node.name}': hardware supports no constant as '{name}'")
+        if not isinstance(source, fx.Node) or source.op == "get_attr":
+            where = name or "result"
+            raise ValueError(f"node '{meta.node.name}': hardware supports no constant as '{where}', got '{source}'")
         wanted = data_signal(meta, name, one_row(self.metas[source])) if name else None
         if source in self.functions:
             self.functions[source].become_table(self, wanted, f"{meta.node.name}_{name}")
@@ -81,7 +82,10 @@ class ProgramBuilder:
 
     def result(self, meta: NodeMeta, source: fx.Node) -> str:
         """Return the instruction that holds the result of the graph: integers of one format, which compare."""
-        held = self.read(meta, source)
+        return self.aligned(self.read(meta, source))
+
+    def aligned(self, held: str) -> str:
+        """Return the instruction that holds a result with the same fraction bits for all elements."""
         made = align(f"{held}_aligned", self.instructions[held].node, held, self.signal(held))
         if made is None:
             return held

@@ -108,7 +108,8 @@ class LinearMap(Instruction):
         source, scale, shift = (np.zeros(self.out.numel, dtype=np.int64) for _ in range(3))
         for block in self.blocks:
             at = block.writes[:, 0]
-            source[at], scale[at], shift[at] = block.reads[:, 0], block.matrix[0, 0], block.bias[0]
+            source[at], shift[at] = block.reads[:, 0], block.bias[0]
+            scale[at] = np.where(block.reads[:, 0] == PADDING, 0, block.matrix[0, 0])
         return source, scale, shift
 
     def run(self, x: Rows) -> Rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -166,7 +166,7 @@ def _max_pool(builder: ProgramBuilder, meta: NodeMeta) -> None:
     read = builder.operand(meta)
     source = builder.signal(read)
     windows = Windows.of_pool(meta, source.shape)
-    index = windows.without_padding()
+    index = windows.without_padding(meta.node.name)
     taken = source.take(index)
     shape = (source.shape[0], *windows.output_size)
     if (taken.frac != taken.frac[:, :1]).any():
@@ -203,6 +203,8 @@ def _average_pool(builder: ProgramBuilder, meta: NodeMeta) -> None:
 
 
 def _add(builder: ProgramBuilder, meta: NodeMeta) -> None:
+    if meta.node.kwargs.get("alpha", 1) != 1:
+        raise ValueError(f"node '{meta.node.name}': hardware adds tensors without a factor 'alpha'")
     reads = (builder.operand(meta, "data_in_0"), builder.operand(meta, "data_in_1"))
     first, second = (builder.signal(name) for name in reads)
     if first.shape != second.shape:
@@ -226,25 +228,28 @@ def _move(builder: ProgramBuilder, meta: NodeMeta) -> None:
     sources = [(name, value) for name, _, value in bound_operands(meta) if isinstance(value, fx.Node)]
     reads = tuple(builder.operand(meta, name) for name, _ in sources)
     signals = tuple(builder.signal(name) for name in reads)
-    start, numbers = 0, {}
+    start, numbers = 0, []
     for (_, source), signal in zip(sources, signals, strict=True):
-        numbers[source] = torch.arange(start, start + signal.numel).reshape(1, *signal.shape)
+        numbers.append((source, torch.arange(start, start + signal.numel).reshape(1, *signal.shape)))
         start += signal.numel
-    moved = _apply(meta, numbers)
-    index = moved[0].reshape(-1).numpy().astype(np.int64)
-    out = concatenate(signals).take(index.reshape(tuple(moved.shape[1:])))
-    builder.finish(meta, Rearrange(name=meta.node.name, node=meta.node.name, reads=reads, out=out, index=index))
+    index = _apply(meta, numbers, start).numpy().astype(np.int64)
+    out = concatenate(signals).take(index)
+    builder.finish(
+        meta, Rearrange(name=meta.node.name, node=meta.node.name, reads=reads, out=out, index=index.ravel())
+    )
 
 
-def _apply(meta: NodeMeta, numbers: dict[fx.Node, Tensor]) -> Tensor:
-    """Return what a node that moves elements does with numbered elements of one row."""
+def _apply(meta: NodeMeta, numbers: Sequence[tuple[fx.Node, Tensor]], elements: int) -> Tensor:
+    """Return what a node that moves elements does with numbered elements of one row, operand by operand."""
     node = meta.node
     rows = next(iter(node.all_input_nodes)).meta["mase"].results["data_out_0"].shape[0]
+    remaining = list(numbers)
 
     def given(value: Any) -> Any:
         if isinstance(value, fx.Node):
-            if value in numbers:
-                return numbers[value].expand(rows, *numbers[value].shape[1:])
+            if remaining and value is remaining[0][0]:
+                _, own = remaining.pop(0)
+                return torch.cat([own + row * elements for row in range(rows)])
             raise ValueError(
                 f"node '{node.name}' uses the result of '{value.name}' as a size; hardware supports constant sizes "
                 "only, such as flatten(1)"
@@ -253,7 +258,9 @@ def _apply(meta: NodeMeta, numbers: dict[fx.Node, Tensor]) -> Tensor:
 
     args, kwargs = fx.node.map_arg(node.args, given), fx.node.map_arg(node.kwargs, given)
     moved: Tensor = plain_target(meta)(*args, **kwargs)
-    return moved
+    if len(moved) != rows or any((row - number * elements).ne(moved[0]).any() for number, row in enumerate(moved)):
+        raise ValueError(f"node '{node.name}' moves elements from one row to another; hardware computes row by row")
+    return moved[0]
 
 
 def _pass_on(builder: ProgramBuilder, meta: NodeMeta) -> None:
@@ -264,10 +271,10 @@ def _function(builder: ProgramBuilder, meta: NodeMeta) -> None:
     """Lower a function of single elements to a table; `exp`, which never has a format, reads the one before it."""
     if data_signal(meta, "data_in_0", ()) is None and _has_role(meta, "data_in"):
         raise ValueError(f"node '{meta.node.name}' ({meta.mase_op}) is in float; {format_hint(meta)}")
-    read = builder.operand(meta)
+    read = builder.aligned(builder.operand(meta))
     source = builder.signal(read)
     low, high = int(source.low.min()), int(source.high.max())
-    if source.width > MAX_TABLE_WIDTH or len(np.unique(source.frac)) > 1:
+    if source.width > MAX_TABLE_WIDTH:
         raise ValueError(
             f"node '{meta.node.name}': a table of '{meta.mase_op}' for {source.width} bits is too large; "
             f"at most {MAX_TABLE_WIDTH} bits are supported"

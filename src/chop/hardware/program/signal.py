@@ -79,4 +79,9 @@ def width_of(low: int, high: int, signed: bool | None = None) -> int:
         return 0
     if signed is None:
         signed = low < 0
-    return max(high.bit_length(), (-low - 1).bit_length() if low < 0 else 0) + signed
+    return max(bits_below_sign(low), bits_below_sign(high)) + signed
+
+
+def bits_below_sign(value: int) -> int:
+    """Return the bits of an integer in two's complement, without its sign: 2 for 2, but 1 for -2."""
+    return (value if value >= 0 else ~value).bit_length()

@@ -109,9 +109,11 @@ class Windows:
         first: IntArray = np.arange(channels.start, channels.stop) * positions
         return first + np.arange(positions)[:, None]
 
-    def without_padding(self) -> IntArray:
+    def without_padding(self, node: str) -> IntArray:
         """Return [results, elements] of all channels; padding is replaced by another element of its window."""
         first = self.reads.max(axis=1, keepdims=True)
+        if (first == PADDING).any():
+            raise ValueError(f"node '{node}': a window with nothing but padding has no maximum")
         reads = np.where(self.reads == PADDING, first, self.reads)
         pixels = int(np.prod(self.shape.size))
         return np.concatenate([reads + channel * pixels for channel in range(self.channels)])

@@ -45,6 +45,8 @@ def resolve_formats(graph: MaseGraph, strict: bool = False) -> Resolved:
     """Give every node the formats that hardware needs. With `strict`, completing one is an error."""
     resolved = Resolved()
     for meta in graph.annotated_metas():
+        if meta.mase_op in NORMS and not is_affine(meta.module):
+            make_affine(meta)
         missing = _missing(meta)
         if not missing:
             continue
@@ -64,11 +66,9 @@ def resolve_formats(graph: MaseGraph, strict: bool = False) -> Resolved:
         set_formats(meta, own | formats)
         resolved.completed[meta.node.name] = formats
     for meta in graph.annotated_metas():
-        if meta.mase_op in NORMS and not is_affine(meta.module):
-            make_affine(meta)
         if meta.mase_op in AVERAGES and _use_reciprocal(meta):
             resolved.reciprocals.append(meta.node.name)
-        if meta.mase_op in WEIGHTED and _has_scaled_signs(meta):
+        if meta.mase_op in (*WEIGHTED, *NORMS) and _has_scaled_signs(meta):
             resolved.scales[meta.node.name] = _round_scale(meta)
     return resolved
 
@@ -119,8 +119,6 @@ def _nearest(node: fx.Node, step: Callable[[fx.Node], Iterable[fx.Node]]) -> dic
 
 def _fitted(meta: NodeMeta, name: str, like: Integer) -> Integer:
     """Return a format as wide as `like` that covers the values of an operand; `like` itself if none are known."""
-    if meta.mase_op in NORMS and name in ("weight", "bias"):
-        make_affine(meta)
     value = meta.value(name)
     if value is None or value.numel() == 0:
         return like

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 from torch import Tensor, nn
@@ -48,7 +49,7 @@ def with_parameters(layer: nn.Module, values: Mapping[str, Tensor]) -> nn.Module
         if name in new._buffers:
             new._buffers[name] = value.to(new._buffers[name].dtype)  # type: ignore[union-attr]
         else:
-            like = old if old is not None else next(plain.parameters())
+            like = old if old is not None else next(chain(plain.parameters(), plain.buffers()))
             new._parameters[name] = nn.Parameter(value.detach().to(like.dtype), requires_grad=like.requires_grad)
     if not isinstance(layer, QuantizedLayer):
         return new

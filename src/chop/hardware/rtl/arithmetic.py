@@ -9,6 +9,7 @@ import numpy as np
 
 from chop.hardware.adders import AdderGraph, Addition
 from chop.hardware.program.rounding import ExactRounding, shift_right
+from chop.hardware.program.signal import bits_below_sign
 from chop.hardware.rtl.area import adder_luts, constant_luts, lowest_bit_luts, saturation_luts
 from chop.hardware.rtl.circuit import Circuit, Wire, constant, extended, low_bits, shifted_right
 
@@ -136,6 +137,7 @@ def _rounded(circuit: Circuit, wire: Wire, rounding: Rounding) -> Wire:
         sign = f"{wire.name}[{wire.width - 1}]"
         added = f"({sign} ? {constant(below, width)} : {constant(above, width)})"
         wire = circuit.assign(f"{extended(wire, width)} + {added}", low, high, stage, depth, width)
+        circuit.ignored.append(wire.name)
         return circuit.assign(
             shifted_right(wire, shift, _width(low >> shift, high >> shift)),
             low >> shift,
@@ -161,7 +163,7 @@ def _num_limiting(width: int, low: int, high: int, rounding: Rounding) -> int:
     """Return how many bits say whether a rounded value is saturated; 0 if it never is, or only becomes 0."""
     if high <= rounding.high and not low < rounding.low < 0:
         return 0
-    return max(1, width - 1 - rounding.high.bit_length() + (rounding.low < 0))
+    return max(1, width - 1 - bits_below_sign(rounding.high) + (rounding.low < 0))
 
 
 def saturated(circuit: Circuit, wire: Wire, low: int, high: int) -> Wire:
@@ -175,7 +177,7 @@ def saturated(circuit: Circuit, wire: Wire, low: int, high: int) -> Wire:
     circuit.ignored.append(wire.name)
     sign = f"{wire.name}[{top}]"
     kept = low_bits(wire, width)
-    bits = high.bit_length()
+    bits = bits_below_sign(high)
     is_power = high == (1 << bits) - 1 and bits < wire.width
     if above and is_power and low == 0 and bits:
         over = (

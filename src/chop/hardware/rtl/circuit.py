@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from chop.config import DesignOptions
 from chop.hardware.program.signal import width_of
+
+NANOSECONDS_PER_LEVEL = 1.6
+"""An adder of about 16 bits with its routing in a mid-range FPGA of 2015; sets the levels for a clock target."""
+
+
+def levels_between_registers(options: DesignOptions) -> int:
+    """Return the largest number of levels between two registers, if `stages` is not given."""
+    if options.latency_cutoff is not None:
+        return options.latency_cutoff
+    return max(1, int(1000 / options.clock_mhz / NANOSECONDS_PER_LEVEL))
 
 
 @dataclass(frozen=True)

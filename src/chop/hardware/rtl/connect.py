@@ -11,7 +11,6 @@ from chop.hardware.rtl.planned import PlannedUnit
 from chop.hardware.rtl.schedule import FifoTimer, Schedule, TimedSegment, schedule
 from chop.hardware.rtl.segments import Conversion, Fifo, FoldedSegment, LineBufferSegment, Pipeline, Segment
 from chop.hardware.rtl.streams import Stream
-from chop.hardware.rtl.units import CircuitUnit
 
 MIN_FIFO_DEPTH = 2
 
@@ -57,11 +56,8 @@ def _sized(segment: Segment, step: TimedSegment) -> Segment:
 
 def _groups(program: Program, planned: Sequence[PlannedUnit]) -> list[list[PlannedUnit]]:
     """Cut the units into those that advance together; only the last result of a group is read by others."""
-    needed = _needed(program, [each.unit for each in planned])
     groups: list[list[PlannedUnit]] = []
     for each in planned:
-        if each.unit.result not in needed:
-            continue
         alone = each.folded is not None or each.is_by_pixel
         previous_alone = not groups or groups[-1][0].folded is not None or groups[-1][0].is_by_pixel
         if alone or previous_alone:
@@ -89,15 +85,6 @@ def _first_cut(groups: list[list[PlannedUnit]], program: Program) -> tuple[int, 
             if each.unit.result in read_outside:
                 return number, at
     return None
-
-
-def _needed(program: Program, units: Sequence[CircuitUnit]) -> set[str]:
-    """Return the results that the result of the program depends on."""
-    needed = {program.result}
-    for unit in reversed(units):
-        if unit.result in needed:
-            needed.update(unit.head.reads)
-    return needed
 
 
 class _Connector:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from chop.config import DesignOptions
 from chop.hardware.program import Program, Signal
+from chop.hardware.program.constants import without_constants
 from chop.hardware.rtl.connect import Network, connect
 from chop.hardware.rtl.estimate import AreaEstimate
 from chop.hardware.rtl.module import HEADER
 from chop.hardware.rtl.planned import (
-    DesignOptions,
     PlannedUnit,
+    check_name,
     check_names,
     given_strategy,
     is_streamable,
@@ -22,8 +24,6 @@ from chop.hardware.rtl.segments import Pipeline, start_of
 from chop.hardware.rtl.streams import Stream
 from chop.hardware.rtl.top import top_module
 from chop.hardware.rtl.units import CircuitUnit, make_units
-
-__all__ = ["Design", "DesignOptions", "PlannedUnit", "UnitTiming", "make_design"]
 
 
 @dataclass(frozen=True)
@@ -108,18 +108,20 @@ class Design:
 
 def make_design(program: Program, options: DesignOptions) -> Design:
     """Return the circuit of a program."""
-    units = make_units(program)
-    check_names(units, options)
-    input_by_pixel, by_pixel = _by_pixel(program, units, options)
+    check_names(make_units(program), options)
+    varying = without_constants(program)
+    units = make_units(varying)
+    input_by_pixel, by_pixel = _by_pixel(varying, units, options)
     planned: list[PlannedUnit] = []
     files: dict[str, str] = {}
     for unit in units:
         made, new_files = plan_unit(unit, unit.name in by_pixel, options)
         planned.append(made)
         files |= new_files
-    network = connect(program, planned, input_by_pixel)
+    network = connect(varying, planned, input_by_pixel)
     for segment in network.segments:
         files |= segment.library()
+    check_name(options.name, files)
     files[f"{options.name}.sv"] = HEADER + top_module(options.name, network)
     return Design(options, program, tuple(planned), network, dict(sorted(files.items())))
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from chop.config import DesignOptions
 from chop.hardware.program.instructions import Block, LinearMap, Requantize
 from chop.hardware.program.signal import IntArray, width_of
 from chop.hardware.rtl.arithmetic import Rounding, requantized
@@ -13,21 +14,10 @@ from chop.hardware.rtl.circuit import Circuit, Wire, low_bits
 from chop.hardware.rtl.module import HEADER, ModuleText, port_width
 from chop.hardware.rtl.units import CircuitUnit, shares_limits
 from chop.hardware.rtl.unrolled import merge_roundings, roundings
+from chop.hardware.templates import fill
 
 PIPELINE_CYCLES = 5
 """Cycles from the last address to the result: ROM, product, sum, accumulator, result."""
-
-
-@dataclass(frozen=True)
-class Folding:
-    """How a matrix is cut: `p_in` inputs and `p_out` outputs at a time."""
-
-    p_in: int = 4
-    p_out: int = 4
-
-    def __post_init__(self) -> None:
-        if self.p_in < 1 or self.p_out < 1:
-            raise ValueError(f"'p_in' and 'p_out' must be at least 1, got {self.p_in} and {self.p_out}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +97,7 @@ class FoldedUnit:
         return "\n".join(lines) + "\n"
 
 
-def fold(unit: CircuitUnit, folding: Folding) -> FoldedUnit:
+def fold(unit: CircuitUnit, options: DesignOptions) -> FoldedUnit:
     """Return the constants of a folded unit; an error names a node that cannot be folded."""
     block = single_block(unit)
     if block is None:
@@ -129,7 +119,7 @@ def fold(unit: CircuitUnit, folding: Folding) -> FoldedUnit:
     merged = merge_roundings(chains)
     if merged:
         merged[0] = replace(merged[0], shift=int(shifts.max()))
-    p_in, p_out = min(folding.p_in, inputs), min(folding.p_out, outputs)
+    p_in, p_out = min(options.p_in, inputs), min(options.p_out, outputs)
     groups_in, groups_out = -(-inputs // p_in), -(-outputs // p_out)
     matrix = np.zeros((groups_out * p_out, groups_in * p_in), dtype=np.int64)
     matrix[:outputs, :inputs] = block.matrix << aligned[:, None]
@@ -175,115 +165,48 @@ def folded_module(name: str, folded: FoldedUnit) -> tuple[ModuleText, dict[str, 
     collected = f"{{results, y[{out_bits - 1}:{p_out * out.width}]}}" if groups_out > 1 else "results"
     sign = f"x_q[l * {lane} +: {lane}]" if source.signed else f"{{1'b0, x_q[l * {lane} +: {lane}]}}"
     ignored = ", ".join(["1'b0", "biases_q", "y", *dict.fromkeys(circuit.ignored)])
-    text = f"""module {name} #(
-    parameter WEIGHTS = "{name}_weights.mem",
-    parameter BIASES = "{name}_biases.mem"
-) (
-    input  logic clk,
-    input  logic rst,
-    input  logic in_valid,
-    output logic in_ready,
-    input  logic [{port_width(source) - 1}:0] in_data,
-    output logic out_valid,
-    input  logic out_ready,
-    output logic [{port_width(out) - 1}:0] out_data
-);
-    // {groups_in} x {groups_out} steps of {p_in} inputs and {p_out} outputs
-    logic [{p_in * p_out * weight_width - 1}:0] weight_rom [{folded.num_steps}];
-    logic [{p_out * bias_width - 1}:0] bias_rom [{groups_out}];
-    initial $readmemh(WEIGHTS, weight_rom);
-    initial $readmemh(BIASES, bias_rom);
-
-    logic busy, issuing;
-    logic [{step_bits - 1}:0] step;
-    logic [{column_bits - 1}:0] column;
-    logic [{row_bits - 1}:0] row;
-    logic [{in_bits - 1}:0] x;
-    wire last_column = column == {column_bits}'d{groups_in - 1};
-    wire last_row = row == {row_bits}'d{groups_out - 1};
-    assign in_ready = ~busy;
-
-    logic first_q, last_q, done_q, valid_q;
-    logic [{p_in * lane - 1}:0] x_q;
-    logic [{p_in * p_out * weight_width - 1}:0] weights_q;
-    logic [{p_out * bias_width - 1}:0] biases_q, biases_p, biases_s;
-    logic first_p, last_p, done_p, valid_p;
-    logic first_s, last_s, done_s, valid_s;
-    logic last_a, done_a;
-    logic signed [{product - 1}:0] products [{p_in * p_out}];
-    logic signed [{acc - 1}:0] sums [{p_out}];
-    logic signed [{acc - 1}:0] totals [{p_out}];
-    logic [{p_out * out.width - 1}:0] results;
-    logic [{out_bits - 1}:0] y;
-    assign out_data = y[{port_width(out) - 1}:0];
-
-    always_ff @(posedge clk) begin
-        if (rst) begin
-            busy <= 1'b0;
-            issuing <= 1'b0;
-            out_valid <= 1'b0;
-            {{valid_q, valid_p, valid_s}} <= '0;
-            {{last_q, last_p, last_s, last_a}} <= '0;
-            {{done_q, done_p, done_s, done_a}} <= '0;
-        end else begin
-            if (in_valid & in_ready) begin
-                busy <= 1'b1;
-                issuing <= 1'b1;
-            end else if (last_column & last_row) issuing <= 1'b0;
-            if (out_valid & out_ready) begin
-                busy <= 1'b0;
-                out_valid <= 1'b0;
-            end
-            if (done_a) out_valid <= 1'b1;
-            valid_q <= issuing;
-            last_q <= issuing & last_column;
-            done_q <= issuing & last_column & last_row;
-            {{valid_p, last_p, done_p}} <= {{valid_q, last_q, done_q}};
-            {{valid_s, last_s, done_s}} <= {{valid_p, last_p, done_p}};
-            {{last_a, done_a}} <= {{last_s, done_s}};
-        end
-        if (~issuing) begin
-            step <= '0;
-            column <= '0;
-            row <= '0;
-        end else begin
-            step <= step + 1'b1;
-            column <= last_column ? '0 : column + 1'b1;
-            if (last_column) row <= row + 1'b1;
-        end
-        if (in_valid & in_ready) x <= {loaded};
-        else if (issuing) x <= {rotated};
-        first_q <= column == '0;
-        {{first_p, first_s}} <= {{first_q, first_p}};
-        x_q <= x[{p_in * lane - 1}:0];
-        weights_q <= weight_rom[step];
-        biases_q <= bias_rom[row];
-        {{biases_p, biases_s}} <= {{biases_q, biases_p}};
-        if (last_a) y <= {collected};
-    end
-
-    for (genvar k = 0; k < {p_out}; k++) begin : lanes
-        for (genvar l = 0; l < {p_in}; l++) begin : products_of
-            wire signed [{operand - 1}:0] operand = {sign};
-            wire signed [{weight_width - 1}:0] weight =
-                weights_q[(k * {p_in} + l) * {weight_width} +: {weight_width}];
-            always_ff @(posedge clk) products[k * {p_in} + l] <= operand * weight;
-        end
-        logic signed [{acc - 1}:0] sum;
-        always_comb begin
-            sum = '0;
-            for (int l = 0; l < {p_in}; l++) sum = sum + {acc}'(products[k * {p_in} + l]);
-        end
-        wire signed [{bias_width - 1}:0] bias = biases_s[k * {bias_width} +: {bias_width}];
-        wire signed [{acc - 1}:0] total = totals[k];
-        always_ff @(posedge clk) begin
-            sums[k] <= sum;
-            if (valid_s) totals[k] <= (first_s ? {acc}'(bias) : totals[k]) + sums[k];
-        end
-        {chr(10).join("        " + line for line in circuit.lines).strip()}
-        assign results[k * {out.width} +: {out.width}] = {result};
-        wire unused = &{{{ignored}}};
-    end
-endmodule
-"""
+    requantization = "\n".join("        " + line for line in circuit.lines).strip()
+    text = fill(
+        "folded",
+        NAME=name,
+        WEIGHTS_FILE=f'"{name}_weights.mem"',
+        BIASES_FILE=f'"{name}_biases.mem"',
+        IN_HIGH=port_width(source) - 1,
+        OUT_HIGH=port_width(out) - 1,
+        GROUPS_IN=groups_in,
+        GROUPS_OUT=groups_out,
+        P_IN=p_in,
+        P_OUT=p_out,
+        WEIGHTS_HIGH=p_in * p_out * weight_width - 1,
+        NUM_STEPS=folded.num_steps,
+        BIASES_HIGH=p_out * bias_width - 1,
+        STEP_HIGH=step_bits - 1,
+        COLUMN_HIGH=column_bits - 1,
+        ROW_HIGH=row_bits - 1,
+        X_HIGH=in_bits - 1,
+        COLUMN_BITS=column_bits,
+        LAST_COLUMN=groups_in - 1,
+        ROW_BITS=row_bits,
+        LAST_ROW=groups_out - 1,
+        X_Q_HIGH=p_in * lane - 1,
+        PRODUCT_HIGH=product - 1,
+        NUM_PRODUCTS=p_in * p_out,
+        ACC_HIGH=acc - 1,
+        RESULTS_HIGH=p_out * out.width - 1,
+        Y_HIGH=out_bits - 1,
+        LOADED=loaded,
+        ROTATED=rotated,
+        COLLECTED=collected,
+        OPERAND_HIGH=operand - 1,
+        OPERAND=sign,
+        WEIGHT_HIGH=weight_width - 1,
+        WEIGHT_WIDTH=weight_width,
+        ACC=acc,
+        BIAS_HIGH=bias_width - 1,
+        BIAS_WIDTH=bias_width,
+        REQUANTIZATION=requantization,
+        OUT_WIDTH=out.width,
+        RESULT=result,
+        IGNORED=ignored,
+    )
     return ModuleText(name, HEADER + text, folded.latency), files

@@ -175,7 +175,9 @@ def _taps(buffer: LineBuffer) -> list[str]:
     for i in range(kernel_h):
         above = (kernel_h - 1 - i) * dilation_h
         value = f"column[{(above + 1) * pixel - 1}:{above * pixel}]"
-        if above and window.padding[0]:
+        if above >= buffer.steps[0]:
+            value = "FILL"
+        elif above and window.padding[0]:
             value = f"(row < {rows}'d{above} ? FILL : {value})"
         lines.append(f"logic [{length * pixel - 1}:0] taps{i};")
         lines.append("always_ff @(posedge clk) if (step) begin")

@@ -50,7 +50,7 @@ def pixel_unit(unit: CircuitUnit) -> PixelUnit:
 
 
 def _pixel_unit(unit: CircuitUnit) -> PixelUnit:
-    if any(len(signal.shape) < 2 or signal.width == 0 for signal in (*unit.sources, unit.out)):
+    if any(len(signal.shape) < 2 for signal in (*unit.sources, unit.out)):
         raise ValueError("its operands and results must be images")
     sources = tuple(merge_pixels(source) for source in unit.sources)
     shape = window_of(unit)
@@ -132,7 +132,7 @@ def _at_a_pixel(unit: CircuitUnit, sources: Sequence[Signal]) -> Instruction:
 
 def _block_at_a_pixel(block: Block, pixels: int) -> Block:
     """Return a block for one pixel: the positions of a block are then channels."""
-    if (block.reads % pixels != block.writes[:, :1] % pixels).any():
+    if ((block.reads - block.writes[:, :1]) % pixels != 0)[block.reads != PADDING].any():
         raise ValueError("its pixels depend on others")
     found = np.concatenate([block.reads // pixels, block.writes // pixels], axis=1)
     channels, counts = np.unique(found, axis=0, return_counts=True)

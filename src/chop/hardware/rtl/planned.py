@@ -2,42 +2,45 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
+from chop.config import DesignOptions, Strategy
 from chop.hardware.program.instructions import LinearMap
+from chop.hardware.rtl.circuit import levels_between_registers
 from chop.hardware.rtl.estimate import AreaEstimate, estimate_folded, estimate_line_buffer
-from chop.hardware.rtl.folded import FoldedUnit, Folding, fold, folded_module, single_block
+from chop.hardware.rtl.folded import FoldedUnit, fold, folded_module, single_block
 from chop.hardware.rtl.line_buffer import LineBuffer
 from chop.hardware.rtl.module import ModuleText
-from chop.hardware.rtl.pipeline import PipelineOptions, Strategy
 from chop.hardware.rtl.pixel_units import PixelUnit, pixel_unit, window_of
 from chop.hardware.rtl.units import CircuitUnit
 from chop.hardware.rtl.unrolled import unrolled_modules
 
+KEYWORDS = frozenset(
+    """
+accept_on alias always always_comb always_ff always_latch and assert assign assume automatic before begin bind
+bins binsof bit break buf bufif0 bufif1 byte case casex casez cell chandle checker class clocking cmos config
+const constraint context continue cover covergroup coverpoint cross deassign default defparam design disable
+dist do edge else end endcase endchecker endclass endclocking endconfig endfunction endgenerate endgroup
+endinterface endmodule endpackage endprimitive endprogram endproperty endsequence endspecify endtable endtask
+enum event eventually expect export extends extern final first_match for force foreach forever fork forkjoin
+function generate genvar global highz0 highz1 if iff ifnone ignore_bins illegal_bins implements implies import
+incdir include initial inout input inside instance int integer interconnect interface intersect join join_any
+join_none large let liblist library local localparam logic longint macromodule matches medium modport module
+nand negedge nettype new nexttime nmos nor noshowcancelled not notif0 notif1 null or output package packed
+parameter pmos posedge primitive priority program property protected pull0 pull1 pulldown pullup
+pulsestyle_ondetect pulsestyle_onevent pure rand randc randcase randsequence rcmos real realtime ref reg
+reject_on release repeat restrict return rnmos rpmos rtran rtranif0 rtranif1 s_always s_eventually s_nexttime
+s_until s_until_with scalared sequence shortint shortreal showcancelled signed small soft solve specify
+specparam static string strong strong0 strong1 struct super supply0 supply1 sync_accept_on sync_reject_on
+table tagged task this throughout time timeprecision timeunit tran tranif0 tranif1 tri tri0 tri1 triand trior
+trireg type typedef union unique unique0 unsigned until until_with untyped use uwire var vectored virtual void
+wait wait_order wand weak weak0 weak1 while wildcard wire with within wor xnor xor
+""".split()  # noqa: SIM905
+)
+"""The reserved words of SystemVerilog (IEEE 1800-2017)."""
 MAX_UNROLLED = 4096
 """Products of a layer up to which it is unrolled by default; the solver would take minutes for more."""
-
-
-@dataclass(frozen=True)
-class DesignOptions:
-    """How a program becomes a circuit."""
-
-    name: str = "network"
-    """The name of the top module; the other modules start with it."""
-    strategy: Mapping[str, Strategy] = field(default_factory=dict)
-    """The strategy of each node, and `default` for the others; by default, it follows from the size of a layer."""
-    folding: Folding = field(default_factory=Folding)
-    """Inputs and outputs of folded nodes at a time."""
-    pipeline: PipelineOptions = field(default_factory=PipelineOptions)
-    """Where registers go."""
-    use_alkaid: bool = True
-    """Whether constant products are optimised with alkaid, if it is installed."""
-
-    def __post_init__(self) -> None:
-        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", self.name):
-            raise ValueError(f"'name' must be letters, digits and underscores, got '{self.name}'")
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,23 +75,30 @@ class PlannedUnit:
 def check_names(units: Sequence[CircuitUnit], options: DesignOptions) -> None:
     """Raise an error for a strategy of a node that does not exist."""
     known = {node for each in units for node in each.nodes}
-    unknown = [name for name in options.strategy if name != "default" and name not in known]
+    unknown = [name for name in options.strategies if name != "default" and name not in known]
     if unknown:
         raise ValueError(f"strategy: there is no node '{unknown[0]}'; nodes: {', '.join(sorted(known))}")
 
 
+def check_name(name: str, files: Collection[str]) -> None:
+    """Raise an error if the top module would have the name of a keyword or of another module."""
+    if name in KEYWORDS or name == "testbench" or f"{name}.sv" in files:
+        raise ValueError(f"'name' must not be '{name}', which SystemVerilog or another module of the circuit uses")
+
+
 def given_strategy(unit: CircuitUnit, options: DesignOptions) -> Strategy | None:
     """Return the strategy that the options give a unit by name, or else by default if the unit can have it."""
-    named = [options.strategy[node] for node in unit.nodes if node in options.strategy]
+    strategies = options.strategies
+    named = [strategies[node] for node in unit.nodes if node in strategies]
     if named:
-        return named[0]
-    default = options.strategy.get("default")
+        return None if named[0] == "auto" else named[0]
+    default = strategies.get("default", "auto")
     possible = {
         "unrolled": True,
         "folded": single_block(unit) is not None,
         "stream_conv": window_of(unit) is not None and is_streamable(unit),
     }
-    return default if default is not None and possible[default] else None
+    return default if default != "auto" and possible[default] else None
 
 
 def is_streamable(unit: CircuitUnit) -> bool:
@@ -157,7 +167,7 @@ def _folded(
     buffer: LineBuffer | None,
     options: DesignOptions,
 ) -> tuple[PlannedUnit, dict[str, str]]:
-    folded = fold(lane_unit, options.folding)
+    folded = fold(lane_unit, options)
     text, roms = folded_module(module, folded)
     area = estimate_folded(folded)
     timing = folded.latency, folded.interval
@@ -182,12 +192,12 @@ def _unrolled(
 
 def _with_few_registers(module: str, unit: CircuitUnit, options: DesignOptions) -> list[ModuleText]:
     """Return the modules of an unrolled unit, with as few registers as the options allow."""
-    pipeline = options.pipeline
-    if pipeline.stages is None:
-        return unrolled_modules(module, unit, pipeline.cutoff, options.use_alkaid)
+    use_alkaid = options.solver == "alkaid"
+    if options.stages is None:
+        return unrolled_modules(module, unit, levels_between_registers(options), use_alkaid)
     cutoff = 1
     while True:
-        modules = unrolled_modules(module, unit, cutoff, options.use_alkaid)
-        if modules[0].latency <= pipeline.stages:
+        modules = unrolled_modules(module, unit, cutoff, use_alkaid)
+        if modules[0].latency <= options.stages:
             return modules
         cutoff += 1

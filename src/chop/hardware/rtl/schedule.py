@@ -87,6 +87,7 @@ class FoldedTimer(Timer):
             self.busy = False
         elif self.left:
             self.left -= 1
+            return self.left == 0
         return sends
 
     @property

@@ -205,7 +205,7 @@ class Pipeline(Segment):
                 *self._ready(wires, f"{result}_ready"),
                 f"assign {result}_data = {taken};",
             ]
-        return [*lines, *self._handshake(number, given, wires, streams, taken)]
+        return [f"wire enable{number};", *lines, *self._handshake(number, given, wires, streams, taken)]
 
     def _ready(self, wires: Wires, ready: str) -> list[str]:
         """Return what makes each source wait for the others."""
@@ -222,7 +222,6 @@ class Pipeline(Segment):
         moved = f"{{{valid}[{latency - 2}:0], {given}}}" if latency > 1 else given
         result = wires[self.result]
         return [
-            f"wire {enable};",
             f"logic [{latency - 1}:0] {valid};",
             *self._ready(wires, enable),
             "always_ff @(posedge clk) begin",

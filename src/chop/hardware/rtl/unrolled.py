@@ -228,11 +228,12 @@ def _repeated(name: str, unit: CircuitUnit, head: LinearMap, cutoff: int, use_al
     for module, block in zip(modules, head.blocks, strict=True):
         lanes = _block_input(block, source)
         for reads, writes in zip(block.reads.tolist(), block.writes.tolist(), strict=True):
-            parts = [element_bits(unit.sources, at, lanes.width) for at in reversed(reads)]
+            parts = [element_bits(unit.sources, at, lanes.width) for at in reversed(reads) if lanes.width]
+            inputs = ", ".join(parts or ["1'b0"])
             outs = [f"out_data[{(at + 1) * width - 1}:{at * width}]" for at in reversed(writes)]
             lines.append(
                 f"{module.name} u{len(lines)} (.clk(clk), .enable(enable), "
-                f".in0_data({{{', '.join(parts)}}}), .out_data({{{', '.join(outs)}}}));"
+                f".in0_data({{{inputs}}}), .out_data({{{', '.join(outs)}}}));"
             )
     counts = [len(block.reads) for block in head.blocks]
     return [wrap_module(name, unit, lines, modules, counts), *modules]

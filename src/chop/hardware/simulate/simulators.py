@@ -57,7 +57,6 @@ class Verilator(Simulator):
         flags = [
             "--binary",
             "--timing",
-            "-Wno-fatal",
             "-j",
             "2",
             "-O3",
@@ -96,7 +95,10 @@ class Icarus(Simulator):
 
     def build(self, files: Sequence[Path], folder: Path) -> None:
         output = str(folder / f"{TOP}.vvp")
-        run_tool(["iverilog", "-g2012", "-s", TOP, "-o", output, *map(str, files)], folder, BUILD_SECONDS)
+        command = ["iverilog", "-g2012", "-s", TOP, "-o", output, *map(str, files)]
+        wrong = [line for line in run_tool(command, folder, BUILD_SECONDS).splitlines() if ": Port " in line]
+        if wrong:
+            raise ValueError(f"iverilog: {wrong[0]}")  # of another width than what it is connected to
 
     def command(self, folder: Path) -> list[str]:
         return ["vvp", "-n", str(folder / f"{TOP}.vvp")]
@@ -139,7 +141,7 @@ def _verilator() -> _VerilatorInstallation | None:
 
 
 def run_tool(command: list[str], cwd: Path, seconds: int, environment: Mapping[str, str] | None = None) -> str:
-    """Run a tool; raise an error with the end of its output if it fails."""
+    """Run a tool and return its output; raise an error with the end of it if the tool fails."""
     try:
         done = subprocess.run(
             command, cwd=cwd, capture_output=True, text=True, timeout=seconds, env=environment, check=False
@@ -149,4 +151,4 @@ def run_tool(command: list[str], cwd: Path, seconds: int, environment: Mapping[s
     if done.returncode:
         last = "\n".join((done.stdout + done.stderr).strip().splitlines()[-8:])
         raise ValueError(f"{Path(command[0]).name} failed:\n{last}")
-    return done.stdout
+    return done.stdout + done.stderr

@@ -13,7 +13,7 @@ def vendor_files(design: Design) -> dict[str, str]:
     name = design.options.name
     sources = [file for file in design.files if file.endswith(".sv")]
     memories = [file for file in design.files if file.endswith(".mem")]
-    period = 1000 / design.options.pipeline.clock_mhz
+    period = 1000 / design.options.clock_mhz
     return {
         "vivado.tcl": _vivado(name, sources, memories),
         f"{name}.xdc": f"create_clock -name clk -period {period:.3f} [get_ports clk]\n",

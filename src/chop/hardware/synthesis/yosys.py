@@ -60,24 +60,14 @@ def measure_area(files: Sequence[Path], top: str, folder: Path, family: str = "x
     """Synthesise a module and return its cells; the netlist is written to `folder`."""
     if family not in FAMILIES:
         raise ValueError(f"unknown family '{family}'; {closest(family, FAMILIES)}")
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in files:
-        if path.suffix == ".mem":
-            shutil.copyfile(path, folder / path.name)
-    # Relative, because the Yosys of PyPI runs in a sandbox that has its own /tmp.
-    start = folder.resolve()
-    names = " ".join(os.path.relpath(path.resolve(), start) for path in files if path.suffix == ".sv")
     results = [
         f"tee -q -o {top}_{family}.txt stat",
         f"write_verilog -noattr {top}_{family}_netlist.v",
         f"write_json {top}_{family}.json",
     ]
-    command = _command()
 
     def synthesise(with_memories: bool) -> None:
-        commands = _synthesis(family, top, use_dsp, with_memories)
-        script = "; ".join([f"read_verilog -sv {names}", *commands, *results])
-        run_tool([*command, "-q", "-p", script], folder, SECONDS)
+        run_yosys(files, [*_synthesis(family, top, use_dsp, with_memories), *results], folder)
 
     has_roms = any(path.suffix == ".mem" for path in files)
     try:
@@ -87,6 +77,18 @@ def measure_area(files: Sequence[Path], top: str, folder: Path, family: str = "x
             raise
         synthesise(with_memories=True)  # if memories are not the reason, this reports the same error
     return read_area((folder / f"{top}_{family}.txt").read_text())
+
+
+def run_yosys(files: Sequence[Path], commands: Sequence[str], folder: Path) -> None:
+    """Read the files of a circuit and run commands of Yosys in a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in files:
+        if path.suffix == ".mem":
+            shutil.copyfile(path, folder / path.name)
+    # Relative, because the Yosys of PyPI runs in a sandbox that has its own /tmp.
+    start = folder.resolve()
+    names = " ".join(os.path.relpath(path.resolve(), start) for path in files if path.suffix == ".sv")
+    run_tool([*_command(), "-q", "-p", "; ".join([f"read_verilog -sv {names}", *commands])], folder, SECONDS)
 
 
 def _synthesis(family: str, top: str, use_dsp: bool, with_memories: bool) -> list[str]:

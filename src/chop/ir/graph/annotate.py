@@ -34,22 +34,43 @@ _LARGE = 2**23
 """Parameters of a model from which shapes are computed without data."""
 
 
+def init_metadata(graph: MaseGraph) -> None:
+    """Add empty metadata to every node, as `node.meta["mase"]`."""
+    for node in graph.fx_graph.nodes:
+        node.meta["mase"] = NodeMeta(node)
+
+
 def annotate(
-    graph: MaseGraph, inputs: Mapping[str, Any], *, keep_values: bool = True, keep_ranges: bool = False
+    graph: MaseGraph,
+    inputs: Mapping[str, Any],
+    *,
+    keep_values: bool = True,
+    keep_ranges: bool = False,
+    max_values: int | None = None,
 ) -> None:
     """Run `graph` on `inputs` (by argument name) and store each node's op, shapes, dtypes, values and ranges.
 
-    If neither values nor ranges are kept, the run uses tensors without data if possible.
+    If the results have more than `max_values` elements, ranges are kept instead of values. If neither are kept, the
+    run uses tensors without data if possible.
     """
     metas = graph.metas()
     arguments = bind_inputs(graph, inputs)
     needs_data = keep_values or keep_ranges
     if needs_data or not _annotate_without_data(graph.model, metas, arguments):
+        annotator = _Annotator(graph.model, keep_values, keep_ranges, max_values)
         with undisturbed(graph.model):
-            _Annotator(graph.model, keep_values, keep_ranges).run(*arguments)
+            annotator.run(*arguments)
+        keep_values = annotator.keep_values
     if keep_values:
         for node, value in zip(inputs_of(graph), bind_inputs(graph, inputs), strict=True):
             node.meta["mase"].given = (value,)
+
+
+def init_software_metadata(graph: MaseGraph) -> None:
+    """Add an empty entry for statistics, `{"stat": {}}`, to every tensor of every node."""
+    for meta in graph.annotated_metas():
+        meta.software["args"] = {name: {"stat": {}} for name in meta.args}
+        meta.software["results"] = {name: {"stat": {}} for name in meta.results}
 
 
 def _annotate_without_data(model: fx.GraphModule, metas: list[NodeMeta], arguments: list[Any]) -> bool:
@@ -75,9 +96,16 @@ def _annotate_without_data(model: fx.GraphModule, metas: list[NodeMeta], argumen
 class _Annotator(NodeInterpreter):
     """An interpreter that stores the tensors that go into each node and come out of it."""
 
-    def __init__(self, model: fx.GraphModule, keep_values: bool = False, keep_ranges: bool = False) -> None:
+    def __init__(
+        self,
+        model: fx.GraphModule,
+        keep_values: bool = False,
+        keep_ranges: bool = False,
+        max_values: int | None = None,
+    ) -> None:
         super().__init__(model)
         self.keep_values, self.keep_ranges = keep_values, keep_ranges
+        self.max_values, self.num_values = max_values, 0
         self.by_storage: defaultdict[int, list[TensorMeta]] = defaultdict(list)
         """Stored values by their memory, to copy them before an in-place op overwrites it."""
 
@@ -98,6 +126,20 @@ class _Annotator(NodeInterpreter):
         meta.results = {f"data_out_{i}": self._note(tensor) for i, tensor in enumerate(tensors_in(result))}
         meta.annotated = True
         meta.note_formats()
+        self.num_values += sum(tensor.numel for tensor in meta.results.values())
+        if self.keep_values and self.max_values is not None and self.num_values > self.max_values:
+            self._keep_ranges_only()
+
+    def _keep_ranges_only(self) -> None:
+        """Replace the values stored until now by their ranges, and store no more values."""
+        self.keep_values, self.keep_ranges = False, True
+        self.by_storage.clear()
+        for node in self.graph.nodes:
+            meta: NodeMeta = node.meta["mase"]
+            for tensor in (*meta.args.values(), *meta.results.values()):
+                if tensor.value is not None and tensor.value.is_floating_point():
+                    tensor.largest = largest_magnitude(tensor.value)
+                tensor.value = None
 
     def _parameters(self, op: Op, module: nn.Module | None) -> dict[str, TensorMeta]:
         """Return the operands that are parameters of the layer."""

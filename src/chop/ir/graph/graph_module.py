@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import copyreg
 import operator
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -16,7 +17,7 @@ from torch.fx.node import map_aggregate
 from chop.ir.graph.input_sizes import CAPTURED_SIZES, CapturedSizes, check_sizes, explain_sizes, input_sizes
 from chop.ir.graph.learned_scales import bind_scales
 from chop.ir.graph.meta import NodeMeta
-from chop.ir.graph.training_mode import BY_MODE, MODE_OF, ByMode, nodes_that_follow_the_mode, set_arguments
+from chop.ir.graph.training_mode import BY_MODE, EVALUATION_ONLY, MODE_OF, ByMode, check_mode, set_arguments
 from chop.ops import function_named, op_of_function, qualified_name
 
 
@@ -40,6 +41,7 @@ class NodeRecord:
     mode_of: str = ""
     meta: NodeMeta | None = None
     sizes: CapturedSizes | None = None
+    evaluation_only: Mapping[str, str] = field(default_factory=dict)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # pickle does not find some functions of torch, which are created inside others; the op table does.
@@ -85,6 +87,7 @@ class MaseGraphModule(fx.GraphModule):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self._follow_modes()  # the mode of a submodule may have been set
+        check_mode(self._evaluation_only, self)
         given = {name: value for (name, _), value in zip(self._inputs, args, strict=False)} | kwargs
         check_sizes(self._inputs, given)
         try:
@@ -96,8 +99,9 @@ class MaseGraphModule(fx.GraphModule):
             raise
 
     def recompile(self) -> Any:
-        self._mode_followers = nodes_that_follow_the_mode(self.graph)
+        self._mode_followers = [node for node in self.graph.nodes if BY_MODE in node.meta]
         self._inputs = input_sizes(self.graph)
+        self._evaluation_only = dict(self.graph.output_node().meta.get(EVALUATION_ONLY, {}))
         self._generated_from = _calls(self.graph)
         return super().recompile()
 
@@ -181,6 +185,7 @@ def records(graph: fx.Graph) -> list[NodeRecord]:
             node.meta.get(MODE_OF, ""),
             node.meta.get("mase"),
             node.meta.get(CAPTURED_SIZES),
+            node.meta.get(EVALUATION_ONLY, {}),
         )
         for node in graph.nodes
     ]
@@ -208,6 +213,8 @@ def build_graph(nodes: list[NodeRecord]) -> fx.Graph:
             node.meta["mase"] = record.meta.copied(node)
         if record.sizes is not None:
             node.meta[CAPTURED_SIZES] = record.sizes
+        if record.evaluation_only:
+            node.meta[EVALUATION_ONLY] = record.evaluation_only
         built[record.name] = node
     return graph
 

@@ -16,23 +16,32 @@ _ADVICE = "capture the model again with example_inputs of the new sizes, or pad 
 
 @dataclass(frozen=True)
 class CapturedSizes:
-    """The shape that an input had during the capture, and the lengths that the graph takes."""
+    """The shape that an input had during the capture, and the lengths and rows that the graph takes."""
 
     shape: tuple[int, ...]
     least: int = 0
     """The smallest size of axis 1 of an input [rows, length] or [rows, length, size]."""
     most: int | None = None
     """The largest size; None means no limit."""
+    least_rows: int = 0
+    """The smallest size of axis 0."""
+    most_rows: int | None = None
 
     def check(self, name: str, value: Any) -> None:
-        """Raise an error if the graph may compute something else than the model for an input of this length."""
-        if not isinstance(value, Tensor) or value.dim() != len(self.shape) or value.dim() < 2:
+        """Raise an error if the graph may compute something else than the model for an input of this size."""
+        if not isinstance(value, Tensor) or value.dim() != len(self.shape):
             return
-        length = value.shape[1]
-        if length < self.least or (self.most is not None and length > self.most):
+        allowed = ""
+        if value.dim() > 1 and not _is_between(value.shape[1], self.least, self.most):
+            is_fixed = self.least == self.most
+            length = f"its length must be {_shown_range(self.least, self.most)}"
+            allowed = "only its first size may differ" if is_fixed else length
+        elif value.dim() and not _is_between(len(value), self.least_rows, self.most_rows):
+            allowed = f"its first size must be {_shown_range(self.least_rows, self.most_rows)}"
+        if allowed:
             raise ValueError(
                 f"input '{name}' has the shape {list(value.shape)}, but the graph was captured with "
-                f"{list(self.shape)}, and {self._allowed()}; {_ADVICE}"
+                f"{list(self.shape)}, and {allowed}; {_ADVICE}"
             )
 
     def takes(self, value: Tensor) -> bool:
@@ -40,11 +49,15 @@ class CapturedSizes:
         free = 2 if 0 < self.least != self.most else 1
         return value.dim() == len(self.shape) and value.shape[free:] == self.shape[free:]
 
-    def _allowed(self) -> str:
-        if self.least == self.most:
-            return "only its first size may differ"
-        most = "" if self.most is None else f" and at most {self.most}"
-        return f"its length must be at least {self.least}{most}"
+
+def _is_between(size: int, least: int, most: int | None) -> bool:
+    return least <= size and (most is None or size <= most)
+
+
+def _shown_range(least: int, most: int | None) -> str:
+    if least == most:
+        return str(least)
+    return f"at least {least}" + ("" if most is None else f" and at most {most}")
 
 
 InputSizes = list[tuple[str, CapturedSizes | None]]
@@ -58,7 +71,7 @@ def input_sizes(graph: fx.Graph) -> InputSizes:
 
 
 def check_sizes(inputs: InputSizes, given: Mapping[str, Any]) -> None:
-    """Raise an error if an input has a length that the graph does not take."""
+    """Raise an error if an input has a length or a number of rows that the graph does not take."""
     for name, captured in inputs:
         if captured is not None:
             captured.check(name, given.get(name))

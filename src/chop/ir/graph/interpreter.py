@@ -13,12 +13,9 @@ from torch.utils import _pytree as pytree
 from chop.ir.graph.input_sizes import check_sizes, explain_sizes, input_sizes
 from chop.ir.graph.mase_graph import MaseGraph
 from chop.ir.graph.meta import NodeMeta
+from chop.ir.graph.model_state import is_known, unchanged
 from chop.nn.quantized import QuantizedCall, QuantizedLayer, plain_layer
-from chop.ops import op_of_module
 from chop.registry import closest
-
-_MAX_NUMEL_JOINED = 2**16
-"""The size up to which tensors are copied and compared together, which takes less time than one after the other."""
 
 
 class NodeInterpreter(fx.Interpreter):
@@ -153,13 +150,38 @@ def _value(node: fx.Node, inputs: Mapping[str, Any]) -> Any:
 
 def annotated_inputs(graph: MaseGraph) -> dict[str, Any]:
     """Return the batch that the graph was annotated with, by argument name."""
-    given = {str(node.target): node.meta["mase"].given for node in inputs_of(graph)}
+    given = {str(meta.node.target): meta.given for meta in _metas_of_inputs(graph)}
     if not all(given.values()):
         raise ValueError("the graph does not keep the values of its inputs; pass a batch as 'dummy_in'")
     inputs: dict[str, Any] = {}
     for target, (value,) in given.items():
         inputs |= value if target.startswith("**") else {target.lstrip("*"): value}
     return inputs
+
+
+def example_inputs(graph: MaseGraph, argument: str) -> dict[str, Any]:
+    """Return the batch that the graph was annotated with, or one of the same shapes if its values were not kept.
+
+    `argument` is what the caller can be given instead; an error message asks for it.
+    """
+    metas = _metas_of_inputs(graph)
+    if not all(meta.annotated for meta in metas):
+        raise ValueError(f"the graph is not annotated with a batch; give rows as '{argument}'")
+    if all(meta.given for meta in metas):
+        return annotated_inputs(graph)
+    generator = torch.Generator().manual_seed(0)
+    inputs = {}
+    for meta in metas:
+        result = meta.results.get("data_out_0")
+        if result is None or len(meta.results) != 1:
+            raise ValueError(f"the graph does not keep the value of '{meta.node.name}'; give rows as '{argument}'")
+        drawn = torch.randn(result.shape, generator=generator) if result.dtype.is_floating_point else None
+        inputs[str(meta.node.target)] = (torch.zeros(result.shape) if drawn is None else drawn).to(result.dtype)
+    return inputs
+
+
+def _metas_of_inputs(graph: MaseGraph) -> list[NodeMeta]:
+    return [node.meta.get("mase") or NodeMeta(node) for node in inputs_of(graph)]
 
 
 @contextmanager
@@ -182,40 +204,20 @@ def evaluation_mode(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def undisturbed(model: nn.Module) -> Iterator[None]:
-    """Set evaluation mode without gradients; at the end restore mode, parameters, buffers and random state."""
-    alike: dict[object, list[Tensor]] = {}
-    for tensor in (each for module in model.modules() for each in _writable(module)):
-        alone = id(tensor) if tensor.numel() > _MAX_NUMEL_JOINED else None
-        alike.setdefault((tensor.dtype, tensor.device, alone), []).append(tensor)
-    with torch.no_grad():
-        kept = [(tensors, _joined(tensors).clone()) for tensors in alike.values()]
-    try:
-        with evaluation_mode(model), torch.random.fork_rng(devices=[]):
-            yield
-    finally:
-        with torch.no_grad():
-            for tensors, before in kept:
-                if not _joined(tensors).equal(before):  # batch norm writes without incrementing `_version`
-                    _restore(tensors, before)
+    """Set evaluation mode without gradients; at the end restore mode, parameters, buffers and random state.
+
+    Modules that the graph calls and that are not in the op table are restored with all their attributes.
+    """
+    with unchanged(model, _own_parts(model)), evaluation_mode(model), torch.random.fork_rng(devices=[]):
+        yield
 
 
-def _joined(tensors: Sequence[Tensor]) -> Tensor:
-    """Return the values of all tensors, of a single one without copying them."""
-    flat = [tensor.reshape(-1) for tensor in tensors]
-    return flat[0] if len(flat) == 1 else torch.cat(flat)
-
-
-def _restore(tensors: Sequence[Tensor], joined: Tensor) -> None:
-    for tensor, values in zip(tensors, joined.split([each.numel() for each in tensors]), strict=True):
-        tensor.copy_(values.view(tensor.shape))
-
-
-def _writable(module: nn.Module) -> list[Tensor]:
-    """Return the tensors that a run may overwrite: buffers, and the parameters of layers that are not known ops."""
-    kind = module.base_class if isinstance(module, QuantizedLayer) else type(module)
-    leaves_alone = op_of_module(kind) is not None and getattr(module, "max_norm", None) is None
-    writable = [*module._buffers.values(), *(() if leaves_alone else module._parameters.values())]
-    return [tensor for tensor in writable if tensor is not None]
+def _own_parts(model: nn.Module) -> set[nn.Module]:
+    """Return the modules in which forwards of the user's own run: in a graph, those that it keeps as one node."""
+    if not isinstance(model, fx.GraphModule):
+        return set(model.modules())
+    called = {model.get_submodule(str(node.target)) for node in model.graph.nodes if node.op == "call_module"}
+    return {part for module in called if not is_known(module) for part in module.modules()}
 
 
 def named_inputs(meta: NodeMeta, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Tensor]:

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 CONSTANTS = (type(None), bool, int, float, str, torch.dtype, torch.device, torch.layout, torch.memory_format)
-MODULE_STATE = frozenset(vars(nn.Module()))
-"""The attributes that every module has."""
+_LEFT_OUT = ("_modules", "_non_persistent_buffers_set")
 
 
 class UnknownKindError(Exception):
@@ -23,11 +22,12 @@ def kind_of(value: Any, tensors: list[Tensor]) -> Hashable:
     Tensors of a kind have the same shape, strides and dtype, and are the same tensor in the same places.
     """
     if isinstance(value, Tensor):
+        if value.layout is not torch.strided:
+            raise UnknownKindError(str(value.layout))
         position = next((i for i, tensor in enumerate(tensors) if tensor is value), len(tensors))
         tensors.append(value)
-        return position, kind_of_tensor(value)
-    if isinstance(value, torch.SymInt):
-        return torch.SymInt, value.node.expr
+        memory = (value.shape, value.stride(), value.storage_offset())
+        return position, type(value), value.dtype, value.device, value.requires_grad, memory
     if type(value) in CONSTANTS:
         return type(value), value
     if type(value) is slice:
@@ -39,43 +39,14 @@ def kind_of(value: Any, tensors: list[Tensor]) -> Hashable:
     raise UnknownKindError(type(value).__name__)
 
 
-def kind_of_tensor(tensor: Tensor) -> Hashable:
-    """Return the shape, strides and type of a tensor; sizes may be symbols."""
-    if tensor.layout is not torch.strided:
-        raise UnknownKindError(str(tensor.layout))
-    sizes = (*tensor.shape, *tensor.stride(), tensor.storage_offset())
-    plain = tuple(size.node.expr if isinstance(size, torch.SymInt) else size for size in sizes)
-    return type(tensor), tensor.dtype, tensor.device, tensor.requires_grad, tensor.dim(), plain
-
-
-def kind_of_module(module: nn.Module) -> Hashable:
-    """Return what modules with the same parts, tensors of the same kind and no hooks have in common.
-
-    Their attributes have the same names, but may have different values.
-    """
-    positions: dict[int, int] = {}
-    parts: list[Hashable] = []
-    for path, part in module.named_modules(remove_duplicate=False):
-        state = vars(part)
-        if any(name.endswith("_hooks") and state.get(name) for name in MODULE_STATE):
-            raise UnknownKindError("hooks")
-        tensors = tuple(
-            (
-                name,
-                value
-                if value is None
-                else (positions.setdefault(id(value), len(positions)), kind_of_tensor(value)),
-            )
-            for name, value in (*part._parameters.items(), *part._buffers.items())
-        )
-        position = positions.setdefault(id(part), len(positions))
-        parts.append((path, type(part), position, part.training, frozenset(state), tensors))
-    return tuple(parts)
-
-
 def kind_of_layer(layer: nn.Module) -> Hashable:
-    """Return what modules of the same kind whose attributes have the same values have in common."""
-    attributes = [
-        {name: value for name, value in vars(part).items() if name not in MODULE_STATE} for part in layer.modules()
-    ]
-    return kind_of_module(layer), kind_of(attributes, [])
+    """Return what modules without hooks share if their attributes, tensors and parts are of the same kinds."""
+    tensors: list[Tensor] = []
+    return tuple(
+        (path, type(part), kind_of(_attributes(part), tensors))
+        for path, part in layer.named_modules(remove_duplicate=False)
+    )
+
+
+def _attributes(module: nn.Module) -> dict[str, Any]:
+    return {name: each for name, each in vars(module).items() if name not in _LEFT_OUT}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,10 +11,11 @@ from torch import fx, nn
 
 from chop.display.html import html_table
 from chop.ir.graph.capture import Capture, capture_model
-from chop.ir.graph.capture.trace import additions_removed
+from chop.ir.graph.capture.carried_state import random_numbers_kept
 from chop.ir.graph.drawing import Drawing, draw_nodes
 from chop.ir.graph.graph_module import MaseGraphModule, graph_module, relink
 from chop.ir.graph.meta import NodeMeta, metas
+from chop.ir.graph.model_state import unchanged
 
 
 class MaseGraph:
@@ -37,6 +39,8 @@ class MaseGraph:
         tensor), torch.export is used. `capture="fx"` or `"export"` allows only one of them. A model that is already
         a graph is used as it is.
         """
+        if not isinstance(model, nn.Module):
+            raise ValueError(f"MaseGraph needs a torch.nn.Module, got {_describe(model)}")
         self.capture = "fx"
         """How the graph was captured: "fx" or "export"."""
         if isinstance(model, fx.GraphModule) and not cf_args:
@@ -44,7 +48,7 @@ class MaseGraph:
             relink(graph)
             self.model: MaseGraphModule = graph_module(model, graph)
         else:
-            with additions_removed(model):
+            with unchanged(model), random_numbers_kept():
                 graph, self.capture = capture_model(model, cf_args, leaf_modules, example_inputs, capture)
                 self.model = graph_module(model, graph)
 
@@ -86,3 +90,15 @@ class MaseGraph:
 
     def __repr__(self) -> str:
         return f"MaseGraph({type(self.model).__name__}, {len(self.fx_graph.nodes)} nodes)"
+
+
+def _describe(given: object) -> str:
+    """Return what was given instead of a model, with what makes a model of it."""
+    if isinstance(given, type):
+        return f"the class {given.__name__}; create a model of it first: {given.__name__}(...)"
+    if isinstance(given, str | os.PathLike):
+        return (
+            f"'{os.fspath(given)}'; chop.models.get_model makes a model, and load_mase_graph_interface_pass(None, "
+            "folder) loads a saved graph"
+        )
+    return type(given).__name__

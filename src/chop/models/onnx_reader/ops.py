@@ -47,7 +47,9 @@ def _gemm(reader: OnnxReader, step: ReadNode) -> Flow:
     constant(weight, "the weight")
     bias = step.inputs[2] if len(step.inputs) > 2 else None
     if bias is not None:
-        bias = replace(bias, value=constant(bias, "the bias").reshape(-1))
+        if constant(bias, "the bias").dim() > 1 and bias.value.shape[0] > 1:
+            raise ValueError("the bias is the same for all rows")
+        bias = replace(bias, value=bias.value.reshape(-1))
     return _linear(reader, step, weight if step.attributes.get("transB", 0) else _transposed(weight), bias)
 
 
@@ -115,8 +117,6 @@ _LAYERS: dict[str, Callable[[Any], nn.Module]] = {
     "Elu": lambda given: nn.ELU(given.get("alpha", 1.0)),
     "Selu": lambda _: nn.SELU(),
     "Softplus": lambda _: nn.Softplus(),
-    "Softmax": lambda given: nn.Softmax(given.get("axis", -1)),
-    "LogSoftmax": lambda given: nn.LogSoftmax(given.get("axis", -1)),
     "Gelu": lambda given: nn.GELU(given.get("approximate", "none")),
     "HardSwish": lambda _: nn.Hardswish(),
 }
@@ -146,6 +146,8 @@ def _pool(reader: OnnxReader, step: ReadNode) -> Flow:
         options["dilation"] = tuple(given.get("dilations", [1] * dims))
         kind: Any = (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d)[dims - 1]
     else:
+        if any(size != 1 for size in given.get("dilations", ())):
+            raise ValueError("average pooling is read without dilation")
         options["count_include_pad"] = bool(given.get("count_include_pad", 0))
         kind = (nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d)[dims - 1]
     return reader.layer(step.name, kind(tuple(given["kernel_shape"]), **options), x, {})
@@ -156,6 +158,16 @@ def _global_pool(reader: OnnxReader, step: ReadNode) -> Flow:
     x = reader.flow(step.inputs[0])
     kind: Any = (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d)[x.sample.dim() - 3]
     return reader.layer(step.name, kind(1), x, {})
+
+
+@reads("Softmax", "LogSoftmax")
+def _softmax(reader: OnnxReader, step: ReadNode) -> Flow:
+    x = reader.flow(step.inputs[0])
+    axis = step.attributes.get("axis", -1 if reader.opset >= 13 else 1)
+    if reader.opset < 13 and axis % x.sample.dim() != x.sample.dim() - 1:
+        raise ValueError("before opset 13, it is read over the last dimension only")
+    kind = nn.Softmax if step.op_type == "Softmax" else nn.LogSoftmax
+    return reader.layer(step.name, kind(axis), x, {})
 
 
 # Functions
@@ -174,7 +186,10 @@ _FUNCTIONS: dict[str, Any] = {
 
 
 def _function(reader: OnnxReader, step: ReadNode) -> Flow:
-    return reader.call(_FUNCTIONS[step.op_type], *map(reader.flow, step.inputs))
+    flows = [reader.flow(each) for each in step.inputs]
+    if step.op_type in ("Div", "Pow") and not flows[0].sample.is_floating_point():
+        raise ValueError("its result is rounded, because it is an integer")
+    return reader.call(_FUNCTIONS[step.op_type], *flows)
 
 
 for _name in _FUNCTIONS:
@@ -183,6 +198,8 @@ for _name in _FUNCTIONS:
 
 @reads("Identity", "Dropout")
 def _identity(reader: OnnxReader, step: ReadNode) -> Any:
+    if len(step.inputs) > 2 and step.inputs[2] is not None and bool(constant(step.inputs[2], "the mode")):
+        raise ValueError("it is read without training")
     return step.inputs[0]
 
 
@@ -236,9 +253,18 @@ def _transpose(reader: OnnxReader, step: ReadNode) -> Any:
     return reader.moved(torch.permute, reader.flow(value), tuple(order))
 
 
+def _axes(step: ReadNode) -> list[int]:
+    """Return the dimensions of a node: an attribute of early opsets, and an input of later ones."""
+    if "axes" in step.attributes:
+        return list(step.attributes["axes"])
+    if len(step.inputs) < 2:
+        raise ValueError("its axes are not given")
+    return [int(n) for n in constant(step.inputs[1], "the axes")]
+
+
 @reads("Squeeze", "Unsqueeze")
 def _squeeze(reader: OnnxReader, step: ReadNode) -> Flow:
-    axes = [int(n) for n in constant(step.inputs[1], "the axes")]
+    axes = _axes(step)
     if len(axes) != 1:
         raise ValueError("one dimension is added or removed at a time")
     function: Any = torch.squeeze if step.op_type == "Squeeze" else torch.unsqueeze
@@ -252,6 +278,6 @@ def _concat(reader: OnnxReader, step: ReadNode) -> Flow:
 
 @reads("ReduceMean")
 def _mean(reader: OnnxReader, step: ReadNode) -> Flow:
-    axes = step.attributes.get("axes") or [int(n) for n in constant(step.inputs[1], "the axes")]
+    axes = _axes(step)
     keep = bool(step.attributes.get("keepdims", 1))
     return reader.call(torch.mean, reader.flow(step.inputs[0]), tuple(axes), keepdim=keep)

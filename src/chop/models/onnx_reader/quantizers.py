@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from chop.formats.fp8 import FP8
 from chop.formats.integer import Integer
@@ -29,6 +29,8 @@ class Codes:
 
     flow: Flow
     quantization: Quantization
+    scale: Tensor
+    """In a shape that broadcasts against the values."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +62,7 @@ def _quantize_linear(reader: OnnxReader, step: ReadNode) -> Any:
     if kind in FLOAT_TYPES:
         if float(scale.reshape(-1)[0]) != 1.0 or scale.numel() > 1:
             raise ValueError("8-bit floats are read without scales")
-        return Codes(flow, Quantization(FP8(FLOAT_TYPES[kind])))
+        return Codes(flow, Quantization(FP8(FLOAT_TYPES[kind])), scale.reshape(()))
     width, signed = INTEGER_TYPES[kind]
     if limits is not None:
         found = _width_of(limits, float(scale), signed)
@@ -69,7 +71,7 @@ def _quantize_linear(reader: OnnxReader, step: ReadNode) -> Any:
         width = found or width
     axis, block = step.attributes.get("axis", 1), step.attributes.get("block_size", 0)
     wide = broadcast_scale(scale, flow.sample.dim(), axis, block, flow.sample.shape)
-    return Codes(flow, integer_quantization(width, signed, wide, "nearest_even"))
+    return Codes(flow, integer_quantization(width, signed, wide, "nearest_even"), wide)
 
 
 def _width_of(limits: tuple[float, float], scale: float, signed: bool) -> int | None:
@@ -85,11 +87,14 @@ def _width_of(limits: tuple[float, float], scale: float, signed: bool) -> int | 
 def _dequantize_linear(reader: OnnxReader, step: ReadNode) -> Any:
     x = step.inputs[0]
     _check_zero(step, 2)
-    if isinstance(x, Codes):
-        return replace(x.flow, quantization=x.quantization)
-    codes, scale = constant(x, "the quantised tensor"), constant(step.inputs[1], "the scale")
+    codes = x.flow.sample if isinstance(x, Codes) else constant(x, "the quantised tensor")
+    scale = constant(step.inputs[1], "the scale")
     axis, block = step.attributes.get("axis", 1), step.attributes.get("block_size", 0)
     wide = broadcast_scale(scale, max(codes.dim(), 1), axis, block, codes.shape)
+    if isinstance(x, Codes):
+        if not wide.equal(x.scale):
+            raise ValueError("its scale is not that of the QuantizeLinear before it")
+        return replace(x.flow, quantization=x.quantization)
     value, kind = codes.float() * wide, type_name(reader.types[step.names[0]])
     if kind in FLOAT_TYPES and wide.numel() == 1 and float(wide) == 1.0:
         return Constant(value, Quantization(FP8(FLOAT_TYPES[kind])))
@@ -143,9 +148,9 @@ def _clip(reader: OnnxReader, step: ReadNode) -> Any:
     x = step.inputs[0]
     if isinstance(x, Codes) or (isinstance(x, Constant) and not x.value.is_floating_point()):
         return _limited_codes(reader, step)
-    given = [*step.inputs[1:], None, None]
-    low = -torch.inf if given[0] is None else float(constant(given[0], "a bound"))
-    high = torch.inf if given[1] is None else float(constant(given[1], "a bound"))
+    given = [*step.inputs[1:], None, None]  # attributes before opset 11
+    low = step.attributes.get("min", -torch.inf) if given[0] is None else float(constant(given[0], "a bound"))
+    high = step.attributes.get("max", torch.inf) if given[1] is None else float(constant(given[1], "a bound"))
     flow = reader.flow(x)
     if step.following and set(step.following) == {"QuantizeLinear"}:
         return Limited(flow, low, high)
@@ -173,7 +178,7 @@ def _limited_codes(reader: OnnxReader, step: ReadNode) -> Any:
     flow = x.flow
     if (low, high) != _range(width, quantization.format.is_signed):
         flow = reader.call(torch.clamp, flow, low * scale, high * scale)
-    return Codes(flow, replace(quantization, format=replace(quantization.format, width=width)))
+    return Codes(flow, replace(quantization, format=replace(quantization.format, width=width)), x.scale)
 
 
 def _range(width: int, signed: bool) -> tuple[int, int]:

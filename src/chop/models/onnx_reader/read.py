@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +11,31 @@ from torch import fx
 
 import chop.models.onnx_reader.ops
 import chop.models.onnx_reader.quantizers  # noqa: F401
-from chop.models.onnx_reader.protos import attributes_of
+from chop.models.onnx_reader.protos import Attributes, read_model
 from chop.models.onnx_reader.reader import OnnxReader, ReadNode
 from chop.models.onnx_reader.table import READERS
 from chop.registry import closest
 
 MAX_REASON_LENGTH = 200
+DOMAINS = ("", "ai.onnx", "com.microsoft", "qonnx.custom_op.general", "onnx.brevitas", "finn.custom_op.general")
+"""Whose ops have the meaning that their names have here."""
+_UNREADABLE = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What PyTorch and the readers of ops raise for nodes that do not fit each other."""
 
 
 def read_onnx(path: Path) -> tuple[fx.GraphModule, tuple[str, ...]]:
     """Return the model of a file, and the names of its inputs."""
-    reader = OnnxReader(path)
+    proto = read_model(path)
+    with _explaining(f"'{path}'"):
+        reader = OnnxReader(path, proto)
     for info in reader.proto.graph.input:
         if info.name not in reader.values:
             reader.add_input(info)
@@ -29,18 +45,32 @@ def read_onnx(path: Path) -> tuple[fx.GraphModule, tuple[str, ...]]:
             following.setdefault(name, []).append(node.op_type)
     for node in reader.proto.graph.node:
         _add(reader, node, [each for output in node.output for each in following.get(output, [])])
-    return reader.finish(), tuple(reader.inputs)
+    with _explaining(f"'{path}'"):
+        return reader.finish(), tuple(reader.inputs)
 
 
 def _add(reader: OnnxReader, node: Any, following: list[str]) -> None:
     """Add a node of the file to the graph."""
-    name, where = node.output[0], f"'{reader.path}': node '{node.output[0]}'"
+    name = next(iter(node.output), "")
+    where = f"'{reader.path}': node '{name}'"
+    own = {(each.domain, each.name) for each in reader.proto.functions}
     if node.op_type not in READERS:
         raise ValueError(f"{where} has the op '{node.op_type}'; {closest(node.op_type, READERS)}")
-    inputs = [reader.values[each] if each else None for each in node.input]
-    step = ReadNode(node.op_type, name, inputs, attributes_of(node), list(node.input), following)
-    try:
+    if node.domain not in DOMAINS or (node.domain, node.op_type) in own:
+        raise ValueError(f"{where} has the op '{node.op_type}' of '{node.domain}', whose meaning is unknown")
+    with _explaining(f"{where} ({node.op_type})"):
+        inputs = [reader.value(each) for each in node.input]
+        attributes = Attributes(node)
+        step = ReadNode(node.op_type, name, inputs, attributes, list(node.input), following)
         reader.values[name] = READERS[node.op_type](reader, step)
-    except (ValueError, RuntimeError, IndexError, KeyError, TypeError) as error:
-        reason = " ".join(str(error).split())[:MAX_REASON_LENGTH]
-        raise ValueError(f"{where} ({node.op_type}) cannot be read: {reason}") from error
+        attributes.check_all_read(reader.opset)
+
+
+@contextmanager
+def _explaining(where: str) -> Iterator[None]:
+    """Name the part of the file in errors about it."""
+    try:
+        yield
+    except _UNREADABLE as error:
+        reason = " ".join(str(error).split())[:MAX_REASON_LENGTH] or type(error).__name__
+        raise ValueError(f"{where} cannot be read: {reason}") from error

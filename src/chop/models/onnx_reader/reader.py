@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import keyword
+import math
 import re
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,12 +15,19 @@ from torch import Tensor, fx, nn
 
 from chop.ir.graph.graph_module import graph_module
 from chop.models.onnx_reader.constants import Constant, Quantization
-from chop.models.onnx_reader.protos import read_model, tensor_of
+from chop.models.onnx_reader.protos import opset_of, tensor_of, type_name
 from chop.nn.quantized import quantize_layer
 from chop.ops import op_of_module
 
 SAMPLE_ROWS = 2
 """The batch on which shapes are computed while the graph is built."""
+MAX_INPUT_VALUES = 2**26
+"""Per sample: 256 MiB; shapes are computed with two samples."""
+INPUT_TYPES = ("FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE", "INT32", "INT64")
+RESERVED_NAMES = frozenset(
+    {*keyword.kwlist, *dir(nn.Module()), "self", "torch", "device", "inf", "nan", "NoneType"}
+)
+"""What a layer, or an input in the source that torch.fx writes, cannot be called."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,20 +57,21 @@ class ReadNode:
 class OnnxReader:
     """The graph while it is built."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, proto: Any) -> None:
         self.path = path
-        self.proto = read_model(path)
+        self.proto = proto
         self.root, self.graph = nn.Module(), fx.Graph()
+        self.opset = opset_of(self.proto)
         self.types = {each.name: each.data_type for each in self.proto.graph.initializer}
         self.values: dict[str, Any] = {
             each.name: Constant(tensor_of(each)) for each in self.proto.graph.initializer
         }
         self.inputs: list[str] = []
-        self._used: Counter[str] = Counter()
+        self._used = set(RESERVED_NAMES)
 
     def finish(self) -> fx.GraphModule:
         """Return the model, after all nodes were added."""
-        outputs = [self.rounded(self.flow(self.values[info.name])).node for info in self.proto.graph.output]
+        outputs = [self.rounded(self.flow(self.value(info.name))).node for info in self.proto.graph.output]
         self.graph.output(outputs[0] if len(outputs) == 1 else tuple(outputs))
         return graph_module(self.root, self.graph, self._name(self.path.stem).capitalize())
 
@@ -72,18 +81,36 @@ class OnnxReader:
         sizes = [each.dim_value for each in dims]
         if not sizes or any(size < 1 for size in sizes[1:]):
             raise ValueError(f"'{self.path}': input '{info.name}' has sizes that are not given")
+        if math.prod(sizes[1:]) > MAX_INPUT_VALUES:
+            raise ValueError(
+                f"'{self.path}': input '{info.name}' has {math.prod(sizes[1:]):,} values per sample; "
+                f"{MAX_INPUT_VALUES:,} are read"
+            )
+        kind = type_name(info.type.tensor_type.elem_type)
+        if kind not in INPUT_TYPES:
+            raise ValueError(f"'{self.path}': input '{info.name}' is {kind}; read are {', '.join(INPUT_TYPES)}")
         name = self._name(info.name)
-        is_integer = info.type.tensor_type.elem_type in (6, 7)  # INT32, INT64
+        is_integer = kind.startswith("INT")
         sample = torch.zeros([SAMPLE_ROWS, *sizes[1:]], dtype=torch.int64 if is_integer else torch.float32)
         self.values[info.name] = Flow(self.graph.placeholder(name), sample)
         self.inputs.append(name)
 
     def _name(self, name: str) -> str:
         """Return a Python name that no other node has."""
-        plain = re.sub(r"\W+", "_", name).strip("_") or "node"
-        plain = plain if plain[0].isalpha() else f"node_{plain}"
-        self._used[plain] += 1
-        return plain if self._used[plain] == 1 else f"{plain}_{self._used[plain]}"
+        plain = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "node"
+        plain = unique = plain if plain[0].isalpha() else f"node_{plain}"
+        number = 1
+        while unique in self._used:
+            number += 1
+            unique = f"{plain}_{number}"
+        self._used.add(unique)
+        return unique
+
+    def value(self, name: str) -> Any:
+        """Return the tensor of a name in the file; None for an input that is left out."""
+        if name and name not in self.values:
+            raise ValueError(f"'{name}' is not the first result of a node, nor a constant or an input")
+        return self.values[name] if name else None
 
     def flow(self, value: Any) -> Flow:
         """Return a value as a tensor of the graph; a constant becomes a buffer."""

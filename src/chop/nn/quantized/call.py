@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from chop.formats import Format
 from chop.formats.learned_step import step_of_activation
 from chop.nn.quantized.phase_in import phased_in
-from chop.nn.quantized.results import round_first, written_back
+from chop.nn.quantized.results import has_numbers, round_first, written_back
 from chop.ops import OPS, Op, Operand, function_named, op_of_function, qualified_name
 
 
@@ -58,7 +58,7 @@ class QuantizedCall:
         return written_back(result, first) if self.writes_back else result
 
     def _quantize(self, name: str, operand: Operand, value: Any) -> Any:
-        if name not in self.formats or not isinstance(value, Tensor) or not value.is_floating_point():
+        if name not in self.formats or not isinstance(value, Tensor) or not has_numbers(value):
             return value
         return self._rounded(name, value)
 

@@ -46,9 +46,7 @@ class QuantConfig:
                 defaults = {}
             else:
                 same_format = names[role] == names["data_in"]
-                defaults = _inheritable(names["data_in"], given["data_in"]) if same_format else {}
-                if "width" in given[role]:
-                    defaults.pop("frac_width", None)  # the fraction bits follow the width that is given
+                defaults = _inherited(FORMATS[names[role]], given["data_in"], given[role]) if same_format else {}
             formats[role] = _read_format(FORMATS[names[role]], defaults | given[role], f"{where}: {role}")
             inherited[role] = tuple(f"{role}_{key}" for key in defaults if key not in given[role])
         return cls(config["name"], formats, inherited)
@@ -78,12 +76,14 @@ def _read_format(cls: type[Format], given: Mapping[str, Any], where: str) -> For
     return read_options(cls, given, where)
 
 
-def _inheritable(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters that other roles inherit from `data_in`: all except its dimensions."""
-    own = {
-        parameter.name for parameter in parameters(FORMATS[name]) if parameter.metadata["operand_dim"] is not None
+def _inherited(cls: type[Format], of_data: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a role with `own` parameters takes from `data_in`: widths and kinds, not signs or dimensions."""
+    metadata = {parameter.name: parameter.metadata for parameter in parameters(cls)}
+    return {
+        key: value
+        for key, value in of_data.items()
+        if metadata[key]["inherited"] and metadata[key]["follows"] not in own
     }
-    return {key: value for key, value in given.items() if key not in own}
 
 
 def _parameters_by_role(

@@ -10,12 +10,14 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from chop.formats.kernels.run import is_transformed
 from chop.formats.learned_step import step_of_activation
+from chop.formats.straight_through import with_gradient_of
 from chop.nn.quantized.operand_scales import OperandScales, scale_name
 from chop.nn.quantized.phase_in import is_partial, phased_in
 from chop.nn.quantized.recompute import LARGE_IMAGES_NUMEL, LARGE_NUMEL, by_slices, recomputed
-from chop.nn.quantized.results import round_first, written_back
-from chop.nn.quantized.rounded_parameters import straight_through, without_kept
+from chop.nn.quantized.results import has_numbers, round_first, written_back
+from chop.nn.quantized.rounded_parameters import without_kept
 from chop.ops import Op, Operand
 from chop.registry import closest
 
@@ -41,7 +43,8 @@ class QuantizedLayer(OperandScales):
         return self.op.parameters
 
     def forward(self, input: Tensor) -> Any:
-        if input.numel() >= LARGE_NUMEL and not torch.compiler.is_compiling() and not is_partial():
+        is_large = input.numel() >= LARGE_NUMEL and not torch.compiler.is_compiling()
+        if is_large and not is_partial() and not is_transformed(input):
             y = self._with_rounded_result(self._sparing_memory(input))
         else:
             y = self.forward_rounded(self.rounded("data_in_0", input))
@@ -91,7 +94,7 @@ class QuantizedLayer(OperandScales):
     def rounded(self, name: str, value: Tensor) -> Tensor:
         """Return the rounded value of an operand; integers such as indices are unchanged."""
         number_format = self.formats.get(name)
-        if number_format is None or not value.is_floating_point():
+        if number_format is None or not has_numbers(value):
             return value
         scale = self.scale_of(name)
         if scale is None:
@@ -114,9 +117,12 @@ class QuantizedLayer(OperandScales):
         if not self._can_cache(name, value):
             return self.rounded(name, value)
         rounded = self._cached(name, value)
-        if torch.is_grad_enabled() and value.requires_grad:
-            return straight_through(value, rounded, self)
-        return rounded
+        if not (torch.is_grad_enabled() and value.requires_grad):
+            return rounded
+        passed = with_gradient_of(value, rounded)
+        # After a gradient the optimizer changes the parameters, and fused optimizers do not increment `_version`.
+        passed.register_hook(lambda gradient: self.forget())
+        return passed
 
     def integers(self, name: str) -> tuple[Tensor, Tensor]:
         """Return the parameter `name` as integers and scale: `integers * scale` is `quantized(name)`."""
@@ -156,7 +162,7 @@ class QuantizedLayer(OperandScales):
     def _can_cache(self, name: str, value: Tensor) -> bool:
         if self.training or not self.cache_weights or torch.compiler.is_compiling() or value.is_inference():
             return False
-        if is_partial():
+        if is_partial() or any(map(is_transformed, self._sources_of(name, value))):
             return False
         scale = self.scale_of(name)
         learns = scale is not None and scale.requires_grad and torch.is_grad_enabled()
@@ -167,21 +173,21 @@ class QuantizedLayer(OperandScales):
         value = self._parameters.get(name)
         if value is None or not self.cache_weights or is_partial() or torch.compiler.is_compiling():
             return None
-        return self.kept(name, self.formats.get(name), self._version_of(name, value))
+        return self.kept(name, self.formats.get(name), self._sources_of(name, value))
 
     def _cached(self, name: str, value: Tensor) -> Tensor:
-        version, number_format = self._version_of(name, value), self.formats[name]
-        found = self.kept(name, number_format, version)
+        sources, number_format = self._sources_of(name, value), self.formats[name]
+        found = self.kept(name, number_format, sources)
         if found is None:
             with torch.no_grad():
                 found = self.rounded(name, value)
-            self.keep(name, number_format, version, found)
+            self.keep(name, number_format, sources, found)
         return found
 
-    def _version_of(self, name: str, value: Tensor) -> tuple[object, ...]:
-        """Return what changes when a parameter or its scale changes."""
+    def _sources_of(self, name: str, value: Tensor) -> tuple[Tensor, ...]:
+        """Return what a rounded parameter follows from: the parameter, and its scale if there is one."""
         scale = self.scale_of(name)
-        return value._version, value.data_ptr(), value.dtype, None if scale is None else scale._version
+        return (value,) if scale is None else (value, scale)
 
     def _parameter(self, name: str) -> Tensor | None:
         if name not in self.parameter_names:

@@ -1,4 +1,4 @@
-"""What happens to the result of a quantised layer or call."""
+"""What happens to the operands and the result of a quantised layer or call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ def round_first(rounded: Callable[[Tensor], Tensor], result: Any) -> Any:
     if isinstance(result, tuple):
         items = (round_first(rounded, result[0]), *result[1:])
         return items if type(result) is tuple else type(result)(items)  # torch.max returns a named tuple
-    return rounded(result) if isinstance(result, Tensor) and result.is_floating_point() else result
+    return rounded(result) if isinstance(result, Tensor) and has_numbers(result) else result
+
+
+def has_numbers(x: Tensor) -> bool:
+    """Whether `x` has numbers and not, for example, indices; formats refuse complex numbers."""
+    return x.is_floating_point() or x.is_complex()
 
 
 def written_back(result: Tensor, overwritten: Tensor) -> Tensor:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
+from weakref import ref
 
-import torch
 from torch import Tensor, nn
 
 from chop.formats import Format
@@ -15,7 +15,8 @@ class _RoundedParameter(NamedTuple):
     """A rounded parameter, and what it was rounded from."""
 
     format: Format
-    version: tuple[object, ...]
+    sources: tuple[ref[Tensor], ...]
+    version: list[object]
     value: Tensor
 
 
@@ -23,18 +24,24 @@ _NOTHING: dict[str, _RoundedParameter] = {}
 
 
 class RoundedParameters(nn.Module):
-    """A module with rounded parameters, each valid for a format and a `version` of what it was rounded from."""
+    """A module with rounded parameters, each valid for a format and its sources: the parameter, and its scale."""
 
-    def kept(self, name: str, number_format: Format | None, version: tuple[object, ...]) -> Tensor | None:
+    def kept(self, name: str, number_format: Format | None, sources: Sequence[Tensor]) -> Tensor | None:
         """Return a rounded parameter that is still valid; None if there is none."""
         found: _RoundedParameter | None = self.__dict__.get("_cache", _NOTHING).get(name)
-        if found is None or found.format is not number_format or found.version != version:
+        if found is None or found.format is not number_format:
             return None
-        return found.value
+        for source, kept in zip(sources, found.sources, strict=True):
+            if kept() is not source:  # `functional_call` may give another parameter at the same address
+                return None
+        return found.value if found.version == _version_of(sources) else None
 
-    def keep(self, name: str, number_format: Format, version: tuple[object, ...], value: Tensor) -> None:
-        """Keep a rounded parameter."""
-        self.__dict__.setdefault("_cache", {})[name] = _RoundedParameter(number_format, version, value)
+    def keep(self, name: str, number_format: Format, sources: Sequence[Tensor], value: Tensor) -> None:
+        """Keep a rounded parameter, unless it is of inference mode: a later backward pass could not use it."""
+        if value.is_inference():
+            return
+        rounded = _RoundedParameter(number_format, tuple(map(ref, sources)), _version_of(sources), value)
+        self.__dict__.setdefault("_cache", {})[name] = rounded
 
     def share_kept(self, name: str, number_format: Format, other: RoundedParameters) -> None:
         """Take over what another module keeps, if it is in this format."""
@@ -57,6 +64,11 @@ class RoundedParameters(nn.Module):
         return self
 
 
+def _version_of(sources: Sequence[Tensor]) -> list[object]:
+    """Return what changes when the values of tensors change."""
+    return [(source._version, source.data_ptr(), source.dtype) for source in sources]
+
+
 def forget_rounded(*models: object) -> None:
     """Drop the rounded parameters of all layers in models; they are rounded again when they are needed."""
     for model in models:
@@ -68,25 +80,3 @@ def forget_rounded(*models: object) -> None:
 def without_kept(state: Mapping[str, Any]) -> dict[str, Any]:
     """Return the state of a module without its rounded parameters."""
     return {key: value for key, value in state.items() if key != "_cache"}
-
-
-class _StraightThrough(torch.autograd.Function):
-    """A cached rounded value whose gradient goes to the original value.
-
-    After a gradient the optimizer changes the parameters, and fused optimizers do not increment `_version`; so
-    `backward` drops the cached values.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, value: Tensor, rounded: Tensor, layer: RoundedParameters) -> Tensor:
-        ctx.layer = layer
-        return rounded.detach()
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        ctx.layer.forget()
-        return gradient, None, None
-
-
-# `Function.apply` is untyped.
-straight_through: Callable[[Tensor, Tensor, RoundedParameters], Tensor] = _StraightThrough.apply

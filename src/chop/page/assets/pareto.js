@@ -232,7 +232,7 @@ function plainLine(up, taken) {
   const value = report.search.plain[pareto.y];
   if (!isNumber(value)) return "";
   const right = PLOT.width - PLOT.right;
-  const text = `original model: ${shown(value, metricKind(pareto.y))}`;
+  const text = `${report.search.original}: ${shown(value, metricKind(pareto.y))}`;
   taken.push({ left: PLOT.left, right, top: up(value) - 1, bottom: up(value) + 1 });
   const places = [up(value) - 5, up(value) + 15].flatMap((y) => [
     { x: PLOT.left + 6, y, anchor: "start" },

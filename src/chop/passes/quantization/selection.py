@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from chop.nn.quantized import QuantConfig
 from chop.ops import OPS
 from chop.options import read_options
 from chop.registry import closest
+
+logger = logging.getLogger(__name__)
 
 By = Literal["type", "name", "regex_name"]
 T = TypeVar("T")
@@ -96,6 +99,10 @@ def chosen_configs(args: QuantizeArgs, metas: Sequence[NodeMeta]) -> dict[fx.Nod
     Raises an error if a choice matches nothing, or if nodes that call the same layer have different configs.
     """
     args.check(metas, "quantize")
+    if args.by == "type":
+        absent = [op for op in args.configs if not any(meta.quantizable and meta.mase_op == op for meta in metas)]
+        for op in absent:
+            logger.warning("quantize by type: the graph has no '%s' node, so its config has no effect", op)
     configs = {
         meta.node: config
         for meta in metas

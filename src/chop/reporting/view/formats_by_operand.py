@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from chop.formats.base import Format, parameters
 from chop.ir.graph.storage.save_load import GRAPH_FILE
 from chop.ir.graph.storage.values import decode_format
+from chop.passes.graph.transforms.quantize.summary import TABLE_FILE
 from chop.reporting.view.nested_tables import value_at
 from chop.reporting.view.run_files import read_csv, read_table
 from chop.reporting.view.run_record import RunRecord
@@ -23,7 +23,7 @@ def formats_by_operand(record: RunRecord) -> dict[str, str]:
     folder = record.folder
     nodes = value_at(read_table(folder, folder.graph / GRAPH_FILE), "metadata")
     if not isinstance(nodes, Mapping):
-        rows = read_csv(folder, folder.quantization_table)
+        rows = read_csv(folder, folder.transform / TABLE_FILE)
         names = {"New name", "Quantized type"}
         return {row["New name"]: row["Quantized type"] for row in rows if names <= row.keys()}
     operands = {node: value_at(meta, "args") for node, meta in nodes.items()}
@@ -36,21 +36,10 @@ def formats_by_operand(record: RunRecord) -> dict[str, str]:
 
 
 def format_text(stored: object) -> str:
-    """Return a stored format as text: its name and widths, then parameters that differ from their defaults."""
+    """Return a stored format as text."""
     if not isinstance(stored, Mapping):
         return "?"
     try:
-        found = decode_format(stored)
+        return str(decode_format(stored))
     except (ValueError, LookupError, TypeError):  # the format of a plug-in that is not loaded
         return json.dumps(dict(stored))
-    return ", ".join([str(found), *_other_parameters(found)])
-
-
-def _other_parameters(found: Format) -> list[str]:
-    """Return the parameters that `str` does not show and that differ from their defaults."""
-    given = [(field, getattr(found, field.name)) for field in parameters(type(found)) if field.name != "width"]
-    return [
-        f"{field.name} = {value}"
-        for field, value in given
-        if field.metadata["operand_dim"] is None and value != field.default and value not in found.precision
-    ]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from chop.display import numbers
 from chop.display.launcher import launcher
+from chop.display.numbers import counted
 from chop.reporting.view.differences import OptionColumn, differing_options
 from chop.reporting.view.html import (
     NOTHING,
@@ -22,71 +23,102 @@ from chop.reporting.view.html import (
     scrolling,
     synthetic_badge,
 )
+from chop.reporting.view.overview_controls import (
+    chosen_elsewhere,
+    column_head,
+    page_buttons,
+    run_box,
+    toolbar,
+)
 from chop.reporting.view.run_figures import COLUMNS, PARAMETERS, RunFigure
 from chop.reporting.view.run_record import MAX_RECORDS_KEPT, RunRecord
+from chop.reporting.view.run_selection import PAGE_SIZE, RunSelection, SortValues
 
 TEXT_COLUMNS, START_COLUMN = ("run", "action", "model", "data"), "started"
 """The first columns and the last one. Between them are the key figures, and options that differ."""
-NUM_COMPARED = range(2, 7)
-"""How many runs can be compared."""
+NEWEST_FIRST = RunSelection()
 
 
-def overview_page(root: Path, records: Sequence[RunRecord]) -> Html:
-    """Return the page with the table of all runs, newest first."""
-    lead = f"{root} · {len(records)} {'run' if len(records) == 1 else 'runs'}"
+def overview_page(root: Path, records: Sequence[RunRecord], selection: RunSelection = NEWEST_FIRST) -> Html:
+    """Return the page with the table of all runs, newest first; with many runs, a part of them.
+
+    The script sorts and filters a table that is complete; else the server does.
+    """
+    lead = f"{root} · {counted(len(records), 'run')}"
     if records:
-        content = element("form", {"action": "/compare", "method": "get"}, _toolbar(), _table(records))
+        parts = _parts(records, selection if len(records) > PAGE_SIZE else None)
+        content = element("form", {"action": "/compare", "method": "get"}, *parts)
     else:
         command = element("code", None, f"{launcher()} train jsc-tiny jsc")
         content = element("p", {"class": "plain"}, "There are no runs yet. To start one: ", command)
     return page("Runs", lead, content)
 
 
-def _toolbar() -> Html:
-    label = element("span", {"class": "unseen"}, "Filter runs")
-    filter_ = element(
-        "input",
-        {
-            "type": "search",
-            "id": "filter",
-            "placeholder": "Filter runs",
-            "autocomplete": "off",
-            "spellcheck": "false",
-        },
-    )
-    count = element("output", {"id": "filter-count", "for": "filter"})
-    return element(
-        "div",
-        {"class": "toolbar"},
-        element("label", {"class": "field grow"}, label, filter_, count),
-        element("span", {"id": "chosen"}, "select two or more runs"),
-        element("button", {"type": "submit", "id": "compare", "data-max": NUM_COMPARED[-1]}, "Compare"),
-    )
-
-
-def _table(records: Sequence[RunRecord]) -> Html:
+def _parts(records: Sequence[RunRecord], selection: RunSelection | None) -> list[Html | None]:
+    """Return the toolbar and the table; with a selection only one page of it, and buttons for the others."""
     known = set().union(*(_known_figures(record) for record in records))
     figures = tuple(figure for figure in COLUMNS if figure.figure.name in known)
     options, num_others = differing_options(tuple(records))
-    caption = element("caption", {"class": "unseen"}, "Runs; the header buttons sort the rows")
-    heads = [
-        element("th", {"scope": "col"}, element("span", {"class": "unseen"}, "compare")),
-        *(_head(word, "text") for word in TEXT_COLUMNS),
-        *(_figure_head(figure) for figure in figures),
-        *(_head(column.title.replace("_", " "), "option", column.key) for column in options),
-        _head(START_COLUMN, "text"),
+    note = _others_note(num_others)
+    if selection is None:
+        rows = [_row(record, options, figures) for record in records]
+        return [toolbar(None, ""), _table(rows, _heads(options, figures, None)), note]
+    found = selection.matching(records, lambda record: _row(record, options, figures))
+    found = selection.sorted(found, _sort_values(options, figures))
+    last = max(1, math.ceil(len(found) / PAGE_SIZE))
+    page = min(selection.page, last)
+    shown = found[PAGE_SIZE * (page - 1) : PAGE_SIZE * page]
+    rows = [_row(record, options, figures, record.name in selection.chosen) for record in shown]
+    names = {record.name for record in records} - {record.name for record in shown}
+    elsewhere = [name for name in selection.chosen if name in names]
+    return [
+        toolbar(selection, f"{len(found):,} of {len(records):,}"),
+        chosen_elsewhere(elsewhere),
+        _table(rows, _heads(options, figures, selection)),
+        page_buttons(page, last),
+        note,
     ]
-    body = element("tbody", None, [_row(record, options, figures) for record in records])
-    table = element("table", {"id": "table"}, caption, element("thead", None, element("tr", None, heads)), body)
-    return join(scrolling("Table of runs", table), _others_note(num_others))
 
 
-def _head(title: str, kind: str, tooltip: str | None = None, sort: str = "text") -> Html:
-    return element("th", {"scope": "col", "class": kind, "data-sort": sort, "title": tooltip}, title)
+def _sort_values(options: Sequence[OptionColumn], figures: Sequence[RunFigure]) -> SortValues:
+    """Return how the value of a run is found by the name of a column, as in `data-value` of its cells."""
+    texts: SortValues = {
+        "run": lambda record: record.name,
+        "action": lambda record: record.action,
+        "model": lambda record: record.model and Path(record.model).name,
+        "data": lambda record: record.data and Path(record.data).name,
+        START_COLUMN: lambda record: record.started.isoformat(),
+    }
+    return {
+        **texts,
+        **{column.key: column.text for column in options},
+        **{figure.figure.name: partial(_finite, figure) for figure in figures},
+    }
 
 
-def _figure_head(figure: RunFigure) -> Html:
-    return _head(figure.title, "figure", figure.help, "number")
+def _finite(figure: RunFigure, record: RunRecord) -> float | None:
+    value = figure.read(record, "after")
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _table(rows: Sequence[Html], heads: Sequence[Html]) -> Html:
+    caption = element("caption", {"class": "unseen"}, "Runs; the header buttons sort the rows")
+    head = element("thead", None, element("tr", None, heads))
+    return scrolling(
+        "Table of runs", element("table", {"id": "table"}, caption, head, element("tbody", None, rows))
+    )
+
+
+def _heads(
+    options: Sequence[OptionColumn], figures: Sequence[RunFigure], selection: RunSelection | None
+) -> list[Html]:
+    return [
+        element("th", {"scope": "col"}, element("span", {"class": "unseen"}, "compare")),
+        *(column_head(selection, word, word, "text") for word in TEXT_COLUMNS),
+        *(column_head(selection, each.figure.name, each.title, "figure", each.help, "number") for each in figures),
+        *(column_head(selection, each.key, each.title.replace("_", " "), "option", each.key) for each in options),
+        column_head(selection, START_COLUMN, START_COLUMN, "text"),
+    ]
 
 
 def _others_note(num_others: int) -> Html | None:
@@ -102,8 +134,12 @@ def _known_figures(record: RunRecord) -> frozenset[str]:
 
 
 @lru_cache(maxsize=MAX_RECORDS_KEPT)
-def _row(record: RunRecord, options: tuple[OptionColumn, ...], figures: tuple[RunFigure, ...]) -> Html:
-    box = {"type": "checkbox", "name": "run", "value": record.name, "aria-label": f"compare {record.name}"}
+def _row(
+    record: RunRecord,
+    options: tuple[OptionColumn, ...],
+    figures: tuple[RunFigure, ...],
+    is_chosen: bool = False,
+) -> Html:
     name = element("th", {"scope": "row", "data-value": record.name}, _name(record))
     cells = [
         _text_cell(record.action),
@@ -123,7 +159,7 @@ def _row(record: RunRecord, options: tuple[OptionColumn, ...], figures: tuple[Ru
             element("span", {"class": "note"}, "(file time)") if record.has_file_time else None,
         ),
     ]
-    return element("tr", None, element("td", None, element("input", box)), name, cells)
+    return element("tr", None, element("td", None, run_box(record.name, is_chosen)), name, cells)
 
 
 def _about_model(record: RunRecord) -> str | None:

@@ -39,7 +39,10 @@ from chop.reporting.view.run_record import RunRecord, run_names
 from chop.reporting.view.served_files import find_run_file, list_files
 from chop.runs import RunFolder
 
-SWEEP_FIGURES = ("accuracy", "loss", "quantized_weight_bits", "quantized_activation_bits", "bitops", "weight_bits")
+SWEEP_FIGURES = (
+    *("validation_accuracy", "training_accuracy", "accuracy", "loss"),
+    *("quantized_weight_bits", "quantized_activation_bits", "bitops", "weight_bits"),
+)
 FLOAT_BITS = 32
 
 PLOTS: Sequence[Callable[[RunFolder], Path]] = (
@@ -218,9 +221,10 @@ def sweep_table(record: RunRecord) -> Html | None:
         )
         cells = [element("td", None, text) for text in texts]
         lines.append(element("tr", {"class": "best" if is_best else None}, cells))
-    lead = (
-        element("p", {"class": "lead"}, f"Fewest bit operations within the allowed loss: {best}.") if best else None
-    )
+    chosen_by = text_at(record.summary, "chosen_by")
+    of_what = f" of {figure(chosen_by).title}" if chosen_by else ""
+    text = f"Fewest bit operations within the allowed loss{of_what}: {best}."
+    lead = element("p", {"class": "lead"}, text) if best else None
     return section("sweep", "Sweep", lead, _plain_table("Table of the sweep", heads, lines))
 
 

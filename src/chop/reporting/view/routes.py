@@ -8,9 +8,11 @@ from pathlib import Path
 from urllib.parse import parse_qs, unquote
 
 from chop.reporting.view.html import ASSETS, Html
-from chop.reporting.view.overview import NUM_COMPARED, overview_page
+from chop.reporting.view.overview import overview_page
+from chop.reporting.view.overview_controls import NUM_COMPARED
 from chop.reporting.view.pages import compare_page, run_page
 from chop.reporting.view.run_record import RunRecord, find_record, list_records
+from chop.reporting.view.run_selection import RunSelection
 from chop.reporting.view.served_files import CONTENT_TYPES, find_file, find_served_run
 
 ASSET_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
@@ -39,7 +41,7 @@ class Response:
 
 
 def respond(root: Path, target: str) -> Response:
-    """Return the response to a request target: a path, and after `?` the runs to compare."""
+    """Return the response to a request target: a path, and after `?` the runs to compare or to show."""
     path, _, query = target.partition("?")
     try:
         parts = tuple(unquote(part, errors="strict") for part in path.split("/"))
@@ -47,7 +49,7 @@ def respond(root: Path, target: str) -> Response:
         raise NotFoundError("there is no such page") from None
     match parts:
         case ("", ""):
-            return _page(overview_page(root, list_records(root)))
+            return _page(overview_page(root, list_records(root), RunSelection.read(query)))
         case ("", "run", name):
             return _page(run_page(_record(root, name)))
         case ("", "compare"):

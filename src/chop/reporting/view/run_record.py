@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from chop.display.numbers import counted, exact
-from chop.files import CorruptFileError, parse_json
+from chop.files import MAX_RECORD_BYTES, CorruptFileError, open_regular, parse_json
 from chop.reporting.view.nested_tables import number_at, tables_at, text_at, value_at
 from chop.reporting.view.run_files import read_table
 from chop.reporting.view.served_files import find_run_file, find_served_run, is_allowed_name
@@ -87,7 +87,8 @@ class RunRecord:
         if trials is not None and front is not None:
             return f"{counted(round(trials), 'trial')}, {exact(front)} Pareto-optimal"
         checkpoint = text_at(self.summary, "checkpoint") or text_at(self.config, "load_name")
-        origin = None if checkpoint is None else f"from {_checkpoint_name(Path(checkpoint))}"
+        quantized = ", quantised" if self.summary.get("quantized_start") else ""
+        origin = None if checkpoint is None else f"from {_checkpoint_name(Path(checkpoint))}{quantized}"
         best = text_at(self.summary, "best")  # of a sweep
         return ", ".join(part for part in (origin, None if best is None else f"best: {best}") if part) or None
 
@@ -141,7 +142,7 @@ def _read_record(root: Path, name: str, versions: object) -> RunRecord | None:
 
     def read(path: Path) -> Mapping[str, Any]:
         try:
-            return read_table(folder, path)
+            return read_table(folder, path, MAX_RECORD_BYTES)
         except CorruptFileError as error:
             errors.append(str(error))
             return {}
@@ -183,7 +184,7 @@ def _progress(folder: RunFolder) -> str:
     if path is None:
         return ""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_TAIL))
             lines = file.read().splitlines()
         values = parse_json(lines[-1] if lines[-1].endswith(b"}") else lines[-2], path.name)

@@ -9,9 +9,9 @@ import socket
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import BinaryIO
 from urllib.parse import urlsplit
 
+from chop.files import CorruptFileError, open_regular
 from chop.reporting.view.routes import NotFoundError, Response, respond
 
 logger = logging.getLogger(__name__)
@@ -115,8 +115,8 @@ class RequestHandler(BaseHTTPRequestHandler):
                 self.wfile.write(response.content)
             return
         try:
-            file: BinaryIO = response.content.open("rb")
-        except OSError:
+            file = open_regular(response.content)
+        except (OSError, CorruptFileError):
             self.send_error(HTTPStatus.NOT_FOUND, "there is no such file")
             return
         with file:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from chop.config import SearchConfig, TrainConfig
-from chop.config.optimizers import OptimizerName, ScheduleName
+from chop.config import SearchConfig, TrainConfig, TrainingOptions, option
 from chop.dataset import MaseDataModule, Rows
 from chop.options import check_options
 
@@ -22,27 +21,19 @@ SEARCHABLE_OPTIONS = (
 """The options that `[search.search_space.training]` may list choices for."""
 
 
-@dataclass(frozen=True)
-class BasicTrain:
+@dataclass(frozen=True, kw_only=True)
+class BasicTrain(TrainingOptions):
     """Options of the training on the first `num_samples` training rows; options that are searched override them."""
 
     data_loader: Literal["train_dataloader"] = "train_dataloader"
-    num_samples: int | None = None
-    max_epochs: int = 3
-    max_steps: int = -1
-    batch_size: int | None = None
-    """None: the batch size of the search."""
-    learning_rate: float = 1e-3
-    weight_decay: float = 0.0
-    training_optimizer: OptimizerName = field(default="adam", metadata={"aliases": ("optimizer",)})
-    lr_scheduler: ScheduleName = "none"
+    num_samples: int | None = option(None, least=2, help="rows to train on; None: all")
+    max_epochs: int = option(3, least=1, help="number of passes over these rows")
+    batch_size: int | None = option(None, least=1, help="samples per batch; None: the batch size of the search")
 
     def __post_init__(self) -> None:
-        if self.num_samples is not None and self.num_samples < 2:
-            raise ValueError(f"'num_samples' must be at least 2, got {self.num_samples}")
+        super().__post_init__()
         if self.max_steps == 0:
             raise ValueError("'max_steps' must be 1 or more, or -1 for no limit, got 0")
-        TrainConfig(model="", dataset="", **self._train_options)  # checks the smallest value of each option
 
     @property
     def _train_options(self) -> dict[str, Any]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from chop.config import TransformConfig
+from chop.config.settings import write_options
 from chop.display.numbers import counted
 from chop.files import CorruptFileError, atomic_path, read_json, write_text
 from chop.runs import Experiment, RunFolder
@@ -20,7 +20,6 @@ from chop.searching.results.results import Baseline, BestTrial, Importances, Res
 from chop.searching.space import Configuration
 from chop.searching.spec import SearchSpec
 from chop.searching.study.study import ORIGINAL, Study, TrialRecord
-from chop.toml import to_table, to_toml_value, write_toml
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,7 +84,8 @@ class ResultFiles:
         # The batch size of the training must not replace that of the rows which formats are fitted to.
         if (batch_size := training.pop("batch_size", None)) is not None:
             comments = (*comments, f"It was trained with a batch size of {batch_size}.")
-        return _transform_toml(config, comments, training)
+        lines = "".join(f"# {line}\n" for line in comments)
+        return lines + write_options(config, only_changed=True, others=training)
 
     def _comments(self, best: TrialRecord, rule: str) -> list[str]:
         names = [name for name in known_metrics() if name in best.metrics]
@@ -153,16 +153,6 @@ def read_log(folder: RunFolder) -> dict[str, Any]:
     if not isinstance(log.get("trials"), list):
         raise CorruptFileError(f"{folder.search_log} is corrupt: it does not hold a list of trials")
     return log
-
-
-def _transform_toml(config: TransformConfig, comments: Sequence[str], training: Mapping[str, Any]) -> str:
-    """Return the text of a TOML file with these options, without those that have their default value."""
-    defaults = {each.name: to_toml_value(each.default) for each in fields(config) if each.default is not MISSING}
-    table = {key: value for key, value in to_table(config).items() if value != defaults.get(key)}
-    of_session = ("config", "transform", "log_level", "no_warnings", "debug")
-    kept = {key: value for key, value in table.items() if key not in of_session and value != {}}
-    options = {key: to_toml_value(value) for key, value in training.items()}
-    return "".join(f"# {line}\n" for line in comments) + write_toml({**options, **kept})
 
 
 def _front_table(results: Results) -> pd.DataFrame:

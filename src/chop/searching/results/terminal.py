@@ -109,10 +109,12 @@ class SearchProgress:
         return f"{rate:.3g} trials/s" + (f", {clock(left)} left" if left > 0 else "")
 
 
-def show_results(results: Results, max_drop: float | None, folder: RunFolder, rows: str = "") -> None:
+def show_results(
+    results: Results, max_drop: float | None, folder: RunFolder, rows: str = "", original: str = "original model"
+) -> None:
     """Print the front with the nearest uniform baselines, the importance of choices, and the best trial.
 
-    `rows` says what accuracy was measured on.
+    `rows` says what accuracy was measured on, and `original` what trials are compared with.
     """
     if not results.complete:
         print("\nno trial was completed")
@@ -120,7 +122,7 @@ def show_results(results: Results, max_drop: float | None, folder: RunFolder, ro
     _show_front(results, folder)
     if rows:
         print(f"accuracy and loss are those of {rows}")
-    print(wrapped_text(f"\noriginal model: {_summary(results, results.original)}", INDENT))
+    print(wrapped_text(f"\n{original}: {_summary(results, results.original)}", INDENT))
     _show_pareto_optimal_baselines(results)
     _show_importances(results)
     _show_best(results, max_drop, folder)

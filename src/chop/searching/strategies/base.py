@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from chop.config import SearchConfig
+from chop.config import Options, SearchConfig
 from chop.config.search import Direction
 from chop.dataset import Rows
 from chop.registry import Decorator, Registry
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Strategy(ABC):
+class Strategy(Options, ABC):
     """A way to decide which configurations become trials.
 
     A subclass is a frozen dataclass whose fields are the keys of `[search.strategy.setup]`.
@@ -47,6 +47,7 @@ class Strategy(ABC):
     """Whether trials are pruned: stopped after some rows or epochs if one that costs no more was clearly better."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.n_jobs == -1:
             object.__setattr__(self, "n_jobs", os.cpu_count() or 1)
         for name, minimum in (("n_trials", 1), ("n_jobs", 1), ("save_every_n_trials", 0)):
@@ -78,9 +79,7 @@ class Strategy(ABC):
         Uniform baselines need not be among them: every search adds them.
         """
 
-    def make_sampler(
-        self, seed: int, number: int = 0, num_earlier: int = 0, *, num_workers: int = 1
-    ) -> BaseSampler | None:
+    def make_sampler(self, seed: int, number: int = 0, num_earlier: int = 0) -> BaseSampler | None:
         """Return the sampler that draws the params of trial `number`; None if `plan` leaves none open.
 
         It is asked again, with `num_earlier` = 1, 2, ..., if the configuration that it drew was already tried.

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import math
+import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,7 +31,35 @@ from chop.searching.strategies.candidates import (
     pareto_optimal,
 )
 from chop.searching.strategies.measuring import ErrorMeasure, MeasuringStrategy, PlanningClock, PlanningTimeoutError
-from chop.tools.stdout import silenced_stdout
+
+
+@contextmanager
+def silenced_stdout() -> Iterator[None]:
+    """Discard everything that is printed to standard output, also by compiled code, which `sys.stdout` misses."""
+    try:
+        saved = os.dup(1)
+    except OSError:  # there is no standard output
+        yield
+        return
+    null = os.open(os.devnull, os.O_WRONLY)
+    _flush()
+    os.dup2(null, 1)
+    try:
+        yield
+    finally:
+        _flush()
+        os.dup2(saved, 1)
+        os.close(saved)
+        os.close(null)
+
+
+def _flush() -> None:
+    """Write the buffers of Python and of C to where standard output points now."""
+    if sys.stdout is not None:
+        sys.stdout.flush()
+    if os.name == "posix":
+        ctypes.CDLL(None).fflush(None)
+
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 
-from chop.config import SearchConfig
+from chop.config import SearchConfig, WidthTrainingOptions
 from chop.dataset import Rows
 from chop.formats.integer import Integer
 from chop.ir import MaseGraph
@@ -16,10 +16,10 @@ from chop.searching.evaluation.costs import Costs
 from chop.searching.evaluation.problem import Metrics, Problem, ShouldContinue
 from chop.searching.space import Configuration, Space, Unit, read_space
 from chop.searching.space.space import OptionChoices
+from chop.searching.strategies.learned_layers import CostTerm
 from chop.searching.strategies.learned_training import (
     StartingWidths,
     WidthTraining,
-    WidthTrainingOptions,
     learnable,
 )
 from chop.tasks import Evaluation
@@ -44,13 +44,15 @@ class LearnedFrontProblem(Problem):
         rows: Rows,
         runners: Sequence[CostRunner],
         options: WidthTrainingOptions,
+        cost: CostTerm,
     ) -> None:
         self._config, self._experiment, self._rows, self._runners = config, experiment, rows, runners
         self._original = experiment.annotated_graph()
         self._options = options
         units = read_space(config.search.search_space, self._original.annotated_metas()).units
+        train, widths = experiment.data.splits.train, _starting_widths(units)
         self._training = WidthTraining(
-            self._original, experiment.arguments, experiment.data.splits.train, _starting_widths(units), options
+            self._original, experiment.arguments, train, widths, options, cost, config.seed
         )
         self.space = Space((), (OptionChoices(LEARNED, {STEP: tuple(range(1, options.steps + 1))}),))
 
@@ -122,4 +124,4 @@ def _check_shared(units: Sequence[Unit]) -> None:
     for unit in units:
         if len(unit.metas) > 1 and learnable(unit.metas[0]):
             names = " and ".join(f"'{meta.node.name}'" for meta in unit.metas)
-            raise ValueError(f"nodes {names} call the same layer; use strategy 'learned' with granularity 'tensor'")
+            raise ValueError(f"nodes {names} call the same layer, which strategy 'learned' does not support")

@@ -9,10 +9,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from chop.config import Granularity
 from chop.formats.mixed_integer import MAX_WIDTH, MixedInteger
 from chop.ops import Op
 
-Granularity = Literal["tensor", "channel", "element"]
 CostTerm = Literal["ebops", "lut"]
 DIGITS_PER_BIT = 1 / 3
 """Average share of digits that are not 0 in canonical signed digits; each of them is an adder."""

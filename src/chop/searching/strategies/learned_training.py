@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx
 
+from chop.config import Granularity, WidthTrainingOptions
 from chop.dataset import Rows
 from chop.hardware.resolve import fold_batch_norms
 from chop.hardware.resolve.batch_norm import NORMS, WEIGHTED, is_affine, make_affine
@@ -21,7 +22,6 @@ from chop.ir.graph.interpreter import NodeInterpreter, bind_inputs
 from chop.searching.strategies.learned_finetuning import Arguments, finetune
 from chop.searching.strategies.learned_layers import (
     CostTerm,
-    Granularity,
     LearnedInput,
     LearnedLayer,
     LearnedParameter,
@@ -32,25 +32,6 @@ RANGE_STEPS = 100
 """Steps after which the ranges of activations are measured again."""
 RANGE_ROWS = 8192
 ROWS_AT_ONCE = 4096
-
-
-@dataclass(frozen=True)
-class WidthTrainingOptions:
-    """How weights and widths are trained."""
-
-    granularity: Granularity = "element"
-    cost: CostTerm = "ebops"
-    steps: int = 2000
-    batch_size: int = 512
-    width_learning_rate: float = 0.02
-    weight_learning_rate: float = 1e-3
-    beta_from: float = 1e-3
-    beta_to: float = 100.0
-    decay_to: float = 1.0
-    """Share of both learning rates that is left at the last step; they fall along half a cosine."""
-    finetune_steps: int = 400
-    """Steps that train the weights of each returned graph, whose widths stay as they are."""
-    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -74,9 +55,12 @@ class WidthTraining:
         rows: Rows,
         widths: Mapping[str, StartingWidths],
         options: WidthTrainingOptions,
+        cost: CostTerm = "ebops",
+        seed: int = 0,
     ) -> None:
         self._original, self._arguments, self._rows = graph, arguments, rows
         self._widths, self._options = widths, options
+        self._cost_term, self._seed = cost, seed
         self._start()
 
     def graph_at(self, step: int) -> MaseGraph:
@@ -96,17 +80,17 @@ class WidthTraining:
             steps=options.finetune_steps,
             batch_size=options.batch_size,
             learning_rate=options.weight_learning_rate,
-            seed=options.seed,
+            seed=self._seed,
         )
         return graph
 
     def cost(self) -> Tensor:
         """Return the cost of all learned layers for one row."""
-        return torch.stack([layer.cost(self._options.cost) for layer in self.layers.values()]).sum()
+        return torch.stack([layer.cost(self._cost_term) for layer in self.layers.values()]).sum()
 
     def _start(self) -> None:
         self._graph = _prepared(self._original, self._widths)
-        self._random = torch.Generator().manual_seed(self._options.seed)
+        self._random = torch.Generator().manual_seed(self._seed)
         self.layers = self._make_layers()
         self.step = 0
         self._bounded = self._rounded_operands()

@@ -75,19 +75,15 @@ class OptunaStrategy(Strategy):
         count = min(self.n_trials, len(found))
         return [found[index * len(found) // count] for index in range(count)]
 
-    def make_sampler(
-        self, seed: int, number: int = 0, num_earlier: int = 0, *, num_workers: int = 1
-    ) -> BaseSampler | None:
+    def make_sampler(self, seed: int, number: int = 0, num_earlier: int = 0) -> BaseSampler | None:
         from optuna import samplers
-
-        from chop.searching.strategies.tpe import SharedTPESampler
 
         numbers = (number, num_earlier) if num_earlier else (number,)
         trial_seed = derived_seed(seed, *numbers) % 2**32  # NumPy, which Optuna uses, takes 32 bits
         match self.kind:
             case "tpe":
                 # Drawing all choices together takes a fifth of the time, and finds better fronts.
-                return SharedTPESampler(seed=trial_seed, multivariate=True, constant_liar=num_workers > 1)
+                return samplers.TPESampler(seed=trial_seed, multivariate=True)
             case "nsga2":
                 return samplers.NSGAIISampler(seed=trial_seed)
             case "nsga3":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from chop.display.launcher import launcher
@@ -26,14 +26,8 @@ DIFFERENCES = {
     "metrics": "its metrics differ",
     "strategy": "its strategy differs",
 }
-EARLIER_NAMES = {
-    "Objectives(items=": "Objectives(each=",
-    "SensitivityStrategy(": "Sensitivity(",
-    ", granularity='tensor', weight_learning_rate=0.002, decay_to=1.0, finetune_steps=400": "",
-    ", decay_to=1.0": "",
-    ", finetune_steps=0": "",
-}
-"""Names in the source that had other names when studies were first stored; their digests must stay the same."""
+VERSION_KEY, VERSION = "version", 2
+"""How the digests below are computed; studies of another version cannot be compared."""
 
 
 def identity(spec: SearchSpec, experiment: Experiment) -> dict[str, Any]:
@@ -43,13 +37,14 @@ def identity(spec: SearchSpec, experiment: Experiment) -> dict[str, Any]:
         weights.update(key.encode())
         weights.update(tensor.detach().cpu().contiguous().numpy().tobytes())
     return {
+        VERSION_KEY: VERSION,
         "model and data set": run_prefix(spec.config).strip("_"),
         "seed": spec.config.seed,
-        "data": experiment.data_hash,
+        "data": experiment.data.splits.sha256,
         "weights": weights.hexdigest(),
-        "space": _digest(_without_new_keys(to_toml_value(spec.config.search.search_space))),
-        "metrics": _digest_of_repr((spec.objectives, spec.evaluation, spec.training, spec.cost_runners)),
-        "strategy": _digest_of_repr(_without_limits(spec.strategy)),
+        "space": _digest(to_toml_value(spec.config.search.search_space)),
+        "metrics": _digest((spec.objectives, spec.evaluation, spec.training, spec.cost_runners)),
+        "strategy": _digest(_without_limits(spec.strategy)),
         **({"cf_args": _digest(spec.config.cf_args)} if spec.config.cf_args else {}),
     }
 
@@ -57,6 +52,10 @@ def identity(spec: SearchSpec, experiment: Experiment) -> dict[str, Any]:
 def check_identity(study: Study, own_identity: Mapping[str, Any]) -> None:
     """Raise ValueError if the study is a different search; a study without an identity yet passes."""
     stored = study.read_note(IDENTITY)
+    if stored is not None and stored.get(VERSION_KEY) != VERSION:
+        raise ValueError(
+            f"study '{study.name}' was stored by an earlier version of chop and cannot be resumed; start a new one"
+        )
     for key in {} if stored is None else stored | own_identity:
         theirs, ours = stored.get(key), own_identity.get(key)
         if theirs != ours:
@@ -67,22 +66,17 @@ def check_identity(study: Study, own_identity: Mapping[str, Any]) -> None:
             )
 
 
-def _without_new_keys(space: dict[str, Any]) -> dict[str, Any]:
-    """Return a space without keys that studies of earlier versions lack, where they are not set."""
-    return {key: value for key, value in space.items() if key != "method" or value}
-
-
 def _without_limits(strategy: Strategy) -> Strategy:
     """Return the strategy without options that may differ between machines, or when a search is resumed."""
     return replace(strategy, n_trials=1, n_jobs=1, timeout=None, save_every_n_trials=0)
 
 
-def _digest_of_repr(value: object) -> str:
-    text = repr(value)
-    for name, earlier in EARLIER_NAMES.items():
-        text = text.replace(name, earlier)
-    return _digest(text)
-
-
 def _digest(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=_plain).encode()).hexdigest()
+
+
+def _plain(value: object) -> object:
+    """Return options by name, so that their order does not matter; other objects as text."""
+    if is_dataclass(value):
+        return {type(value).__name__: {field.name: getattr(value, field.name) for field in fields(value)}}
+    return str(value)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 from chop.config import SearchConfig
 from chop.display.launcher import option_name
 from chop.files import read_toml
+from chop.folder_lock import FolderLockedError, only_writer
 from chop.runs import Experiment, RunFolder
 from chop.runs.listing import find_run_to_resume
 from chop.searching.evaluation.problem import Problem
@@ -72,25 +73,46 @@ def open_study(
 ) -> Iterator[tuple[RunFolder, Study]]:
     """Provide the run folder and the study with all trials planned; this process counts as a worker inside."""
     config, own_identity = spec.config, identity(spec, experiment)
-    storage = location.database
-    if storage is None and location.resumed_folder is not None:
-        storage = open_journal(location.resumed_folder)
-    name = _known_name(config, location, storage)
-    study = Study.load(storage, name) if storage is not None and name is not None else None
-    if study is not None:
-        check_identity(study, own_identity)
-    plan = TrialPlan.make(spec, problem) if study is None else None  # before anything is written
-    folder = location.resumed_folder or RunFolder.create_for(_config_to_keep(config, config.study))
-    folder.search.mkdir(exist_ok=True)  # results are written to it even if the study is in a database
-    storage = storage or (open_memory() if config.storage == MEMORY else open_journal(folder))
-    with storage.heartbeat:
-        if location.resumed_folder is not None and storage.heartbeat.is_only_worker():
+    with ExitStack() as stack:
+        resumed = _lock_resumed_folder(location, stack)
+        storage = location.database
+        if storage is None and resumed is not None:
+            storage = open_journal(resumed)
+        name = _known_name(config, location, storage)
+        study = Study.load(storage, name) if storage is not None and name is not None else None
+        if study is not None:
+            check_identity(study, own_identity)
+        plan = TrialPlan.make(spec, problem) if study is None else None  # before anything is written
+        folder = resumed or RunFolder.create_for(_config_to_keep(config, config.study))
+        if resumed is None:
+            stack.enter_context(only_writer(folder.path))
+        else:
             folder.remove_temporary_files()
+        folder.search.mkdir(exist_ok=True)  # results are written to it even if the study is in a database
+        storage = storage or (open_memory() if config.storage == MEMORY else open_journal(folder))
+        stack.callback(storage.close)
         study = study or _create(storage, name, folder.name, spec)
         needs_name = location.database is not None or study.name != folder.name  # a journal holds one study
         folder.write_config(_config_to_keep(config, study.name if needs_name else None))
         ensure_planned(study, spec, problem, own_identity, plan)
         yield folder, study
+
+
+def _lock_resumed_folder(location: StudyLocation, stack: ExitStack) -> RunFolder | None:
+    """Lock the folder of a run to resume and return it; None to use a new one.
+
+    A study in a database can have several machines at work. Each has a folder of its own.
+    """
+    folder = location.resumed_folder
+    if folder is not None:
+        try:
+            stack.enter_context(only_writer(folder.path))
+        except FolderLockedError as error:
+            if location.database is None:
+                raise
+            logger.info("%s; this process joins the study with a folder of its own", error)
+            return None
+    return folder
 
 
 def _folder_to_resume(config: SearchConfig) -> RunFolder | None:

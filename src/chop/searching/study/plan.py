@@ -70,6 +70,11 @@ def ensure_planned(
             logger.info("study '%s': the process that planned it has crashed; finishing its plan", study.name)
             _store_plan(study, plan or TrialPlan.make(spec, problem), own_identity)
     check_identity(study, own_identity)
+    if (num_trials := len(study.records())) < (study.num_planned or 0):
+        raise ValueError(
+            f"study '{study.name}' is corrupt: it has {num_trials} of its {study.num_planned} trials, so that "
+            "results may belong to other trials; start a new search"
+        )
     stored = study.read_note(N_TRIALS)
     if not isinstance(stored, int):
         raise ValueError(f"study '{study.name}' is corrupt: it has no number of trials; start a new search")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import os
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -96,7 +98,8 @@ def _watch(
 
 
 def _work(job: WorkerJob, pipe: Connection) -> None:
-    """Run a worker process. It ends when the other end of the pipe is closed, also by a crash of its parent."""
+    """Run a worker process. It ends after its trial when the other end of the pipe is closed."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     set_logging_verbosity("error")  # the parent process logs for all
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     torch.set_num_threads(1)
@@ -112,11 +115,18 @@ def _work(job: WorkerJob, pipe: Connection) -> None:
         sys.exit(1)
 
 
+def _end_with_parent() -> None:
+    """End this process when its parent has ended, which held the lock of the run folder."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "workers have one"
+    parent.join()
+    os._exit(1)
+
+
 def _run(job: WorkerJob, end: float, pipe: Connection) -> None:
     spec = SearchSpec.read(job.config)
     problem = spec.problem()
     storage = open_journal(job.folder) if job.config.storage is None else open_database(job.config.storage)
-    with storage.heartbeat:
-        study = Study.load(storage, job.study)
-        assert study is not None, "it was created before the workers were started"
-        make_worker(spec, problem, study, job.num_workers, end=end, stop=pipe.poll, waits_for_others=False).run()
+    study = Study.load(storage, job.study)
+    assert study is not None, "it was created before the workers were started"
+    make_worker(spec, problem, study, end=end, stop=pipe.poll, waits_for_others=False).run()

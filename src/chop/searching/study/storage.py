@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,20 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import optuna
-from optuna.storages import BaseStorage, InMemoryStorage, RDBStorage
+from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage, RDBStorage
 
 from chop.display.extras import install_command
 from chop.display.launcher import option_name
 from chop.files import check_regular
 from chop.registry import closest
 from chop.runs import RunFolder
-from chop.searching.study.heartbeat import DatabaseHeartbeat, Heartbeat, LockFileHeartbeat
-from chop.searching.study.journal import FastJournalStorage, Journal
+from chop.searching.study.heartbeat import Heartbeats
+from chop.searching.study.journal import Journal
 
 MEMORY = "memory"
 DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql"}
 HEARTBEAT_SECONDS = 5
-"""Interval of heartbeats; a worker without a heartbeat for four intervals counts as crashed."""
+"""Interval of heartbeats."""
 SQLITE_LOCK_SECONDS = 60  # how long a writer waits for other writers of the file
 CONNECT_SECONDS = 15  # how long to wait for a server that does not answer
 MAX_CONNECT_TRIES = 10  # if several machines create the tables of a database at once, all but one must try again
@@ -37,10 +36,15 @@ _CORRUPT = (ValueError, KeyError, TypeError, AttributeError, IndexError, Asserti
 
 @dataclass(frozen=True)
 class StudyStorage:
-    """A storage of Optuna, and the heartbeat of this process for it."""
+    """A storage of Optuna, and heartbeats if several machines can work on its studies."""
 
     backend: BaseStorage
-    heartbeat: Heartbeat
+    heartbeats: Heartbeats | None = None
+
+    def close(self) -> None:
+        """Close the connections to a database; using it again opens new ones."""
+        if isinstance(self.backend, RDBStorage):
+            self.backend.engine.dispose()
 
 
 def is_database(url: str | None) -> bool:
@@ -58,18 +62,16 @@ def is_database(url: str | None) -> bool:
 
 def open_memory() -> StudyStorage:
     """Return a storage that ends with this process."""
-    return StudyStorage(InMemoryStorage(), Heartbeat())
+    return StudyStorage(InMemoryStorage())
 
 
 def open_journal(folder: RunFolder) -> StudyStorage:
-    """Open the journal in a run folder, creating it if needed; an incomplete last line is removed."""
+    """Open the journal in a run folder, creating it if needed."""
     path = folder.journal
     check_regular(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    journal = Journal(path)
     try:
-        journal.repair()
-        storage = FastJournalStorage(journal)
+        return StudyStorage(JournalStorage(Journal(path)))
     except PermissionError as error:
         raise OSError(f"cannot write to {folder.search}: {error.strerror}") from error
     except _CORRUPT as error:
@@ -77,7 +79,6 @@ def open_journal(folder: RunFolder) -> StudyStorage:
             f"{path} is corrupt ({type(error).__name__}: {error}); "
             f"start a new search without {option_name('resume')}"
         ) from error
-    return StudyStorage(storage, LockFileHeartbeat(folder.worker_lock))
 
 
 def open_database(url: str) -> StudyStorage:
@@ -91,7 +92,8 @@ def open_database(url: str) -> StudyStorage:
             raise ValueError(f"{option_name('storage')} {kind} needs a driver: {install_command(kind)}") from error
         except ValueError as error:  # such as a port that is not a number
             raise ValueError(f"{option_name('storage')} {hide_password(url)}: {error}") from error
-    return StudyStorage(storage, DatabaseHeartbeat(storage))
+    interval = float(os.environ.get("CHOP_SEARCH_HEARTBEAT", HEARTBEAT_SECONDS))
+    return StudyStorage(storage, Heartbeats(storage, interval))
 
 
 @contextmanager
@@ -130,14 +132,9 @@ def portable_url(url: str) -> str:
 
 def _connect(url: str, kind: str) -> RDBStorage:
     """Open a database and create its tables if they are missing."""
-    interval = int(os.environ.get("CHOP_SEARCH_HEARTBEAT", HEARTBEAT_SECONDS))
     for tries_left in reversed(range(MAX_CONNECT_TRIES)):
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-                storage = RDBStorage(
-                    url, _engine_options(kind), heartbeat_interval=interval, grace_period=4 * interval
-                )
+            storage = RDBStorage(url, _engine_options(kind))
         except ImportError:
             raise
         except Exception as error:

@@ -7,8 +7,9 @@ import logging
 import math
 import time
 import uuid
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -20,8 +21,7 @@ from chop.config.search import Direction
 from chop.display.launcher import option_name
 from chop.searching.space import Configuration, Params, Space
 from chop.searching.space.dimension import equality_key
-from chop.searching.study.drawing import DRAWN, MakeSampler, ParamsDrawer, distribution_of
-from chop.searching.study.heartbeat import Heartbeat
+from chop.searching.study.drawing import MakeSampler, ParamsDrawer, distribution_of
 from chop.searching.study.storage import StudyStorage
 
 logger = logging.getLogger(__name__)
@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 BASELINES, ORIGINAL = "baselines", "plain"
 """The uniform baselines with their metrics, and the metrics of the original model."""
 NUM_PLANNED, PLANNER = "planned", "planner"
+DRAWN = "drawn"
+"""The system attribute of a trial that holds all its params as JSON, stored before they are stored one by one."""
 # User attributes of a trial
 METRICS, REASON, NUM_LOST, RUNG_ACCURACIES = "metrics", "reason", "lost", "on the way"
 
@@ -72,17 +74,16 @@ class Study:
     A trial whose worker crashed waits again, under the same number: the number of trials never changes.
     """
 
-    def __init__(self, study: optuna.Study, heartbeat: Heartbeat, *, is_creator: bool = False) -> None:
+    def __init__(self, study: optuna.Study, storage: StudyStorage, *, is_creator: bool = False) -> None:
         """Wrap a study of Optuna. The process that created it (`is_creator`) plans its trials."""
-        self.heartbeat, self.is_creator = heartbeat, is_creator
-        self._study = study
-        self._storage = study._storage  # for a database, it caches finished trials
-        self._id = study._study_id
+        self.is_creator = is_creator
+        self._study, self._storage, self._heartbeats = study, storage.backend, storage.heartbeats
+        self._id = self._storage.get_study_id_from_name(study.study_name)
+        self._trial_ids: dict[int, int] = {}
         self._queue: deque[FrozenTrial] = deque()
-        self._drawer = ParamsDrawer(study, lambda number, num_earlier: None)
-        self._tried: dict[int, str] = {}
-        self._tried_keys: Counter[str] = Counter()
-        self._num_tried = 0  # trials at the start that are all in `_tried`
+        self._drawer: ParamsDrawer | None = None
+        self._finished_keys: set[str] = set()  # of the params of the first `_num_finished` trials
+        self._num_finished = 0
 
     @classmethod
     def create(cls, storage: StudyStorage, name: str, directions: Sequence[Direction]) -> Study | None:
@@ -91,13 +92,13 @@ class Study:
             made = optuna.create_study(storage=storage.backend, study_name=name, directions=list(directions))
         except optuna.exceptions.DuplicatedStudyError:
             return None
-        return cls(made, storage.heartbeat, is_creator=True)
+        return cls(made, storage, is_creator=True)
 
     @classmethod
     def load(cls, storage: StudyStorage, name: str) -> Study | None:
         """Return the study of this name; None if there is none."""
         try:
-            return cls(optuna.load_study(study_name=name, storage=storage.backend), storage.heartbeat)
+            return cls(optuna.load_study(study_name=name, storage=storage.backend), storage)
         except KeyError:
             return None
 
@@ -141,21 +142,22 @@ class Study:
         """Wait until another process has planned the trials; return False if that process has crashed."""
         num_seen, since = -1, time.monotonic()
         while self.num_planned is None:
-            if self.heartbeat.is_only_worker():
+            if self._heartbeats is None:
                 return False
             if (num_present := len(self._trials())) != num_seen:
                 num_seen, since = num_present, time.monotonic()
-            elif time.monotonic() - since > self.heartbeat.grace_seconds:
+            elif time.monotonic() - since > self._heartbeats.grace_seconds:
                 return False
             time.sleep(POLL_SECONDS)
         return True
 
     def elect_planner(self) -> bool:
         """Return whether this process, of all that call this at about the same time, shall plan the trials."""
+        if self._heartbeats is None:
+            return True
         name = uuid.uuid4().hex
         self.write_note(PLANNER, name)
-        if not self.heartbeat.is_only_worker():
-            time.sleep(ELECTION_SECONDS)
+        time.sleep(ELECTION_SECONDS)
         return bool(self.read_note(PLANNER) == name)
 
     # Trials
@@ -166,7 +168,7 @@ class Study:
         There is one sampler per trial, so that what is drawn does not depend on which process draws it, nor on how
         often a search was stopped.
         """
-        self._drawer = ParamsDrawer(self._study, make_sampler)
+        self._drawer = ParamsDrawer(self._study.directions, make_sampler)
 
     def claim(self) -> FrozenTrial | None:
         """Claim the first waiting trial for this process; return None if none is waiting."""
@@ -174,19 +176,20 @@ class Study:
             while self._queue:
                 trial = self._queue.popleft()
                 if self._claim(trial):
-                    return self._storage.get_trial(trial._trial_id)
+                    return self._storage.get_trial(self._trial_id(trial))
             self._queue.extend(self._trials(TrialState.WAITING))
         return None
 
     def _claim(self, trial: FrozenTrial) -> bool:
-        self.heartbeat.start_trial(trial._trial_id)
         try:
-            if self._storage.set_trial_state_values(trial._trial_id, state=TrialState.RUNNING):
-                return True
+            return self._storage.set_trial_state_values(self._trial_id(trial), state=TrialState.RUNNING)
         except UpdateFinishedTrialError:
             logger.debug("trial %d was finished by another worker", trial.number)
-        self.heartbeat.end_trial()
-        return False
+            return False
+
+    def running(self, trial: FrozenTrial) -> AbstractContextManager[None]:
+        """Show other machines that this process is alive, while it runs a trial inside the context."""
+        return nullcontext() if self._heartbeats is None else self._heartbeats.of_trial(self._trial_id(trial))
 
     def configuration(self, trial: FrozenTrial, space: Space) -> Configuration:
         """Return the configuration of a claimed trial; the params that the plan left open are drawn and stored."""
@@ -196,38 +199,38 @@ class Study:
         except ValueError:  # not drawn yet; without choices, {} is complete
             params = self._draw(trial, space)
             configuration = space.configuration(params)
-        missing = {name for name in params if name not in trial.params or trial.params[name] != params[name]}
-        if missing:  # those of a planned trial were stored with it
+        if params != trial.params:  # those of a planned trial were stored with it
             for name, dimension in space.dimensions(params).items():
-                if name in missing:
-                    distribution = distribution_of(dimension)
-                    value = distribution.to_internal_repr(params[name])
-                    self._storage.set_trial_param(trial._trial_id, name, value, distribution)
+                distribution = distribution_of(dimension)
+                value = distribution.to_internal_repr(params[name])
+                self._storage.set_trial_param(self._trial_id(trial), name, value, distribution)
         return configuration
 
     def _draw(self, trial: FrozenTrial, space: Space) -> Params:
-        """Draw params and store them as one text: after a crash, a trial must not keep half of its params."""
-        tried = self._keys_of_tried(trial.number)
-        params = self._drawer.draw(trial, space, tried, len(tried))
-        for key, chunk in _chunks(DRAWN, json.dumps(params)).items():
-            self._storage.set_trial_system_attr(trial._trial_id, key, chunk)
-        return params
+        """Draw params and store them as one text: after a crash, a trial must not keep half of its params.
 
-    def _keys_of_tried(self, number: int) -> Counter[str]:
+        Another worker may draw the same ones at the same time. Each looks again after storing its own, so that at
+        least one of them sees the other's, and draws again.
+        """
+        assert self._drawer is not None, "workers set samplers"
+        while True:
+            finished = [each for each in self._trials() if each.state.is_finished()]
+            others = self._keys_of_others(trial.number)
+            params, attributes = self._drawer.draw(finished, trial.number, space, others)
+            for key, value in {**attributes, **_chunks(DRAWN, json.dumps(params))}.items():
+                self._storage.set_trial_system_attr(self._trial_id(trial), key, value)
+            others = self._keys_of_others(trial.number)
+            if equality_key(params) not in others or len(others) >= space.num_configurations:
+                return params
+
+    def _keys_of_others(self, number: int) -> set[str]:
         """Return the keys of the params of all trials but one."""
         trials = self._trials()
-        for each in trials[self._num_tried :]:
-            if not (each.params or each.system_attrs):  # not drawn yet
-                continue
-            if each.number not in self._tried and (params := _params(each)):
-                self._tried[each.number] = equality_key(params)
-                self._tried_keys[self._tried[each.number]] += 1
-        while self._num_tried < len(trials) and self._num_tried in self._tried:
-            self._num_tried += 1
-        if number in self._tried:
-            self._tried_keys -= Counter([self._tried.pop(number)])
-            self._num_tried = min(self._num_tried, number)
-        return self._tried_keys
+        while self._num_finished < len(trials) and trials[self._num_finished].state.is_finished():
+            self._finished_keys.add(equality_key(_params(trials[self._num_finished])))
+            self._num_finished += 1
+        unfinished = (trial for trial in trials[self._num_finished :] if trial.number != number)
+        return self._finished_keys.union(equality_key(params) for trial in unfinished if (params := _params(trial)))
 
     def complete(
         self,
@@ -262,24 +265,25 @@ class Study:
     ) -> None:
         try:
             for key, value in attributes.items():
-                self._storage.set_trial_user_attr(trial._trial_id, key, value)
-            self._storage.set_trial_state_values(trial._trial_id, state, values)
+                self._storage.set_trial_user_attr(self._trial_id(trial), key, value)
+            self._storage.set_trial_state_values(self._trial_id(trial), state, values)
         except UpdateFinishedTrialError:
             logger.warning("trial %d had no heartbeat for so long that another worker took it", trial.number)
-        self.heartbeat.end_trial()
 
     def give_back(self, trial: FrozenTrial) -> None:
         """Let a claimed trial that was interrupted wait again."""
-        self._storage.set_trial_state_values(trial._trial_id, state=TrialState.WAITING)
-        self.heartbeat.end_trial()
+        self._storage.set_trial_state_values(self._trial_id(trial), state=TrialState.WAITING)
 
     def retry_lost_trials(self) -> int:
-        """Let trials wait again whose workers have crashed; return how many there were."""
+        """Let trials wait again whose workers have crashed; return how many there were.
+
+        Without a database, these are all running trials: call it only while no worker of this process runs.
+        """
         count = 0
-        for trial_id in self.heartbeat.lost_trials(self._study):
-            trial = self._storage.get_trial(trial_id)
-            if trial.state is not TrialState.RUNNING:  # another worker has already handled it
+        for trial in self._trials(TrialState.RUNNING):
+            if self._heartbeats is not None and not self._heartbeats.have_stopped(trial):
                 continue
+            trial_id = self._trial_id(trial)
             num_lost = trial.user_attrs.get(NUM_LOST, 0) + 1
             try:
                 self._storage.set_trial_user_attr(trial_id, NUM_LOST, num_lost)
@@ -307,7 +311,13 @@ class Study:
         return sum(_STATES[trial.state] in states for trial in self._trials())
 
     def _trials(self, *states: TrialState) -> list[FrozenTrial]:
-        return self._storage.get_all_trials(self._id, deepcopy=False, states=states or None)
+        return self._study.get_trials(deepcopy=False, states=states or None)
+
+    def _trial_id(self, trial: FrozenTrial) -> int:
+        if trial.number not in self._trial_ids:
+            found = self._storage.get_trial_id_from_study_id_trial_number(self._id, trial.number)
+            self._trial_ids[trial.number] = found
+        return self._trial_ids[trial.number]
 
 
 def _waiting_trial(params: Params, space: Space) -> FrozenTrial:

@@ -39,7 +39,7 @@ class Worker:
     stop: Callable[[], bool] = lambda: False
     """Called before each trial, and while waiting; True stops the worker."""
     waits_for_others: bool = True
-    """Whether it waits for trials that others run, to run them again if their workers crash."""
+    """Whether it waits for trials that others run, and runs those of crashed workers again."""
     tick: Callable[[], None] = lambda: None
     """Called after each trial, and while waiting."""
     _completed: list[CompletedTrial] = field(default_factory=list)
@@ -52,10 +52,12 @@ class Worker:
             completed = (record for record in self.study.records() if record.state == "complete")
             self._completed = [CompletedTrial(record.metrics, record.rung_accuracies) for record in completed]
         while not self._is_over():
-            self._retry_lost_trials()
+            if self.waits_for_others:
+                self._retry_lost_trials()
             trial = self.study.claim()
             if trial is not None:
-                self._run(trial)
+                with self.study.running(trial):
+                    self._run(trial)
                 count += 1
             elif not self.waits_for_others or not self.study.count("waiting", "running"):
                 break
@@ -102,16 +104,15 @@ def make_worker(
     spec: SearchSpec,
     problem: Problem,
     study: Study,
-    num_workers: int,
     *,
     end: float,
     stop: Callable[[], bool],
     tick: Callable[[], None] = lambda: None,
     waits_for_others: bool = True,
 ) -> Worker:
-    """Return one of `num_workers` workers on a study, with the samplers and the pruning of the strategy."""
+    """Return a worker on a study, with the samplers and the pruning of the strategy."""
     strategy = spec.strategy
-    study.use_samplers(partial(strategy.make_sampler, spec.config.seed, num_workers=num_workers))
+    study.use_samplers(partial(strategy.make_sampler, spec.config.seed))
     return Worker(
         study,
         problem,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import pickle
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -170,7 +171,7 @@ def test_attention_has_its_dropout_in_training_only() -> None:
 
 
 @pytest.mark.slow
-def test_a_model_with_other_functions_in_training_is_fixed_to_evaluation(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_model_with_other_functions_in_training_is_for_evaluation_only(caplog: pytest.LogCaptureFixture) -> None:
     class Other(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             assert x.shape[-1] == 4
@@ -179,8 +180,10 @@ def test_a_model_with_other_functions_in_training_is_fixed_to_evaluation(caplog:
 
     with caplog.at_level(logging.WARNING, logger="chop"):
         graph = MaseGraph(Other(), example_inputs=torch.ones(2, 4))
-    assert "its graph is fixed to evaluation" in caplog.text
-    assert graph.model.train()(torch.ones(2, 4)).equal(torch.ones(2, 4))
+    assert "its graph is for evaluation only" in caplog.text
+    assert graph.model.eval()(torch.ones(2, 4)).equal(torch.ones(2, 4))
+    with pytest.raises(ValueError, match=r"is for evaluation: .*`return F.dropout\(x\) if self.training else x`"):
+        graph.model.train()(torch.ones(2, 4))
 
 
 @pytest.mark.slow
@@ -281,18 +284,64 @@ class Calls(nn.Module):
         return y if mask is None else y * mask
 
 
+def without_torch(x: Tensor) -> Tensor:
+    return torch.from_numpy(x.numpy())
+
+
 @pytest.mark.slow
 def test_if_both_fail_one_message_has_both_reasons_and_the_way_out(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(CaptureError) as error:
-        MaseGraph(Calls(data_dependent), example_inputs=torch.ones(2))
+        MaseGraph(Calls(without_torch), example_inputs=torch.ones(2))
     text = str(error.value)
-    assert text.count("`return x if x.sum() > 0 else -x`") == 2
+    assert text.count("`return torch.from_numpy(x.numpy())`") == 2
     assert "torch.fx cannot trace Calls" in text
     assert "torch.export cannot capture Calls" in text
-    assert "`: the code depends on the values of a tensor. " in text
     assert "quantize_module_transform_pass" in text
     assert "\n" not in text
     assert capsys.readouterr() == ("", ""), "torch.export prints the unfinished graph"
+
+
+@pytest.mark.slow
+def test_code_that_depends_on_values_is_the_only_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    """The reason of torch.fx may be another line, which is not what prevents a graph."""
+
+    def function(x: Tensor) -> Tensor:
+        return data_dependent(x if x.shape[0] > 1 else 2 * x)
+
+    with pytest.raises(CaptureError) as error:
+        MaseGraph(Calls(function), example_inputs=torch.ones(2))
+    text = str(error.value)
+    assert "torch.fx" not in text
+    assert "`return x if x.sum() > 0 else -x`: the code depends on the values of a tensor. " in text
+    assert "quantize_module_transform_pass" in text
+    assert capsys.readouterr() == ("", ""), "torch.export prints the unfinished graph"
+
+
+@pytest.mark.slow
+def test_a_model_that_fails_on_the_example_is_not_said_to_be_hard_to_capture() -> None:
+    model = Calls(lambda x: nn.functional.linear(x, torch.ones(3, 4)) if len(x) > 1 else x)
+    expected = (
+        r"Calls itself fails on example_inputs, .*test_export.py:\d+: `.*linear.*`: mat1 and mat2 shapes [^.]*$"
+    )
+    with pytest.raises(CaptureError, match=expected):
+        MaseGraph(model, example_inputs=torch.ones(2, 5))
+
+
+@pytest.mark.slow
+def test_a_model_that_fails_in_training_is_fixed_to_evaluation(caplog: pytest.LogCaptureFixture) -> None:
+    class InEvaluation(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            if self.training and len(x) < 4:
+                raise ValueError("too few rows")
+            return nn.functional.dropout(x, 0.5, self.training) + len(x)
+
+    x = torch.ones(2, 3)
+    graph = MaseGraph(InEvaluation().eval(), example_inputs=x)
+    assert graph.model(x).equal(x + 2)
+    assert re.search(
+        r"InEvaluation fails in training mode on example_inputs, .*: too few rows; .* for evaluation only",
+        caplog.text,
+    )
 
 
 @pytest.mark.slow

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
+from typing import Any
 
 import pytest
 import torch
@@ -95,6 +98,20 @@ def test_a_trace_error_names_module_and_line() -> None:
     assert "`if x.sum() > 0:`" in text
     assert "cf_args" in text
     assert "leaf_modules" in text
+
+
+@pytest.mark.parametrize("forward", [lambda model, x, *, y=1: x + y, lambda model, x, **options: x + len(options)])
+def test_a_decorated_forward_that_torch_fx_does_not_support_is_explained(forward: Callable[..., Any]) -> None:
+    @wraps(forward)
+    def decorated(*arguments: Any, **options: Any) -> Any:
+        return forward(*arguments, **options)
+
+    model = type("Decorated", (nn.Module,), {"forward": decorated})()
+    expected = (
+        r"cannot trace Decorated: .* a decorated forward with \*args, \*\*kwargs or keyword-only arguments\. "
+    )
+    with pytest.raises(CaptureError, match=expected):
+        MaseGraph(model)
 
 
 def test_leaf_modules_are_not_traced() -> None:

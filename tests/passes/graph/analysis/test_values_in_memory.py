@@ -50,9 +50,9 @@ def rounded(monkeypatch: pytest.MonkeyPatch) -> Alive:
     alive, keep = Alive(), RoundedParameters.keep
 
     def keep_and_count(
-        layer: RoundedParameters, name: str, number_format: Any, version: Any, value: Tensor
+        layer: RoundedParameters, name: str, number_format: Any, sources: Any, value: Tensor
     ) -> None:
-        keep(layer, name, number_format, version, alive.add(value) if name == "weight" else value)
+        keep(layer, name, number_format, sources, alive.add(value) if name == "weight" else value)
 
     monkeypatch.setattr(RoundedParameters, "keep", keep_and_count)
     return alive

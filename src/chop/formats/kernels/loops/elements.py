@@ -20,6 +20,12 @@ def number(pattern):
 
 
 @njit
+def with_sign_of(magnitude, x):
+    """Return a number that is not negative, or has the sign of x, with the sign of x."""
+    return number(bits(magnitude) | (bits(x) & np.int32(-0x80000000)))
+
+
+@njit
 def clamp(x, low, high):
     """Return x, at least low and at most high; NaN stays NaN."""
     x = low if x < low else x
@@ -37,10 +43,7 @@ def nearest_away(x):
     """Round to the nearest integer, ties away from zero."""
     whole = np.trunc(x)
     share = x - whole  # exact
-    sign = np.float32(1.0) if share > np.float32(0.0) else np.float32(0.0)
-    sign = np.float32(-1.0) if share < np.float32(0.0) else sign
-    is_up = np.float32(1.0) if abs(share) >= np.float32(0.5) else np.float32(0.0)
-    return whole + sign * is_up  # a product, for the sign of 0
+    return whole + with_sign_of(np.float32(1.0) if abs(share) >= np.float32(0.5) else np.float32(0.0), x)
 
 
 @njit
@@ -81,7 +84,7 @@ def grid_by_sum(x, largest, smallest, factor):
     power = number(bits(x) & EXPONENT)
     power = smallest if power < smallest else power
     magic = power * factor
-    return (x + magic) - magic
+    return with_sign_of((x + magic) - magic, x)
 
 
 def grid_by_bits(dropped):
@@ -130,8 +133,7 @@ def power_element(x, largest, smallest, odd):
     # up to half of the smallest power it is 0
     power = np.float32(0.0) if number(pattern) <= smallest * np.float32(0.5) else power
     power = x if is_nan else power
-    sign = bits(x + np.float32(0.0)) & np.int32(-0x80000000)
-    return power if is_nan else number(bits(power) | sign)
+    return power if is_nan else with_sign_of(power, x)
 
 
 ELEMENTS = {

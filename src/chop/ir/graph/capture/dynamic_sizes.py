@@ -13,8 +13,10 @@ from torch.utils import _pytree as pytree
 
 from chop.ir.graph.input_sizes import CapturedSizes
 
-_SIZE = r"L\['\w+'\]\.size\(\)\[\d\]"
+_SIZE = r"L(?:\[[^]]+\])+\.size\(\)\[(\d)\]"
 _RANGE = re.compile(rf"{_SIZE} (<|<=|>|>=|==) \d+|{_SIZE} == {_SIZE}")
+_NO_DIVISOR = re.compile(rf"\((\d+) % {_SIZE}\) != 0")
+"""True for all sizes above the number."""
 
 
 def free_axes(inputs: Mapping[str, Any], *, lengths: bool) -> dict[str, Any]:
@@ -39,11 +41,40 @@ def _is_sequence(value: Any) -> bool:
     return isinstance(value, Tensor) and (value.dim() == 3 or (value.dim() == 2 and not value.is_floating_point()))
 
 
-def conditions_are_ranges(program: ExportedProgram) -> bool:
-    """Whether the program holds for all sizes in its ranges, as opposed to, for example, even sizes only."""
-    # Older versions of torch do not keep the conditions.
+def holds_for_its_ranges(program: ExportedProgram, inputs: Mapping[str, Any], *, lengths: bool) -> bool:
+    """Whether the program holds for all sizes in its ranges, as opposed to, for example, even sizes only.
+
+    A batch of one row is exported as two rows, to which a program may be fixed.
+    """
+    if any(each.shape and each.least_rows > each.shape[0] for each in captured_sizes(program, inputs).values()):
+        return False
     conditions: list[str] | None = getattr(program, "_guards_code", None)
-    return conditions is not None and all(map(_RANGE.fullmatch, conditions))
+    if conditions is None:  # older versions of torch do not keep them
+        return not lengths
+    return all(_RANGE.fullmatch(each) or _NO_DIVISOR.fullmatch(each) or _is_identity(each) for each in conditions)
+
+
+def _above_divisors(program: ExportedProgram, axis: int) -> int:
+    """Return the least size of an axis for which conditions such as `2 % rows != 0` are always true."""
+    found = map(_NO_DIVISOR.fullmatch, getattr(program, "_guards_code", None) or ())
+    return max((int(match[1]) + 1 for match in found if match and int(match[2]) == axis), default=0)
+
+
+def _is_identity(condition: str) -> bool:
+    """Whether a condition, such as `10 * n % n == 0`, is true for all inputs of the same rows and lengths."""
+    from sympy import Symbol, sympify  # takes long to import
+
+    symbols = {f"size_{axis}": Symbol(f"size_{axis}", integer=True, positive=True) for axis in range(10)}
+    left, equal, right = re.sub(_SIZE, r"size_\1", condition).partition(" == ")
+    return bool(equal) and sympify(left, symbols) == sympify(right, symbols)
+
+
+def rows_are_fixed(program: ExportedProgram) -> bool:
+    """Whether no input has a free number of rows."""
+    inputs = (node for node in program.graph.nodes if node.name in program.graph_signature.user_inputs)
+    values = (node.meta.get("val") for node in inputs)
+    rows = [value.shape[0] for value in values if isinstance(value, Tensor) and value.dim()]
+    return bool(rows) and not any(isinstance(size, torch.SymInt) and size.node.expr.is_Symbol for size in rows)
 
 
 def captured_sizes(program: ExportedProgram, inputs: Mapping[str, Any]) -> dict[str, CapturedSizes]:
@@ -55,13 +86,25 @@ def captured_sizes(program: ExportedProgram, inputs: Mapping[str, Any]) -> dict[
 
 def _sizes(program: ExportedProgram, value: Tensor, exported: Any) -> CapturedSizes:
     shape = tuple(value.shape)
-    if not _is_sequence(value):
-        return CapturedSizes(shape)
-    length = exported.shape[1] if isinstance(exported, Tensor) else None
-    bounds = program.range_constraints.get(length.node.expr) if isinstance(length, torch.SymInt) else None
+    sizes = exported.shape if isinstance(exported, Tensor) else shape
+    rows = _bounds(program, sizes[0], shape[0], _above_divisors(program, 0)) if shape else (0, None)
+    length: tuple[int, int | None] = (0, None)
+    if _is_sequence(value):
+        length = _bounds(program, sizes[1], shape[1], _above_divisors(program, 1))
+    return CapturedSizes(shape, *length, *rows)
+
+
+def _bounds(
+    program: ExportedProgram, size: int | torch.SymInt, example: int, at_least: int
+) -> tuple[int, int | None]:
+    """Return the smallest and the largest size of an axis; None means no limit."""
+    if not isinstance(size, torch.SymInt):
+        return size, size
+    bounds = program.range_constraints.get(size.node.expr)
     if bounds is None:
-        return CapturedSizes(shape, shape[1], shape[1])
+        fixed = int(size.node.expr) if size.node.expr.is_Integer else example
+        return fixed, fixed
     least = int(bounds.lower)
     most = int(bounds.upper) if bounds.upper.is_Integer else None  # it may be infinite
-    # torch.export never considers sizes below 2; whether the graph takes one token is checked when it is complete.
-    return CapturedSizes(shape, 1 if least == 2 else least, most)
+    # torch.export never considers sizes below 2; whether the graph takes one is checked when it is complete.
+    return max(1 if least == 2 else least, at_least), most

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, redirect_stderr
+from contextlib import contextmanager, redirect_stderr
+from functools import partial
 from io import StringIO
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -15,22 +17,42 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
-from chop.garbage import without_garbage_collection
-from chop.ir.graph.capture.block_templates import NotRepeatedError, TemplateRecorder, copy_templates
-from chop.ir.graph.capture.dynamic_sizes import captured_sizes, conditions_are_ranges, free_axes, has_lengths
-from chop.ir.graph.capture.errors import ExportError, first_sentence, no_messages_of_torch, source_line
+from chop.ir.graph.capture.both_modes import gradients_mode_reads, mode_reads
+from chop.ir.graph.capture.buffer_updates import (
+    KEEP_STATISTICS,
+    assign_at_the_end,
+    check_aliases,
+    writes_to_attributes,
+)
+from chop.ir.graph.capture.carried_state import check_attributes, check_gradients_mode, no_random_numbers
+from chop.ir.graph.capture.dynamic_sizes import (
+    captured_sizes,
+    free_axes,
+    has_lengths,
+    holds_for_its_ranges,
+    rows_are_fixed,
+)
+from chop.ir.graph.capture.errors import (
+    DependsOnValuesError,
+    ExportError,
+    ModelFailsError,
+    depends_on_values,
+    first_sentence,
+    no_messages_of_torch,
+    source_line,
+)
 from chop.ir.graph.capture.inline import inline, operator_name
-from chop.ir.graph.capture.mode_of_functions import bind_to_training, calls_that_may_follow_the_mode
+from chop.ir.graph.capture.mode_of_functions import bind_to_training, calls_that_may_follow_the_mode, recorded_runs
 from chop.ir.graph.capture.raise_modules import STACK, raise_modules
-from chop.ir.graph.capture.repeated_blocks import repeated_blocks
 from chop.ir.graph.capture.signature import register_dataclasses, restore_inputs, restore_output
-from chop.ir.graph.capture.sizes_of_one import check_sizes_of_one
+from chop.ir.graph.capture.sizes_of_one import check_sizes_of_one, copied
 from chop.ir.graph.input_sizes import CAPTURED_SIZES
-from chop.ir.graph.training_mode import BY_MODE, MODE_OF
+from chop.ir.graph.model_state import Attribute, ModelState, join, unchanged
+from chop.ir.graph.training_mode import BY_MODE, CONSTANT, EVALUATION_ONLY, MODE_OF
 
 logger = logging.getLogger(__name__)
 
-_KEPT = (STACK, "stack_trace", BY_MODE, MODE_OF, CAPTURED_SIZES)
+_KEPT = (STACK, CONSTANT, "stack_trace", BY_MODE, MODE_OF, EVALUATION_ONLY, CAPTURED_SIZES)
 """What stays of the `meta` of a node."""
 
 
@@ -39,66 +61,81 @@ def export(model: nn.Module, inputs: Mapping[str, Any], leaf_modules: tuple[type
 
     Values in `inputs` that are not tensors are fixed. Constants of the graph are stored in `model`.
     """
-    with _in_evaluation(model):
-        program, graph = _exported_graph(model, inputs)
+    with _in_evaluation(model) as changed:
+        runs = partial(recorded_runs, model, inputs, False)
+        with mode_reads() as reads, gradients_mode_reads() as lines, no_random_numbers(model, runs):
+            program = _export(model, inputs)
+            graph = _flat_graph(program, model, inputs)
+        assigned = _assign_buffers(graph)
+        updates_buffers = bool(assigned) or writes_to_attributes(graph, model)
+        changed = {each for each in changed if join(*each) not in assigned}
+        check_attributes(model, changed, lambda: runs()[0].computed)
+        check_gradients_mode(model, lines, lambda: runs()[0].computed)
         calls = calls_that_may_follow_the_mode(graph)
         raise_modules(graph, model, leaf_modules)
-        graph.eliminate_dead_code(lambda node: node.op == "call_module" or node.is_impure())
-        bind_to_training(calls, model, inputs)
+        graph.eliminate_dead_code(_has_effect)
+        bind_to_training(calls, graph, model, inputs, reads)
         graph = _tidy(graph)
         if program.range_constraints:  # some sizes are free
             check_sizes_of_one(graph, model, inputs)
+    if updates_buffers:
+        check_aliases(model)
     return graph
 
 
-def _exported_graph(model: nn.Module, inputs: Mapping[str, Any]) -> tuple[ExportedProgram, fx.Graph]:
-    """Return the exported program, and its nodes with those of repeated blocks."""
-    program = _export(model, inputs)
-    graph = _flat_graph(program, model, inputs)
-    try:
-        copy_templates(graph, model)
-    except NotRepeatedError as error:
-        logger.debug("every block is exported: %s", error)
-        program = _export(model, inputs, repeat=False)
-        graph = _flat_graph(program, model, inputs)
-    return program, graph
+def _has_effect(node: fx.Node) -> bool:
+    """Whether a node does something even if its result is not used, such as updating statistics in training."""
+    keeps_statistics = operator_name(node.target) in KEEP_STATISTICS
+    return node.op == "call_module" or keeps_statistics or bool(node.is_impure())
 
 
-def _export(model: nn.Module, inputs: Mapping[str, Any], *, repeat: bool = True) -> ExportedProgram:
-    """Export for any number of rows and any length if possible, else any number of rows, else fixed sizes.
+def _assign_buffers(graph: fx.Graph) -> set[str]:
+    """Let the graph assign the buffers for which torch.export adds copies at its end; return these.
 
-    With `repeat`, only two blocks of each kind are traced.
+    It adds them for buffers that the forward assigns, but only for those of the outermost module.
     """
+    copies = [node for node in graph.nodes if node.name.startswith("copy__default") and not node.users]
+    assigned = {str(node.args[0].target): node.args[1] for node in copies}
+    assign_at_the_end(graph, assigned)
+    for node in copies:
+        graph.erase_node(node)
+    return set(assigned)
+
+
+def _export(model: nn.Module, inputs: Mapping[str, Any]) -> ExportedProgram:
+    """Export for any number of rows and any length if possible, else any number of rows, else fixed sizes."""
     for lengths in (True, False) if has_lengths(inputs) else (False,):
         try:
-            program = _exported(model, _with_two_rows(inputs), free_axes(inputs, lengths=lengths), repeat)
+            program = _exported(model, _with_two_rows(inputs), free_axes(inputs, lengths=lengths))
         except Exception:  # torch.export raises errors of many kinds
             logger.debug("torch.export with free rows%s", " and lengths" * lengths, exc_info=True)
             continue
-        if not lengths or conditions_are_ranges(program):
+        if holds_for_its_ranges(program, inputs, lengths=lengths):
+            if rows_are_fixed(program):
+                logger.warning("the graph of %s is fixed to the rows of example_inputs", type(model).__name__)
             return program
     try:
-        program = _exported(model, inputs, None, repeat)
+        program = _exported(model, inputs, None)
     except Exception as error:
-        raise ExportError(
+        _check_that_it_runs(model, inputs)
+        raise (DependsOnValuesError if depends_on_values(error) else ExportError)(
             f"torch.export cannot capture {type(model).__name__}{source_line(error)}: {first_sentence(error)}"
         ) from error
     logger.warning("the graph of %s is fixed to the shapes of example_inputs", type(model).__name__)
     return program
 
 
-def _exported(
-    model: nn.Module, inputs: Mapping[str, Any], shapes: dict[str, Any] | None, repeat: bool
-) -> ExportedProgram:
-    if repeat:
-        recorder = TemplateRecorder()
-        try:
-            with repeated_blocks(model, recorder):
-                return _exported(model, inputs, shapes, repeat=False)
-        except Exception:  # torch.export raises errors of many kinds
-            if not recorder.replaced:
-                raise
-            logger.debug("torch.export with repeated blocks", exc_info=True)
+def _check_that_it_runs(model: nn.Module, inputs: Mapping[str, Any]) -> None:
+    try:
+        with unchanged(model), torch.no_grad(), torch.random.fork_rng(devices=[]):
+            model(**copied(dict(inputs)))
+    except Exception as error:
+        raise ModelFailsError(
+            f"{type(model).__name__} itself fails on example_inputs{source_line(error)}: {first_sentence(error)}"
+        ) from error
+
+
+def _exported(model: nn.Module, inputs: Mapping[str, Any], shapes: dict[str, Any] | None) -> ExportedProgram:
     printed = StringIO()  # unfinished graphs, and what the model itself writes
     quiet = redirect_stderr(printed)
     try:
@@ -110,7 +147,8 @@ def _exported(
             _fast_export(inputs, shapes),
         ):
             warnings.simplefilter("ignore")
-            return torch.export.export(model, (), dict(inputs), dynamic_shapes=shapes, strict=False)
+            # Of an input that is a view, a program would be fixed to the sizes of the whole tensor.
+            return torch.export.export(model, (), copied(dict(inputs)), dynamic_shapes=shapes, strict=False)
     finally:
         if printed.getvalue():
             logger.debug("printed during torch.export: %s", printed.getvalue())
@@ -118,14 +156,14 @@ def _exported(
 
 @contextmanager
 def _fast_export(inputs: Mapping[str, Any], shapes: dict[str, Any] | None) -> Iterator[None]:
-    """Pause the garbage collector; with free lengths, let torch not remember the shapes of results.
+    """With free lengths, let torch not remember the shapes of results.
 
     It rarely finds them again, because most calls have other expressions as sizes, and keeping them takes longer.
     """
     from torch._dynamo import config  # takes long to import
 
     remember = shapes is None or shapes == free_axes(inputs, lengths=False)
-    with without_garbage_collection(), config.patch(fake_tensor_cache_enabled=remember):
+    with config.patch(fake_tensor_cache_enabled=remember):
         yield
 
 
@@ -141,19 +179,35 @@ def _with_two_rows(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 @contextmanager
-def _in_evaluation(model: nn.Module) -> Iterator[None]:
-    """Set evaluation mode, switch off what cannot be exported, and let dataclasses be returned."""
-    modes = [(module, module.training) for module in model.modules()]
-    with ExitStack() as stack:
+def _in_evaluation(model: nn.Module) -> Iterator[set[Attribute]]:
+    """Set evaluation mode, switch off what cannot be exported, and let dataclasses be returned.
+
+    Yield a set to which the attributes are added that differ after a run; torch.export itself restores them.
+    """
+    changed: set[Attribute] = set()
+    with unchanged(model):
         for config in _configs_with_cache(model):  # language models of transformers would return their cache
             config.use_cache = False
-            stack.callback(setattr, config, "use_cache", True)
-        for module, mode in modes:
-            stack.callback(setattr, module, "training", mode)
-        hook = model.register_forward_hook(lambda _, given, output: register_dataclasses(output))
-        stack.callback(hook.remove)
+        for name in ("_forward_pre_hooks", "_forward_hooks"):
+            vars(model)[name].clear()  # the graph gets those of the model itself
+        tensors: dict[Attribute, Any] = {}  # torch.export puts tensors without data in their place
+
+        def note_changes(*_: Any) -> None:
+            changed.update(state.replaced() - tensors.keys())
+            changed.update(each for each, tensor in _registered(model).items() if tensors.get(each) is not tensor)
+
+        model.register_forward_pre_hook(lambda *_: tensors.update(_registered(model)))
+        model.register_forward_hook(note_changes)
+        model.register_forward_hook(lambda _, given, output: register_dataclasses(output))
         model.eval()
-        yield
+        state: ModelState = ModelState(model)
+        yield changed
+
+
+def _registered(model: nn.Module) -> dict[Attribute, Any]:
+    """Return the parameters and buffers; some may be None."""
+    parts = model.named_modules()
+    return {(path, name): each for path, part in parts for name, each in (part._parameters | part._buffers).items()}
 
 
 def _configs_with_cache(model: nn.Module) -> list[Any]:
@@ -181,33 +235,27 @@ def _flat_graph(program: ExportedProgram, model: nn.Module, inputs: Mapping[str,
     restore_output(graph, list(flat_output), spec_of_output)
     restore_inputs(graph, flat_inputs, inputs, captured_sizes(program, inputs))
     for node in graph.nodes:
-        node.meta[STACK] = _plain_stack(node.meta.get(STACK))
+        stack = node.meta.get(STACK) or {}  # as torch.fx has it, by path; the second call of `fc` is `fc@1`
+        node.meta[STACK] = {key.removeprefix("L__self__"): value for key, value in stack.items()}
     return graph
 
 
 def _attribute(graph: fx.Graph, model: nn.Module, program: ExportedProgram, target: str) -> fx.Node:
     """Return a node that reads a parameter, a buffer or a constant; constants are stored in the model."""
     try:
-        value = _attribute_of(model, target)
+        value = attrgetter(target)(model)
     except AttributeError:
         value = program.constants[target]
         target = next(
             name for i in range(len(vars(model)) + 1) if (name := f"_tensor_constant{i}") not in vars(model)
         )
         setattr(model, target, value)
-    node = graph.get_attr(target)
+        node = graph.get_attr(target)
+        node.meta[CONSTANT] = value
+    else:
+        node = graph.get_attr(target)
     node.meta["attribute"] = value
     return node
-
-
-def _attribute_of(model: nn.Module, target: str) -> Any:
-    owner, _, name = target.rpartition(".")
-    return getattr(model.get_submodule(owner), name)
-
-
-def _plain_stack(stack: Mapping[str, tuple[str, Any]] | None) -> dict[str, tuple[str, Any]]:
-    """Return the calls that a node is in as torch.fx has them, by path; the second call of `fc` is `fc@1`."""
-    return {key.removeprefix("L__self__"): value for key, value in (stack or {}).items()}
 
 
 def _tidy(graph: fx.Graph) -> fx.Graph:

@@ -11,7 +11,8 @@ from torch.fx.node import map_aggregate
 
 from chop.ir.graph.capture.errors import ExportError
 
-_WRAPPERS = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
+_WRAPPERS = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4}
+"""Operators that run a submodule, and its position among their arguments."""
 _BOOKKEEPING = (
     "_assert_tensor_metadata",
     "_assert_scalar",
@@ -51,10 +52,12 @@ def inline(graph: fx.Graph, source: fx.GraphModule, inputs: list[Any]) -> Any:
 def _inlined(graph: fx.Graph, node: fx.Node, new: Any) -> Any:
     name = operator_name(node.target)
     if name in _WRAPPERS:
-        *options, submodule = (new(argument) for argument in node.args[: _position_of_submodule(name) + 1])
+        *options, submodule = (new(argument) for argument in node.args[: _WRAPPERS[name] + 1])
         if name == "wrap_with_autocast" and options[2]:
             raise ExportError("the model computes under torch.autocast, which a graph cannot represent")
         return inline(graph, submodule, [new(argument) for argument in node.args[len(options) + 1 :]])
+    if name == "flat_apply":
+        raise ExportError("the model computes with a torch.autograd.Function, which a graph cannot represent")
     if name in _BOOKKEEPING:
         return None
     if name in _SAME_VALUE:
@@ -69,7 +72,3 @@ def operator_name(target: Any) -> str:
     if isinstance(target, torch._ops.OpOverload):
         return target._schema.name.partition("::")[2]
     return str(getattr(target, "__name__", target))
-
-
-def _position_of_submodule(wrapper: str) -> int:
-    return 1 if wrapper == "wrap_with_set_grad_enabled" else 4

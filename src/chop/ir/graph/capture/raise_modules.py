@@ -7,7 +7,7 @@ paths of the modules that it was called in, so the nodes of a known layer can be
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -44,19 +44,15 @@ def raise_modules(graph: fx.Graph, model: nn.Module, leaf_modules: tuple[type[nn
 
 
 def _is_known(module: nn.Module) -> bool:
-    """Whether a module computes what the op table says, from one tensor.
+    """Whether a module computes what the op table says, from one tensor, so that nodes show all that it was given.
 
     A class that overrides `forward` is not known, even if it inherits from a layer: OPT's positional embedding
     adds 2 to the indices.
     """
     if isinstance(module, QuantizedLayer):
         return True
-    return op_of_module(type(module)) is not None and "forward" not in vars(module) and _takes_one(module.forward)
-
-
-def _takes_one(forward: Callable[..., Any]) -> bool:
-    """Whether a module's `forward` has the input as its only argument, so that nodes show all that it was given."""
-    return len(inspect.signature(forward).parameters) == 1
+    is_op = op_of_module(type(module)) is not None and "forward" not in vars(module)
+    return is_op and len(inspect.signature(module.forward).parameters) == 1
 
 
 def _raise(graph: fx.Graph, path: str, module: nn.Module, nodes: list[fx.Node]) -> str:
@@ -64,8 +60,11 @@ def _raise(graph: fx.Graph, path: str, module: nn.Module, nodes: list[fx.Node]) 
     group = set(nodes)
     own = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
     sources = dict.fromkeys(source for node in nodes for source in node.all_input_nodes if source not in group)
-    inputs = [each for each in sources if _is_tensor(each) and id(each.meta.get("attribute")) not in own]
+    tensors = (each for each in sources if isinstance(each.meta.get("val"), torch.Tensor))  # others are sizes
+    inputs = [each for each in tensors if id(each.meta.get("attribute")) not in own]
     results = [node for node in nodes if any(reader not in group for reader in node.users)]
+    if not results and next(module.buffers(), None) is not None:
+        results = nodes[-1:]  # it may update its statistics
     if len(inputs) != 1 or len(results) != 1:
         return f"{len(inputs)} inputs and {len(results)} results"
     with graph.inserting_after(nodes[-1]):
@@ -75,8 +74,3 @@ def _raise(graph: fx.Graph, path: str, module: nn.Module, nodes: list[fx.Node]) 
     for node in reversed(nodes):
         graph.erase_node(node)
     return ""
-
-
-def _is_tensor(node: fx.Node) -> bool:
-    """Whether a node makes a tensor, as opposed to a size."""
-    return isinstance(node.meta.get("val"), torch.Tensor)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -68,13 +68,10 @@ def _replace(leaf: fx.Node, argument: fx.Node, path: Any) -> None:
     part = argument
     with argument.graph.inserting_before(leaf):
         for key in path:
-            part = argument.graph.call_function(operator.getitem, (part, _index(key)))
+            index = key.idx if isinstance(key, pytree.SequenceKey) else key.key
+            part = argument.graph.call_function(operator.getitem, (part, index))
     part.meta["val"] = leaf.meta["val"]
     leaf.replace_all_uses_with(part)
-
-
-def _index(key: Any) -> Any:
-    return key.idx if isinstance(key, pytree.SequenceKey) else key.key
 
 
 def restore_output(graph: fx.Graph, flat: list[Any], spec: pytree.TreeSpec) -> None:
@@ -97,16 +94,9 @@ def _with_dataclasses(graph: fx.Graph, value: Any) -> Any:
 
 
 def register_dataclasses(value: Any) -> None:
-    """Let torch.export flatten the dataclasses in a model's output."""
-    for each in _dataclasses_in(value):
-        if type(each) not in pytree.SUPPORTED_NODES:
-            pytree.register_dataclass(type(each))
-
-
-def _dataclasses_in(value: Any) -> Iterator[Any]:
-    if is_dataclass(value) and not isinstance(value, type):
-        yield value
-        value = [getattr(value, field.name) for field in fields(value)]
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
-    for part in parts:
-        yield from _dataclasses_in(part)
+    """Let torch.export flatten the dataclasses in a model's output, which are leaves until then."""
+    for leaf in pytree.tree_leaves(value):
+        if is_dataclass(leaf) and not isinstance(leaf, type):
+            if type(leaf) not in pytree.SUPPORTED_NODES:
+                pytree.register_dataclass(type(leaf))
+            register_dataclasses(leaf)

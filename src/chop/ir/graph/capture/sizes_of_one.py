@@ -12,6 +12,7 @@ from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
 from chop.ir.graph.input_sizes import CAPTURED_SIZES, CapturedSizes
+from chop.ir.graph.model_state import unchanged
 
 logger = logging.getLogger(__name__)
 
@@ -20,7 +21,7 @@ TOLERANCE = 1e-4
 
 
 def check_sizes_of_one(graph: fx.Graph, model: nn.Module, inputs: Mapping[str, Any]) -> None:
-    """Refuse lengths of 1, and warn about single rows, if the graph does not compute the same as the model."""
+    """Refuse lengths of 1, and single rows with a warning, if the graph does not compute the same as the model."""
     sizes: dict[fx.Node, CapturedSizes] = {
         node: node.meta[CAPTURED_SIZES] for node in graph.nodes if CAPTURED_SIZES in node.meta
     }
@@ -31,7 +32,10 @@ def check_sizes_of_one(graph: fx.Graph, model: nn.Module, inputs: Mapping[str, A
     if sequences and not _agree(graph, model, shortened):
         for node in sequences.values():
             node.meta[CAPTURED_SIZES] = replace(sizes[node], least=2)
-    if not _agree(graph, model, _one_row(inputs)):
+    batches = [node for node, each in sizes.items() if each.least_rows == 1 != each.most_rows]
+    if (batches or not sizes) and not _agree(graph, model, _one_row(inputs)):
+        for node in batches:
+            node.meta[CAPTURED_SIZES] = replace(node.meta[CAPTURED_SIZES], least_rows=2)
         logger.warning(
             "the graph of %s computes something else than the model for a single row", type(model).__name__
         )
@@ -51,19 +55,22 @@ def _agree(graph: fx.Graph, model: nn.Module, inputs: Mapping[str, Any]) -> bool
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         state = torch.get_rng_state()
         try:
-            expected = model(**_copied(dict(inputs)))
+            with unchanged(model):
+                expected = model(**copied(dict(inputs)))
         except Exception:  # noqa: BLE001  # the model's own error, which its users know
             return True
         torch.set_rng_state(state)
         try:
-            found = fx.Interpreter(model, graph=graph).run(*_copied(values), enable_io_processing=False)
+            with unchanged(model):
+                found = fx.Interpreter(model, graph=graph).run(*copied(values), enable_io_processing=False)
         except Exception:  # shapes that do not fit raise errors of many kinds
             logger.debug("%s does not run on a size of 1", type(model).__name__, exc_info=True)
             return False
     return _equal(pytree.tree_leaves(expected), pytree.tree_leaves(found))
 
 
-def _copied(values: Any) -> Any:
+def copied(values: Any) -> Any:
+    """Return nested values with copies of the tensors; the copy of a part of a tensor is whole."""
     return pytree.tree_map_only(Tensor, Tensor.clone, values)
 
 

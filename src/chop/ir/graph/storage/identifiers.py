@@ -41,7 +41,8 @@ def segment(name: Any) -> str:
 def check_targets(model: nn.Module, nodes: Iterable[NodeRecord]) -> None:
     """Raise an error if a node refers to anything but a module, parameter or buffer of `model`."""
     for node in nodes:
-        model.get_submodule(node.mode_of)  # an AttributeError if there is none
+        for path in (node.mode_of, *node.evaluation_only):
+            model.get_submodule(path)  # an AttributeError if there is none
         if node.op in _HOLDERS:
             *path, last = node.target.split(".")
             owner: Any = model

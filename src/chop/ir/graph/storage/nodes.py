@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import astuple
 from typing import Any
 
 from torch import fx
@@ -49,7 +50,9 @@ def encode_node(record: NodeRecord) -> dict[str, Any]:
         data["by_mode"] = [[key, *values] for key, values in record.by_mode.items()]
         data["mode_of"] = record.mode_of
     if record.sizes is not None:
-        data["captured_sizes"] = [list(record.sizes.shape), record.sizes.least, record.sizes.most]
+        data["captured_sizes"] = [list(record.sizes.shape), *astuple(record.sizes)[1:]]
+    if record.evaluation_only:
+        data["evaluation_only"] = dict(record.evaluation_only)
     if quantized is not None:
         data["quantized"] = {
             "format": quantized.format_name,
@@ -98,13 +101,18 @@ def _decode_node(data: Mapping[str, Any], bound: SizeBound) -> NodeRecord:
         op, target = "call_function", decode_call(op, target, data["quantized"])
     by_mode = _decode_by_mode(data.get("by_mode", ()), args, kwargs)
     sizes = _decode_sizes(data["captured_sizes"]) if "captured_sizes" in data else None
-    return NodeRecord(op, name, target, args, kwargs, by_mode, str(data.get("mode_of", "")), sizes=sizes)
+    evaluation_only = {str(path): str(line) for path, line in data.get("evaluation_only", {}).items()}
+    mode_of = str(data.get("mode_of", ""))
+    return NodeRecord(
+        op, name, target, args, kwargs, by_mode, mode_of, sizes=sizes, evaluation_only=evaluation_only
+    )
 
 
 def _decode_sizes(data: Any) -> CapturedSizes:
-    """Return the sizes of an input during the capture."""
-    shape, least, most = data
-    return CapturedSizes(tuple(map(int, shape)), int(least), None if most is None else int(most))
+    """Return the sizes of an input during the capture; older files have no bounds of rows."""
+    shape, *bounds = data if len(data) > 3 else [*data, 0, None]
+    least, most, least_rows, most_rows = (None if bound is None else int(bound) for bound in bounds)
+    return CapturedSizes(tuple(map(int, shape)), least or 0, most, least_rows or 0, most_rows)
 
 
 def _check_device(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:

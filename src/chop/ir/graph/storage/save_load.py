@@ -18,7 +18,7 @@ from chop.files import CorruptFileError, atomic_path, check_regular, read_json, 
 from chop.ir.graph.graph_module import build_graph, graph_module, has_hooks, records
 from chop.ir.graph.mase_graph import MaseGraph
 from chop.ir.graph.storage.identifiers import check_starred_inputs, check_targets
-from chop.ir.graph.storage.layers import TensorStore, decode_module, encode_module
+from chop.ir.graph.storage.layers import TensorStore, decode_module, encode_module, modules_of
 from chop.ir.graph.storage.load_into import load_into
 from chop.ir.graph.storage.nodes import decode_metas, decode_nodes, encode_meta, encode_node
 
@@ -69,6 +69,16 @@ def save_graph(graph: MaseGraph, folder: Path) -> None:
 def load_graph(folder: Path, into: MaseGraph | None = None) -> MaseGraph:
     """Return the graph saved in `folder`: newly built, or loaded into `into`, a graph of the same model."""
     return decode_graph(folder, partial(_read, folder), into)
+
+
+def is_saved_quantized(folder: Path) -> bool:
+    """Whether the graph saved in `folder` has number formats; no for one that cannot be read."""
+    try:
+        data = read_versioned_json(folder / GRAPH_FILE, VERSION)
+        records = [*data["nodes"], *(record for _, record in modules_of(data["model"]))]
+        return any("quantized" in record for record in records)
+    except (*_CORRUPT, ValueError):
+        return False
 
 
 def decode_graph(

@@ -10,7 +10,7 @@ from torch import fx
 
 from chop.formats.float import Float
 from chop.ir import MaseGraph, NodeMeta
-from chop.ir.graph.annotate import annotate
+from chop.ir.graph.annotate import annotate, init_metadata, init_software_metadata
 from chop.passes.base import PassResult, register_pass
 
 
@@ -22,8 +22,7 @@ class InitMetadataArgs:
 @register_pass("init_metadata", kind="analysis")
 def init_metadata_analysis_pass(graph: MaseGraph, args: InitMetadataArgs) -> PassResult:
     """Add empty metadata to every node, as `node.meta["mase"]`."""
-    for node in graph.fx_graph.nodes:
-        node.meta["mase"] = NodeMeta(node)
+    init_metadata(graph)
     return graph, {}
 
 
@@ -54,9 +53,7 @@ class SoftwareMetadataArgs:
 @register_pass("add_software_metadata", kind="analysis")
 def add_software_metadata_analysis_pass(graph: MaseGraph, args: SoftwareMetadataArgs) -> PassResult:
     """Add an empty entry for statistics, `{"stat": {}}`, to every tensor of every node."""
-    for meta in graph.annotated_metas():
-        meta.software["args"] = {name: {"stat": {}} for name in meta.args}
-        meta.software["results"] = {name: {"stat": {}} for name in meta.results}
+    init_software_metadata(graph)
     return graph, {}
 
 

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from chop.config import option
 from chop.display.numbers import counted
 from chop.display.progress import ProgressBar
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.interpreter import bind_inputs, undisturbed
 from chop.ops import OPS
 from chop.passes.base import PassResult, register_pass
+from chop.passes.data_args import BatchArgs
 from chop.registry import closest
 from chop.statistics import Profile, TensorKey
 from chop.statistics.batches import limited_batches, num_rows
@@ -25,8 +27,8 @@ logger = logging.getLogger(__name__)
 ALL = "all"
 
 
-@dataclass(frozen=True)
-class ProfileStatisticsArgs:
+@dataclass(frozen=True, kw_only=True)
+class ProfileStatisticsArgs(BatchArgs):
     """Arguments of `profile_statistics`."""
 
     by: Literal["type", "name"] = "type"
@@ -41,18 +43,14 @@ class ProfileStatisticsArgs:
     """The same for activations."""
     profile_output_activation: bool = False
     """Also profile the outputs of the target nodes."""
-    input_generator: Iterable[Mapping[str, Any]] | None = None
-    """Batches by argument name, such as `{"x": tensor}`."""
-    num_samples: int | None = None
-    """The number of rows to run; the last batch is cut."""
+    num_samples: int | None = option(None, least=1, help="The number of rows to run; the last batch is cut.")
     profile: Path | Profile | None = None
     """An earlier profile of this model, or its file, to merge with the results."""
     save_to: Path | None = None
     """The file to save the profile in."""
 
     def __post_init__(self) -> None:
-        if self.num_samples is not None and self.num_samples < 1:
-            raise ValueError(f"'num_samples' must be at least 1, got {self.num_samples}")
+        super().__post_init__()
         if self.target_activation_nodes and self.activation_statistics:
             for name in ("input_generator", "num_samples"):
                 if getattr(self, name) is None:

@@ -2,57 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chop.exporting import ExportOptions, export_graph
+from chop.config import ExportOptions, option
 from chop.ir import MaseGraph
-from chop.ir.graph.interpreter import annotated_inputs
+from chop.ir.graph.interpreter import example_inputs
 from chop.passes.base import PassResult, register_pass
-from chop.statistics.batches import limited_batches
+from chop.passes.data_args import BatchArgs
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExportArgs:
-    """Where to write, and what the file is compared on."""
+class ExportArgs(BatchArgs, ExportOptions):
+    """Where to write, and what the file is compared on: by default the batch that the graph is annotated with."""
 
-    path: Path
-    """The file to write."""
-    input_generator: Iterable[Mapping[str, Any]] | None = None
-    """Batches on which the file and the graph are compared; by default the one that the graph is annotated with."""
-    num_samples: int = 1000
-    """The largest number of rows to compare."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExportOnnxArgs(ExportArgs):
-    """Where to write, what the file is compared on, and its opset."""
-
-    opset: int | None = None
-    """The opset of the file; None: the smallest that has all types."""
+    path: Path = option(help="file to write")
 
 
 @register_pass("export_onnx", kind="interface", keeps_weights=True)
-def export_onnx_interface_pass(graph: MaseGraph, args: ExportOnnxArgs) -> PassResult:
+def export_onnx_interface_pass(graph: MaseGraph, args: ExportArgs) -> PassResult:
     """Write an ONNX file with QuantizeLinear and DequantizeLinear, and weights in their narrow types."""
-    return graph, _export(graph, args, "onnx", ExportOptions(args.opset))
+    return graph, _export(graph, args, "onnx")
 
 
 @register_pass("export_qonnx", kind="interface", keeps_weights=True)
-def export_qonnx_interface_pass(graph: MaseGraph, args: ExportOnnxArgs) -> PassResult:
+def export_qonnx_interface_pass(graph: MaseGraph, args: ExportArgs) -> PassResult:
     """Write an ONNX file with the quantisers of QONNX: IntQuant for integers, FloatQuant for small floats."""
-    return graph, _export(graph, args, "qonnx", ExportOptions(args.opset))
+    return graph, _export(graph, args, "qonnx")
 
 
 @register_pass("export_safetensors", kind="interface", keeps_weights=True)
 def export_safetensors_interface_pass(graph: MaseGraph, args: ExportArgs) -> PassResult:
     """Write the codes of all weights packed to their width, with scales and formats; `ch test --load` reads it."""
-    return graph, _export(graph, args, "safetensors", ExportOptions())
+    return graph, _export(graph, args, "safetensors")
 
 
-def _export(graph: MaseGraph, args: ExportArgs, target: str, options: ExportOptions) -> dict[str, Any]:
-    given = [annotated_inputs(graph)] if args.input_generator is None else args.input_generator
-    exported = export_graph(graph, args.path, target, limited_batches(given, args.num_samples), options)
+def _export(graph: MaseGraph, args: ExportArgs, target: str) -> dict[str, Any]:
+    from chop.exporting import export_graph  # here, because only exports need the writers of files
+
+    given = [example_inputs(graph, "input_generator")] if args.input_generator is None else args.input_generator
+    exported = export_graph(graph, args.path, target, given, args)
     return {**exported.as_dict(), "proof": str(exported.proof)}

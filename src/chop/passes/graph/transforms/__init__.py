@@ -1,8 +1,7 @@
 """Passes that change the graph."""
 
 from chop.passes.graph.transforms.calibrate import calibrate_transform_pass
-from chop.passes.graph.transforms.emit_testbench import emit_testbench_transform_pass
-from chop.passes.graph.transforms.emit_verilog import emit_verilog_transform_pass
+from chop.passes.graph.transforms.emit import emit_testbench_transform_pass, emit_verilog_transform_pass
 from chop.passes.graph.transforms.fold_batch_norm import fold_batch_norm_transform_pass
 from chop.passes.graph.transforms.low_bits import (
     adaround_transform_pass,

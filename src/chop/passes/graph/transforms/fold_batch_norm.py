@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
-
-from torch import Tensor
-
 from chop.hardware.resolve import fold_batch_norms
 from chop.ir import MaseGraph
 from chop.passes.base import PassResult, register_pass
+from chop.passes.data_args import LabelledDataArgs
 from chop.statistics.scoring import accuracy_on
 
 
-@dataclass(frozen=True)
-class FoldBatchNormArgs:
-    """Arguments of `fold_batch_norm`."""
-
-    labelled_batches: Iterable[tuple[Mapping[str, Any], Tensor]] | None = None
-    """Batches with their labels, on which the accuracy before and after is measured; None: it is not measured."""
-
-
 @register_pass("fold_batch_norm", kind="transform")
-def fold_batch_norm_transform_pass(graph: MaseGraph, args: FoldBatchNormArgs) -> PassResult:
+def fold_batch_norm_transform_pass(graph: MaseGraph, args: LabelledDataArgs) -> PassResult:
     """Fold each batch norm into the linear layer or convolution before it, or else after it.
 
     The folded weights are rounded to the formats of their layer again. `info["renamed"]` has, for each batch norm

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from torch import Tensor
-
+from chop.config import ResolveOptions
 from chop.hardware.resolve import resolve_formats
 from chop.ir import MaseGraph
 from chop.passes.base import PassResult, register_pass
+from chop.passes.data_args import LabelledDataArgs
 from chop.statistics.scoring import accuracy_on
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class ResolveFormatsArgs:
+@dataclass(frozen=True, kw_only=True)
+class ResolveFormatsArgs(ResolveOptions, LabelledDataArgs):
     """Arguments of `resolve_formats`."""
-
-    strict: bool = False
-    """Whether a node that needs a format and has none is an error, rather than given one."""
-    labelled_batches: Iterable[tuple[Mapping[str, Any], Tensor]] | None = None
-    """Batches with their labels, on which the accuracy before and after is measured; None: it is not measured."""
 
 
 @register_pass("resolve_formats", kind="transform")

@@ -69,21 +69,24 @@ function startFilter() {
   };
   input.addEventListener("input", filter);
   input.addEventListener("keydown", (event) => { if (event.key === "Enter") event.preventDefault(); });
+  filter(); // the browser may have restored the text
+}
+
+function startShortcut() {
   document.addEventListener("keydown", (event) => {
     const typing = event.target instanceof Element && event.target.closest("input[type=search], select, textarea");
     if (event.key !== "/" || typing || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
-    input.focus();
+    byId("filter").focus();
   });
-  filter(); // the browser may have restored the text
 }
 
 function startChoice() {
-  const boxes = [...document.querySelectorAll("#table input[name=run]")];
+  const boxes = [...document.querySelectorAll("form input[name=run]")];
   const max = Number(byId("compare").dataset.max);
   const choose = () => {
     const chosen = boxes.filter((box) => box.checked).length;
-    for (const box of boxes) box.closest("tr").classList.toggle("selected", box.checked);
+    for (const box of boxes) box.closest("tr")?.classList.toggle("selected", box.checked);
     byId("compare").disabled = chosen < 2 || chosen > max;
     byId("chosen").textContent = chosen === 0 ? "select two or more runs" : chosen > max ? `${chosen} selected, at most ${max}` : `${chosen} selected`;
   };
@@ -106,8 +109,11 @@ function startCopying() {
 startTheme();
 startCopying();
 if (byId("table")) {
-  startSorting();
-  startFilter();
+  if (!byId("pages")) { // else the server sorts and filters
+    startSorting();
+    startFilter();
+  }
+  startShortcut();
   startChoice();
 }
 document.documentElement.dataset.ready = "yes";

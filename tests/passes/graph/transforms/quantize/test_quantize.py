@@ -315,3 +315,8 @@ def test_writing_in_place_after_writing_in_place() -> None:
     x = torch.tensor([-1.0, 0.5])
     graph, _ = quantize_transform_pass(annotated(Twice(), x=x), {"by": "type", "mul": {"config": LAB_CONFIG}})
     assert graph.model(x).tolist() == [0.0, 1.0]
+
+
+def test_a_type_that_the_graph_does_not_have_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    quantize_transform_pass(tiny_graph(), {"by": "type", "conv2d": {"config": {"name": "integer"}}})
+    assert "the graph has no 'conv2d' node, so its config has no effect" in caplog.text

@@ -16,6 +16,7 @@ from chop.ir.graph.interpreter import annotated_inputs, bind_inputs, undisturbed
 from chop.nn.quantized import QuantizedLayer
 from chop.ops import op_of_module
 from chop.passes.base import PassResult, register_pass
+from chop.passes.data_args import DataArgs
 from chop.passes.graph.analysis.explain.explanation import Cost, Explanation
 from chop.passes.graph.analysis.explain.node_observer import NodeObserver
 from chop.registry import UnknownNameError, closest
@@ -25,24 +26,16 @@ DEFAULT_DB = 30.0
 """The default SQNR that suggested formats reach."""
 
 
-@dataclass(frozen=True)
-class ExplainArgs:
+@dataclass(frozen=True, kw_only=True)
+class ExplainArgs(DataArgs):
     """Arguments of `explain`."""
 
     node: str
     """The name of the node, or the path of the layer that it calls."""
     dummy_in: Mapping[str, Any] | None = None
-    """A batch by argument name; None: the batch that the graph was annotated with."""
-    input_generator: Iterable[Mapping[str, Any]] | None = None
-    """Batches by argument name, such as `{"x": tensor}`, instead of `dummy_in`."""
-    num_samples: int = 256
-    """The number of rows of the batches to run; the last batch is cut."""
+    """A batch by argument name, instead of `input_generator`; without both: what the graph was annotated with."""
     sqnr_db: float = DEFAULT_DB
     """The signal-to-quantisation-noise ratio in dB that suggested formats reach."""
-
-    def __post_init__(self) -> None:
-        if self.num_samples < 1:
-            raise ValueError(f"'num_samples' must be at least 1, got {self.num_samples}")
 
 
 @register_pass("explain", kind="analysis")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
@@ -14,6 +14,7 @@ from chop.ir import MaseGraph
 from chop.nn.quantized import QuantConfig
 from chop.options import read_options
 from chop.passes.base import PassResult, register_pass
+from chop.passes.data_args import DataArgs, LabelledDataArgs
 from chop.passes.graph.analysis.sensitivity.measure import (
     Effect,
     LabelledReplacements,
@@ -29,28 +30,21 @@ _LABEL = "given"
 _MAX_NODES_LOGGED = 10
 
 
-@dataclass(frozen=True)
-class SensitivityArgs:
+@dataclass(frozen=True, kw_only=True)
+class SensitivityArgs(DataArgs, LabelledDataArgs):
     """Formats to try, and data to try them on."""
 
     formats: QuantizeArgs | None
     """Written as `config`, one for all nodes, or as the arguments of `quantize`: `by`, `default` and so on."""
     quantized: MaseGraph | None = None
     """A quantised version of the graph, whose formats and scales are tried, instead of `config` or `by`."""
-    input_generator: Iterable[Mapping[str, Any]] | None = None
-    """Batches by argument name, such as `{"x": tensor}`; without labels, so loss and accuracy are not measured."""
-    labelled_batches: Iterable[tuple[Mapping[str, Any], Tensor]] | None = None
-    """Pairs of such a batch and the labels of its rows, instead of `input_generator`."""
-    num_samples: int = 256
-    """The largest number of rows to run; the last batch is cut."""
     nodes: tuple[str, ...] = ()
     """The nodes to measure; empty for all nodes that have a format."""
     both: bool = True
     """Also measure the graph with every node in its format except one."""
 
     def __post_init__(self) -> None:
-        if self.num_samples < 1:
-            raise ValueError(f"'num_samples' must be at least 1, got {self.num_samples}")
+        super().__post_init__()
         if (self.input_generator is None) == (self.labelled_batches is None):
             raise ValueError("exactly one of 'input_generator' and 'labelled_batches' is required")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.interpreter import FloatInterpreter, bind_inputs, tensors_in, undisturbed
 from chop.nn.quantized import QuantizedCall, QuantizedLayer
 from chop.passes.base import PassResult, register_pass
+from chop.passes.data_args import BatchArgs
 from chop.passes.graph.transforms.calibrate.limits import Magnitudes, Method, limit
 from chop.statistics import Collection, Profile
 from chop.statistics.fingerprint import check_same_model
@@ -27,12 +28,10 @@ Observed = defaultdict[int, defaultdict[str, Magnitudes]]
 """Magnitudes by quantised layer or call (its id) and operand."""
 
 
-@dataclass(frozen=True)
-class CalibrateArgs:
+@dataclass(frozen=True, kw_only=True)
+class CalibrateArgs(BatchArgs):
     """Arguments of `calibrate`."""
 
-    input_generator: Iterable[Mapping[str, Any]] | None = None
-    """Batches by argument name, such as an `InputGenerator`."""
     profile: Path | Profile | None = None
     """A profile of the float model, or its file, instead of batches to run."""
     num_batches: int = 16

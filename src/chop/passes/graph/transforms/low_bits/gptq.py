@@ -11,7 +11,7 @@ from torch import Tensor
 from chop.ir import MaseGraph
 from chop.passes.base import PassResult, register_pass
 from chop.passes.graph.transforms.low_bits.layer_problem import LayerProblem, with_damping
-from chop.passes.graph.transforms.low_bits.layers import CalibrationArgs, adjust_layers
+from chop.passes.graph.transforms.low_bits.layers import RoundingArgs, adjust_layers
 from chop.passes.graph.transforms.low_bits.matrices import to_matrices
 from chop.passes.graph.transforms.low_bits.scales import FixedScales
 
@@ -24,13 +24,9 @@ _MORE_DAMPING = (0.0, 1e-4, 1e-3, 1e-2, 0.1, 1.0)
 
 
 @dataclass(frozen=True)
-class GPTQArgs(CalibrationArgs):
+class GPTQArgs(RoundingArgs):
     """Arguments of `gptq`."""
 
-    search_scales: bool = True
-    """Whether the scale of each group is chosen for the least error, rather than from its largest weight."""
-    damping: float | None = None
-    """What is added to the diagonal of the Hessian, as a fraction of its mean; None: 0.001 to 0.01, by the rows."""
     order: bool = True
     """Whether the inputs with the largest mean square are rounded first."""
     earlier_layers: bool = True
@@ -40,8 +36,6 @@ class GPTQArgs(CalibrationArgs):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.damping is not None and not self.damping > 0:
-            raise ValueError(f"'damping' must be above 0, got {self.damping}")
         if self.sweeps < 0:
             raise ValueError(f"'sweeps' must be at least 0, got {self.sweeps}")
 

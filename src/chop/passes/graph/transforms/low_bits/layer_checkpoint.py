@@ -10,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from chop.files import write_bytes
+from chop.files import check_regular, write_bytes
 
 
 class LayerCheckpoint:
@@ -24,6 +24,7 @@ class LayerCheckpoint:
         """Return the tensors by name; None if they are to be computed."""
         if self.path is None or not self.path.exists():
             return None
+        check_regular(self.path)
         try:
             with safe_open(self.path, "pt") as file:
                 same = (file.metadata() or {}).get("identity") == self.identity

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -12,11 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from chop.config import option
 from chop.display.progress import ProgressBar
 from chop.hardware.resolve.layers import replace_layer, with_parameters
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.interpreter import undisturbed
 from chop.nn.quantized import QuantizedLayer
+from chop.passes.data_args import Batches, DataArgs, SeedArgs
 from chop.passes.graph.transforms.low_bits.layer_checkpoint import LayerCheckpoint
 from chop.passes.graph.transforms.low_bits.layer_problem import LayerProblem
 from chop.passes.graph.transforms.low_bits.matrices import MATRIX_OPS, from_matrices
@@ -26,22 +28,14 @@ from chop.statistics.batches import limited_batches
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class CalibrationArgs:
+@dataclass(frozen=True, kw_only=True)
+class CalibrationArgs(SeedArgs, DataArgs):
     """Arguments of all methods that look at the inputs of layers."""
 
-    input_generator: Iterable[Mapping[str, Any]]
-    """Batches by argument name, such as an `InputGenerator`."""
-    num_samples: int = 128
-    """The largest number of rows (images, sentences, windows of a text) to run."""
-    seed: int = 0
-    """The seed of torch's random numbers during the pass."""
+    input_generator: Batches = option(help="Batches by argument name, or an `InputGenerator`.")
+    num_samples: int = option(128, least=1, help="The largest number of rows to run.")
     checkpoint: Path | None = None
     """A folder for finished layers; a pass that was interrupted continues after them. None: nothing is kept."""
-
-    def __post_init__(self) -> None:
-        if self.num_samples < 1:
-            raise ValueError(f"'num_samples' must be at least 1, got {self.num_samples}")
 
     def settings(self) -> dict[str, Any]:
         """Return the arguments on which the result depends, apart from the data."""
@@ -51,6 +45,21 @@ class CalibrationArgs:
 
 Method = Callable[[LayerProblem], Tensor]
 """Returns new matrices for the weight of a layer."""
+
+
+@dataclass(frozen=True)
+class RoundingArgs(CalibrationArgs):
+    """Arguments of the methods that choose how each weight is rounded."""
+
+    search_scales: bool = True
+    """Whether the scale of each group is chosen for the least error, rather than from its largest weight."""
+    damping: float | None = None
+    """What is added to the diagonal of the Hessian, as a fraction of its mean; None: 0.001 to 0.01, by the rows."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.damping is not None and not self.damping > 0:
+            raise ValueError(f"'damping' must be above 0, got {self.damping}")
 
 
 @dataclass(frozen=True)

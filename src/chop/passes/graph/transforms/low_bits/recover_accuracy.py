@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from chop.config import option
 from chop.formats import Format
 from chop.ir import MaseGraph
 from chop.passes.base import Pass, PassResult, arguments_of, register_pass
@@ -168,8 +169,7 @@ STEPS = (
 class RecoverAccuracyArgs(CalibrationArgs):
     """Arguments of `recover_accuracy`."""
 
-    num_samples: int = 256
-    """The largest number of rows (images, sentences, windows of a text) to run."""
+    num_samples: int = option(256, least=1, help="The largest number of rows to run.")
     skip: tuple[str, ...] = ()
     """Passes that do not run, for example `rotate` if the graph becomes a circuit."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from chop.passes.graph.transforms.low_bits.layers import CalibrationArgs
+from chop.passes.graph.transforms.low_bits.layers import RoundingArgs
 from chop.passes.graph.transforms.low_bits.scales import FixedScales
 
 _LOW, _HIGH = -0.1, 1.1
@@ -18,19 +18,15 @@ _FREE_SHARE = 0.2
 
 
 @dataclass(frozen=True)
-class AdaRoundArgs(CalibrationArgs):
+class AdaRoundArgs(RoundingArgs):
     """Arguments of `adaround`."""
 
-    search_scales: bool = True
-    """Whether the scale of each group is chosen for the least error, rather than from its largest weight."""
     iterations: int = 500
     """The steps of gradient descent per layer, or per block."""
     learning_rate: float = 0.05
     """The learning rate of Adam."""
     regularization: float = 1.0
     """The weight of the term that moves each choice to up or down, relative to the error of rounding to nearest."""
-    damping: float | None = None
-    """How strongly weights stay as they are while they make up for earlier layers, as in `gptq`."""
     layers_per_block: int = 1
     """The least number of layers that learn together, for the output of the last of them; 0: the whole network."""
     float_learning_rate: float = 0.001

@@ -1,6 +1,5 @@
 """Pruning of graphs."""
 
-from chop.passes.graph.transforms.prune.prune import prune_transform_pass
-from chop.passes.graph.transforms.prune.prune_detach import prune_detach_transform_pass
+from chop.passes.graph.transforms.prune.prune import prune_detach_transform_pass, prune_transform_pass
 
 __all__ = ["prune_detach_transform_pass", "prune_transform_pass"]

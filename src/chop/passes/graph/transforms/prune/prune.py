@@ -1,9 +1,9 @@
-"""Set the least important weights of layers to zero, and keep them there."""
+"""Set unimportant weights to zero, for good or until the masks are removed."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from chop.config import option
 from chop.formats import FORMATS
 from chop.formats.float import Float
 from chop.hardware.resolve.layers import replace_layer, with_parameters
@@ -18,6 +19,7 @@ from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.interpreter import evaluation_mode, run_model
 from chop.nn.quantized import QuantizedLayer, quantize_layer
 from chop.passes.base import PassResult, register_pass
+from chop.passes.data_args import LabelledDataArgs, SeedArgs
 from chop.passes.graph.transforms.low_bits.input_moments import InputMoments
 from chop.passes.graph.transforms.low_bits.layers import calibrating
 from chop.passes.graph.transforms.low_bits.matrices import MATRIX_OPS, from_matrices, to_matrices
@@ -28,8 +30,8 @@ Score = Literal["l1", "l2", "random", "wanda", "movement"]
 _NEEDS_DATA = ("wanda", "movement")
 
 
-@dataclass(frozen=True)
-class PruneArgs:
+@dataclass(frozen=True, kw_only=True)
+class PruneArgs(SeedArgs, LabelledDataArgs):
     """Arguments of `prune`."""
 
     sparsity: float = 0.5
@@ -40,14 +42,10 @@ class PruneArgs:
     """Whether each layer has this sparsity, or all layers together."""
     granularity: str = "element"
     """What is pruned: an `element`, an output `channel`, or n of m neighbours, such as `2:4`: 2 of 4 are kept."""
-    labelled_batches: Iterable[tuple[Mapping[str, Any], Tensor | None]] | None = None
-    """Batches with their labels, for `wanda` (without labels) and `movement`."""
-    num_samples: int = 512
-    """The largest number of rows of data."""
-    seed: int = 0
-    """The seed of `random`."""
+    num_samples: int = option(512, least=1, help="The largest number of rows of data.")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not 0 <= self.sparsity < 1:
             raise ValueError(f"'sparsity' must be at least 0 and below 1, got {self.sparsity}")
         if self.granularity not in ("element", "channel") and self.pattern is None:
@@ -210,3 +208,23 @@ def _pattern(meta: NodeMeta, score: Tensor, kept: int, of: int) -> Tensor:
     padded = F.pad(rows, (0, -rows.shape[-1] % of), value=-torch.inf).unflatten(-1, (-1, of))
     mask = torch.zeros_like(padded).scatter_(-1, padded.topk(kept, -1).indices, 1.0)
     return from_matrices(layer, mask.flatten(-2)[..., : rows.shape[-1]])
+
+
+@dataclass(frozen=True)
+class PruneDetachArgs:
+    """`prune_detach` has no arguments."""
+
+
+@register_pass("prune_detach", kind="transform")
+def prune_detach_transform_pass(graph: MaseGraph, args: PruneDetachArgs) -> PassResult:
+    """Remove the masks of pruned layers; their weights stay zero until they are trained.
+
+    `info["detached"]` lists the nodes whose layer had a mask.
+    """
+    detached = []
+    for meta in graph.annotated_metas():
+        layer = meta.quantized
+        if isinstance(layer, QuantizedLayer) and layer.mask_of("weight") is not None:
+            layer.set_mask("weight", None)
+            detached.append(meta.node.name)
+    return graph, {"detached": detached}

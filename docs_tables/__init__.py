@@ -1,0 +1,1 @@
+"""The generated tables in docs/; `make docs` updates them."""

@@ -1,0 +1,148 @@
+"""Print a graph, and tables of its nodes: metadata, shapes, types."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from pprint import pformat
+from typing import Any, Literal
+
+from tabulate import tabulate
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from chop.display.html import shown_in_notebook
+from chop.ir import MaseGraph, NodeMeta, TensorMeta
+from chop.ir.graph.dict_view import plain
+from chop.passes.base import PassResult, register_pass
+from chop.passes.graph.utils import get_node_actual_target
+
+NODE_HEADERS = ("Node name", "Fx Node op", "Mase type", "Mase op")
+
+
+def node_cells(meta: NodeMeta) -> list[str]:
+    """Return a node's cells for the columns `NODE_HEADERS`."""
+    return [meta.node.name, meta.node.op, meta.mase_type, meta.mase_op]
+
+
+def print_bordered_table(rows: Sequence[Sequence[str]], headers: Sequence[str]) -> None:
+    """Print a table with borders; in a notebook, show it as HTML."""
+    if not shown_in_notebook(headers, rows):
+        print(bordered_table(rows, headers))
+
+
+def bordered_table(rows: Iterable[Sequence[str]], headers: Sequence[str]) -> str:
+    """Return a table with borders, whose cells may have several lines."""
+    return tabulate(rows, headers=headers, tablefmt="grid", disable_numparse=True)
+
+
+_FX_OPS = ("placeholder", "get_attr", "call_function", "call_method", "call_module", "output")
+
+
+@dataclass(frozen=True)
+class ReportGraphArgs:
+    """Arguments of `report_graph`."""
+
+    file_name: Path | None = None
+    """The file to write the report to; None prints it."""
+
+
+@register_pass("report_graph", kind="analysis", prints=True)
+def report_graph_analysis_pass(graph: MaseGraph, args: ReportGraphArgs) -> PassResult:
+    """Print the fx graph, the number of nodes per fx op, and its layers. No metadata is needed."""
+    nodes = graph.fx_graph.nodes
+    counted = Counter(node.op for node in nodes)
+    layers = [get_node_actual_target(node) for node in nodes if node.op == "call_module"]
+    report = "\n".join(
+        [
+            str(graph.fx_graph),
+            "Network overview:",
+            str({op: counted[op] for op in _FX_OPS}),
+            "Layer types:",
+            str(layers),
+        ]
+    )
+    if args.file_name is None:
+        print(report)
+    else:
+        args.file_name.parent.mkdir(parents=True, exist_ok=True)
+        args.file_name.write_text(report + "\n", encoding="utf-8")
+    return graph, {}
+
+
+@dataclass(frozen=True)
+class ReportNodeTypeArgs:
+    """No arguments."""
+
+
+@register_pass("report_node_type", kind="analysis", prints=True)
+def report_node_type_analysis_pass(graph: MaseGraph, args: ReportNodeTypeArgs) -> PassResult:
+    """Print a table of the nodes' fx ops, MASE types and MASE ops."""
+    print_bordered_table([node_cells(meta) for meta in graph.annotated_metas()], NODE_HEADERS)
+    return graph, {}
+
+
+@dataclass(frozen=True)
+class ReportNodeShapeArgs:
+    """No arguments."""
+
+
+@register_pass("report_node_shape", kind="analysis", prints=True)
+def report_node_shape_analysis_pass(graph: MaseGraph, args: ReportNodeShapeArgs) -> PassResult:
+    """Print a table of the nodes' input and output shapes, one line per tensor: `weight: [5, 16]`."""
+    rows = [[*node_cells(meta), _shapes(meta.args), _shapes(meta.results)] for meta in graph.annotated_metas()]
+    print_bordered_table(rows, (*NODE_HEADERS, "Input shapes", "Output shapes"))
+    return graph, {}
+
+
+def _shapes(tensors: Mapping[str, TensorMeta]) -> str:
+    return "\n".join(f"{name}: {tensor.shape}" for name, tensor in tensors.items())
+
+
+_PARTS = ("common", "hardware", "software")
+MAX_VALUES_SHOWN = 64
+"""Elements of a tensor that is shown; of larger ones, the table has their number."""
+
+
+@dataclass(frozen=True)
+class ReportNodeMetaParamArgs:
+    """Arguments of `report_node_meta_param`."""
+
+    which: tuple[Literal["all", "common", "software", "hardware"], ...] = ("all",)
+    """The parts of the metadata to show."""
+    save_path: Path | None = None
+    """A file to write the printed table to as well."""
+
+
+@register_pass("report_node_meta_param", kind="analysis", prints=True)
+def report_node_meta_param_analysis_pass(graph: MaseGraph, args: ReportNodeMetaParamArgs) -> PassResult:
+    """Print a table of `node.meta["mase"].parameters` of every node, one column per part."""
+    parts = [part for part in _PARTS if part in args.which or "all" in args.which]
+    rows = []
+    for meta in graph.annotated_metas():
+        parameters = _without_large_tensors(plain(meta.parameters))
+        rows.append([*node_cells(meta), *(pformat(parameters[part], sort_dicts=False) for part in parts)])
+    headers = (*NODE_HEADERS, *(f"{part.capitalize()} Param" for part in parts))
+    print_bordered_table(rows, headers)
+    if args.save_path is not None:
+        args.save_path.parent.mkdir(parents=True, exist_ok=True)
+        args.save_path.write_text(bordered_table(rows, headers) + "\n", encoding="utf-8")
+    return graph, {}
+
+
+@dataclass(frozen=True)
+class _LargeTensor:
+    """A tensor whose values are left out."""
+
+    num_values: int
+
+    def __repr__(self) -> str:
+        return f"tensor of {self.num_values:,} values"
+
+
+def _without_large_tensors(value: Any) -> Any:
+    return pytree.tree_map_only(
+        Tensor, lambda each: each if each.numel() <= MAX_VALUES_SHOWN else _LargeTensor(each.numel()), value
+    )
