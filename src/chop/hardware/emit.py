@@ -9,8 +9,8 @@ from typing import Any
 
 from chop.files import write_json, write_text
 from chop.hardware.describe import describe_stream, describe_units
-from chop.hardware.rtl.axi_stream import axi_stream_module
 from chop.hardware.rtl.design import Design
+from chop.hardware.rtl.top import axi_stream_module
 from chop.hardware.simulate.testbench import testbench_files
 from chop.hardware.synthesis.vendor import vendor_files
 

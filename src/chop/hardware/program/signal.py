@@ -85,3 +85,8 @@ def width_of(low: int, high: int, signed: bool | None = None) -> int:
 def bits_below_sign(value: int) -> int:
     """Return the bits of an integer in two's complement, without its sign: 2 for 2, but 1 for -2."""
     return (value if value >= 0 else ~value).bit_length()
+
+
+def counter_bits(count: int) -> int:
+    """Return the bits of a counter from 0 to `count - 1`, at least 1."""
+    return max(1, (count - 1).bit_length())

@@ -10,7 +10,6 @@ from chop.hardware.program import Program, Signal
 from chop.hardware.program.constants import without_constants
 from chop.hardware.rtl.connect import Network, connect
 from chop.hardware.rtl.estimate import AreaEstimate
-from chop.hardware.rtl.module import HEADER
 from chop.hardware.rtl.planned import (
     PlannedUnit,
     check_name,
@@ -122,7 +121,7 @@ def make_design(program: Program, options: DesignOptions) -> Design:
     for segment in network.segments:
         files |= segment.library()
     check_name(options.name, files)
-    files[f"{options.name}.sv"] = HEADER + top_module(options.name, network)
+    files[f"{options.name}.sv"] = top_module(options.name, network)
     return Design(options, program, tuple(planned), network, dict(sorted(files.items())))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from chop.hardware.program import Signal
-from chop.hardware.program.signal import IntArray
+from chop.hardware.program.signal import IntArray, counter_bits
 from chop.hardware.rtl.folded import FoldedUnit
 from chop.hardware.rtl.line_buffer import LineBuffer
 from chop.hardware.rtl.module import port_width
@@ -71,7 +71,7 @@ def estimate_folded(folded: FoldedUnit) -> AreaEstimate:
     rotation = x_bits if groups_in > 1 else 0  # load or rotate
     weights, weight_bits = _rom(folded.weights.reshape(folded.num_steps, -1), folded.weight_width)
     biases, bias_bits = _rom(folded.biases, folded.bias_width)
-    counters = sum(_counter_bits(n) for n in (folded.num_steps, groups_in, groups_out))
+    counters = sum(counter_bits(n) for n in (folded.num_steps, groups_in, groups_out))
     # One table per bit of an accumulator both chooses between bias and total and adds to it.
     luts = rotation + weights + biases + bias_bits + p_out * (acc + circuit.luts) + counters + CONTROL_LUTS
     registers = x_bits + p_in * source.width + bias_bits + p_out * acc
@@ -83,10 +83,6 @@ def estimate_folded(folded: FoldedUnit) -> AreaEstimate:
     luts += p_in * p_out * ((small - 1) * large + 2) + p_out * (p_in - 1) * (product + 1)
     registers += p_in * p_out * product + p_out * acc + weight_bits
     return AreaEstimate(luts, registers, 0)
-
-
-def _counter_bits(count: int) -> int:
-    return max(1, (count - 1).bit_length())
 
 
 def _rom(values: IntArray, width: int) -> tuple[int, int]:

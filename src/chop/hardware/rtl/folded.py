@@ -8,10 +8,10 @@ import numpy as np
 
 from chop.config import DesignOptions
 from chop.hardware.program.instructions import Block, LinearMap, Requantize
-from chop.hardware.program.signal import IntArray, width_of
+from chop.hardware.program.signal import IntArray, counter_bits, width_of
 from chop.hardware.rtl.arithmetic import Rounding, requantized
 from chop.hardware.rtl.circuit import Circuit, Wire, low_bits
-from chop.hardware.rtl.module import HEADER, ModuleText, port_width
+from chop.hardware.rtl.module import ModuleText, port_width
 from chop.hardware.rtl.units import CircuitUnit, shares_limits
 from chop.hardware.rtl.unrolled import merge_roundings, roundings
 from chop.hardware.templates import fill
@@ -152,9 +152,7 @@ def folded_module(name: str, folded: FoldedUnit) -> tuple[ModuleText, dict[str, 
         f"{name}_weights.mem": folded.rom_words(weights.reshape(folded.num_steps, -1), weight_width),
         f"{name}_biases.mem": folded.rom_words(folded.biases, bias_width),
     }
-    step_bits = max(1, (folded.num_steps - 1).bit_length())
-    column_bits = max(1, (groups_in - 1).bit_length())
-    row_bits = max(1, (groups_out - 1).bit_length())
+    column_bits, row_bits = counter_bits(groups_in), counter_bits(groups_out)
     if wire.width > out.width:  # the port has no sign bit
         circuit.ignored.append(wire.name)
     result = low_bits(wire, out.width)
@@ -180,7 +178,7 @@ def folded_module(name: str, folded: FoldedUnit) -> tuple[ModuleText, dict[str, 
         WEIGHTS_HIGH=p_in * p_out * weight_width - 1,
         NUM_STEPS=folded.num_steps,
         BIASES_HIGH=p_out * bias_width - 1,
-        STEP_HIGH=step_bits - 1,
+        STEP_HIGH=counter_bits(folded.num_steps) - 1,
         COLUMN_HIGH=column_bits - 1,
         ROW_HIGH=row_bits - 1,
         X_HIGH=in_bits - 1,
@@ -209,4 +207,4 @@ def folded_module(name: str, folded: FoldedUnit) -> tuple[ModuleText, dict[str, 
         RESULT=result,
         IGNORED=ignored,
     )
-    return ModuleText(name, HEADER + text, folded.latency), files
+    return ModuleText(name, text, folded.latency), files

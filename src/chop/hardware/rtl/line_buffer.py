@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from chop.hardware.program.instructions import WindowShape
-from chop.hardware.rtl.module import HEADER
+from chop.hardware.program.signal import counter_bits
+from chop.hardware.templates import fill, indented
 
 
 @dataclass(frozen=True)
@@ -62,138 +63,78 @@ class LineBuffer:
 
     def module(self, name: str) -> str:
         """Return the text of the module."""
-        return HEADER + _module(name, self)
+        window, pixel = self.window, self.pixel_bits
+        axes: dict[str, object] = {}
+        for axis, label in enumerate(("ROW", "COL")):
+            steps, size, first, stride = self.steps[axis], window.size[axis], self.first[axis], window.stride[axis]
+            bits, waiting = counter_bits(steps), counter_bits(max(first + 1, stride))
+            axes |= {
+                f"{label}_BITS": bits,
+                f"{label}_HIGH": bits - 1,
+                f"LAST_{label}": steps - 1,
+                f"{label}_INSIDE": f"{label.lower()} < {bits}'d{size}" if size < steps else "1'b1",
+                f"{label}_WAITING_HIGH": waiting - 1,
+                f"{label}_FIRST": f"{waiting}'d{first}",
+                f"{label}_NEXT": f"{waiting}'d{stride - 1}",
+            }
+        mask = (1 << self.width) - 1
+        elements = self._elements()
+        return fill(
+            "line_buffer",
+            NAME=name,
+            KERNEL_ROWS=window.kernel[0],
+            KERNEL_COLUMNS=window.kernel[1],
+            CHANNELS=len(self.fill),
+            PIXEL_BITS=pixel,
+            PIXEL_HIGH=pixel - 1,
+            OUT_HIGH=len(elements) * self.width - 1,
+            FILL=f"{sum((value & mask) << (self.width * i) for i, value in enumerate(self.fill)):x}",
+            ROWS_ABOVE=indented(self._rows_above()),
+            TAPS=indented(self._taps()),
+            ELEMENTS=", ".join(reversed(elements)),
+            ALL_TAPS=", ".join(f"taps{i}" for i in range(window.kernel[0])),
+            **axes,
+        )
 
+    def _rows_above(self) -> list[str]:
+        """Return the memory of earlier rows, and the column of the newest pixels: the newest row is lowest."""
+        bits, pixel = self.line_bits, self.pixel_bits
+        if not bits:
+            return [f"wire [{pixel - 1}:0] column = pixel;"]
+        return [
+            f"logic [{bits - 1}:0] lines [{self.steps[1]}];",
+            f"wire [{bits + pixel - 1}:0] column = {{lines[col], pixel}};",
+            f"always_ff @(posedge clk) if (step) lines[col] <= column[{bits - 1}:0];",
+        ]
 
-def _module(name: str, buffer: LineBuffer) -> str:
-    window, pixel = buffer.window, buffer.pixel_bits
-    rows, columns = buffer.steps
-    taps = len(buffer.fill) * window.kernel[0] * window.kernel[1]
-    body = [
-        *_counter("row", rows, window.size[0]),
-        *_counter("col", columns, window.size[1]),
-        *_waiting("row", buffer.first[0], window.stride[0]),
-        *_waiting("col", buffer.first[1], window.stride[1]),
-        "wire free = ~out_valid | out_ready;",
-        "wire in_image = row_inside & col_inside;",
-        "wire step = free & (in_valid | ~in_image);",
-        "assign in_ready = free & in_image;",
-        f"localparam logic [{pixel - 1}:0] FILL = {pixel}'h{_fill(buffer):x};",
-        f"wire [{pixel - 1}:0] pixel = in_image ? in_data : FILL;",
-        *_rows_above(buffer),
-        *_taps(buffer),
-        "always_ff @(posedge clk) begin",
-        "    if (rst) begin",
-        "        out_valid <= 1'b0;",
-        *(f"        {line}" for line in _reset(buffer)),
-        "    end else if (step) begin",
-        "        out_valid <= row_waiting == '0 & col_waiting == '0;",
-        "        col <= col_last ? '0 : col + 1'b1;",
-        f"        col_waiting <= {_next_waiting('col', buffer.first[1], window.stride[1])};",
-        "        if (col_last) begin",
-        "            row <= row_last ? '0 : row + 1'b1;",
-        f"            row_waiting <= {_next_waiting('row', buffer.first[0], window.stride[0])};",
-        "        end",
-        "    end else if (out_ready) out_valid <= 1'b0;",
-        "end",
-    ]
-    size = f"{window.kernel[0]} x {window.kernel[1]}"
-    lines = [
-        f"// Windows of {size} pixels of {len(buffer.fill)} channels, in the order channel, row, column.",
-        f"module {name} (",
-        "    input  logic clk,",
-        "    input  logic rst,",
-        "    input  logic in_valid,",
-        "    output logic in_ready,",
-        f"    input  logic [{pixel - 1}:0] in_data,",
-        "    output logic out_valid,",
-        "    input  logic out_ready,",
-        f"    output logic [{taps * buffer.width - 1}:0] out_data",
-        ");",
-        *(f"    {line}" for line in body),
-        "endmodule",
-        "",
-    ]
-    return "\n".join(lines)
+    def _taps(self) -> list[str]:
+        """Return the registers of a window, the newest column lowest."""
+        window, pixel, length = self.window, self.pixel_bits, self.spans[1]
+        lines = []
+        for i in range(window.kernel[0]):
+            above = (window.kernel[0] - 1 - i) * window.dilation[0]
+            value = f"column[{(above + 1) * pixel - 1}:{above * pixel}]"
+            if above >= self.steps[0]:
+                value = "FILL"
+            elif above and window.padding[0]:
+                value = f"(row < {counter_bits(self.steps[0])}'d{above} ? FILL : {value})"
+            lines.append(f"logic [{length * pixel - 1}:0] taps{i};")
+            lines.append("always_ff @(posedge clk) if (step) begin")
+            lines.append(f"    taps{i}[{pixel - 1}:0] <= {value};")
+            if length > 1:
+                upper, lower = f"taps{i}[{length * pixel - 1}:{pixel}]", f"taps{i}[{(length - 1) * pixel - 1}:0]"
+                shifted = f"col == '0 ? {{{length - 1}{{FILL}}}} : {lower}" if window.padding[1] else lower
+                lines.append(f"    {upper} <= {shifted};")
+            lines.append("end")
+        return lines
 
-
-def _bits(count: int) -> int:
-    return max(1, (count - 1).bit_length())
-
-
-def _counter(name: str, steps: int, size: int) -> list[str]:
-    bits = _bits(steps)
-    inside = f"{name} < {bits}'d{size}" if size < steps else "1'b1"
-    return [
-        f"logic [{bits - 1}:0] {name};",
-        f"wire {name}_last = {name} == {bits}'d{steps - 1};",
-        f"wire {name}_inside = {inside};",
-    ]
-
-
-def _waiting(name: str, first: int, stride: int) -> list[str]:
-    return [f"logic [{_bits(max(first + 1, stride)) - 1}:0] {name}_waiting;  // until the next window"]
-
-
-def _next_waiting(name: str, first: int, stride: int) -> str:
-    bits = _bits(max(first + 1, stride))
-    following = f"{name}_waiting == '0 ? {bits}'d{stride - 1} : {name}_waiting - 1'b1"
-    return f"{name}_last ? {bits}'d{first} : {following}"
-
-
-def _reset(buffer: LineBuffer) -> list[str]:
-    lines = ["row <= '0;", "col <= '0;"]
-    for name, first, stride in zip(("row", "col"), buffer.first, buffer.window.stride, strict=True):
-        lines.append(f"{name}_waiting <= {_bits(max(first + 1, stride))}'d{first};")
-    return lines
-
-
-def _fill(buffer: LineBuffer) -> int:
-    mask = (1 << buffer.width) - 1
-    return sum((value & mask) << (buffer.width * i) for i, value in enumerate(buffer.fill))
-
-
-def _rows_above(buffer: LineBuffer) -> list[str]:
-    """Return the memory of earlier rows, and the column of the newest pixels: the newest row is lowest."""
-    bits, pixel = buffer.line_bits, buffer.pixel_bits
-    if not bits:
-        return [f"wire [{pixel - 1}:0] column = pixel;"]
-    return [
-        f"logic [{bits - 1}:0] lines [{buffer.steps[1]}];",
-        f"wire [{bits + pixel - 1}:0] column = {{lines[col], pixel}};",
-        f"always_ff @(posedge clk) if (step) lines[col] <= column[{bits - 1}:0];",
-    ]
-
-
-def _taps(buffer: LineBuffer) -> list[str]:
-    """Return the registers of a window, the newest column lowest, and the elements of `out_data`."""
-    window, pixel = buffer.window, buffer.pixel_bits
-    (kernel_h, kernel_w), (dilation_h, dilation_w) = window.kernel, window.dilation
-    length = buffer.spans[1]
-    rows = _bits(buffer.steps[0])
-    lines = []
-    for i in range(kernel_h):
-        above = (kernel_h - 1 - i) * dilation_h
-        value = f"column[{(above + 1) * pixel - 1}:{above * pixel}]"
-        if above >= buffer.steps[0]:
-            value = "FILL"
-        elif above and window.padding[0]:
-            value = f"(row < {rows}'d{above} ? FILL : {value})"
-        lines.append(f"logic [{length * pixel - 1}:0] taps{i};")
-        lines.append("always_ff @(posedge clk) if (step) begin")
-        lines.append(f"    taps{i}[{pixel - 1}:0] <= {value};")
-        if length > 1:
-            upper, lower = f"taps{i}[{length * pixel - 1}:{pixel}]", f"taps{i}[{(length - 1) * pixel - 1}:0]"
-            filled = f"{{{length - 1}{{FILL}}}}"
-            shifted = f"col == '0 ? {filled} : {lower}" if window.padding[1] else lower
-            lines.append(f"    {upper} <= {shifted};")
-        lines.append("end")
-    parts = [
-        f"taps{i}[{start + buffer.width - 1}:{start}]"
-        for c in range(len(buffer.fill))
-        for i in range(kernel_h)
-        for j in range(kernel_w)
-        for start in [(kernel_w - 1 - j) * dilation_w * pixel + c * buffer.width]
-    ]
-    unused = ", ".join(["1'b0", "column", *(f"taps{i}" for i in range(kernel_h))])
-    return [*lines, f"assign out_data = {{{', '.join(reversed(parts))}}};", f"wire unused = &{{{unused}}};"]
+    def _elements(self) -> list[str]:
+        """Return where the elements of a window are, in the order channel, row, column."""
+        (rows, columns), (_, dilation) = self.window.kernel, self.window.dilation
+        return [
+            f"taps{i}[{start + self.width - 1}:{start}]"
+            for channel in range(len(self.fill))
+            for i in range(rows)
+            for j in range(columns)
+            for start in [(columns - 1 - j) * dilation * self.pixel_bits + channel * self.width]
+        ]

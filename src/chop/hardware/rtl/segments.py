@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from chop.hardware.program.instructions import Align, Rearrange
 from chop.hardware.rtl.estimate import AreaEstimate, estimate_fifo, estimate_line_buffer, estimate_skid
-from chop.hardware.rtl.library import DELAY, PIXELS_TO_VECTOR, SKID_BUFFER, STREAM_FIFO, VECTOR_TO_PIXELS
 from chop.hardware.rtl.line_buffer import LineBuffer
 from chop.hardware.rtl.module import port_width
 from chop.hardware.rtl.planned import PlannedUnit
@@ -24,6 +23,7 @@ from chop.hardware.rtl.schedule import (
 from chop.hardware.rtl.streams import Stream
 from chop.hardware.rtl.units import CircuitUnit
 from chop.hardware.rtl.unrolled import element_bits
+from chop.hardware.templates import fill
 
 Wires = Mapping[str, str]
 """By stream: the first part of the names of its wires, such as `s2` for s2_valid, s2_ready and s2_data."""
@@ -106,32 +106,32 @@ class Conversion(Segment):
     """Pixels of an image into one word, or the other way round."""
 
     to_pixels: bool
+    beats: tuple[int, int]
+    """Words per vector before and after."""
 
     def timer(self) -> Timer:
         return SendTimer(self._pixels) if self.to_pixels else CollectTimer(self._pixels)
-
-    beats: tuple[int, int]
-    """Words per vector before and after."""
 
     @property
     def _pixels(self) -> int:
         return max(self.beats)
 
+    @property
+    def _module(self) -> str:
+        return "vector_to_pixels" if self.to_pixels else "pixels_to_vector"
+
     def lines(self, wires: Wires, streams: Mapping[str, Stream]) -> list[str]:
         pixels = streams[self.result if self.to_pixels else self.sources[0]]
-        module = "vector_to_pixels" if self.to_pixels else "pixels_to_vector"
         given = {"WIDTH": pixels.lanes.width, "CHANNELS": pixels.lanes.numel, "PIXELS": self._pixels}
         parameters = ", ".join(f".{key}({value})" for key, value in given.items())
-        return self.instance(f"{module} #({parameters})", f"u_{self.result}", wires)
+        return self.instance(f"{self._module} #({parameters})", f"u_{self.result}", wires)
 
     def overhead(self, streams: Mapping[str, Stream]) -> AreaEstimate:
         bits = max(streams[self.sources[0]].bits, streams[self.result].bits)
         return AreaEstimate(bits + 4 if self.to_pixels else 4, bits + self._pixels + 1)
 
     def library(self) -> dict[str, str]:
-        if self.to_pixels:
-            return {"vector_to_pixels.sv": VECTOR_TO_PIXELS}
-        return {"pixels_to_vector.sv": PIXELS_TO_VECTOR}
+        return {f"{self._module}.sv": fill(self._module)}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -152,7 +152,7 @@ class Fifo(Segment):
         return estimate_fifo(streams[self.result].bits, self.depth)
 
     def library(self) -> dict[str, str]:
-        return {"stream_fifo.sv": STREAM_FIFO}
+        return {"stream_fifo.sv": fill("stream_fifo")}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -181,12 +181,12 @@ class Pipeline(Segment):
         return estimate_skid(streams[self.result].lanes, self.latency)
 
     def library(self) -> dict[str, str]:
-        files = {"skid_buffer.sv": SKID_BUFFER} if self.latency else {}
+        files = {"skid_buffer.sv": fill("skid_buffer")} if self.latency else {}
         times = self.times()
         waits = any(
             times[name] < start_of(each, times) for each in self.units for name in each.lane_unit.head.reads
         )
-        return {**files, "delay.sv": DELAY} if waits else files
+        return {**files, "delay.sv": fill("delay")} if waits else files
 
     def lines(self, wires: Wires, streams: Mapping[str, Stream]) -> list[str]:
         result = wires[self.result]

@@ -1,9 +1,10 @@
-"""The top module: segments connected by ready/valid streams."""
+"""The top module: segments connected by ready/valid streams, or these behind AXI4-Stream ports."""
 
 from __future__ import annotations
 
 from chop.hardware.rtl.connect import Network
 from chop.hardware.rtl.streams import Stream
+from chop.hardware.templates import fill, indented
 
 
 def stream_wires(network: Network) -> dict[str, str]:
@@ -14,16 +15,7 @@ def stream_wires(network: Network) -> dict[str, str]:
 def top_module(name: str, network: Network) -> str:
     """Return the text of the top module."""
     streams, wires = network.streams, stream_wires(network)
-    first, last = wires[network.source], wires[network.result]
-    lines = [line for key, stream in streams.items() for line in _declared(wires[key], stream)]
-    lines += [
-        f"assign {first}_valid = in_valid;",
-        f"assign in_ready = {first}_ready;",
-        f"assign {first}_data = in_data;",
-        f"assign out_valid = {last}_valid;",
-        f"assign {last}_ready = out_ready;",
-        f"assign out_data = {last}_data;",
-    ]
+    lines: list[str] = []
     for key in streams:
         readers = [segment for segment in network.segments if key in segment.sources]
         if len(readers) > 1:
@@ -36,24 +28,44 @@ def top_module(name: str, network: Network) -> str:
                 own[key] = f"{wires[key]}_to{seen.get(key, 0)}"
                 seen[key] = seen.get(key, 0) + 1
         lines += segment.lines(own, streams)
-    text = [
-        f"// in_data: {_described(streams[network.source])}",
-        f"// out_data: {_described(streams[network.result])}",
-        f"module {name} (",
-        "    input  logic clk,",
-        "    input  logic rst,",
-        "    input  logic in_valid,",
-        "    output logic in_ready,",
-        f"    input  logic [{streams[network.source].bits - 1}:0] in_data,",
-        "    output logic out_valid,",
-        "    input  logic out_ready,",
-        f"    output logic [{streams[network.result].bits - 1}:0] out_data",
-        ");",
-        *(f"    {line}" for line in lines),
-        "endmodule",
-        "",
+    first, last = streams[network.source], streams[network.result]
+    return fill(
+        "top",
+        INPUT=_described(first),
+        OUTPUT=_described(last),
+        NAME=name,
+        IN_HIGH=first.bits - 1,
+        OUT_HIGH=last.bits - 1,
+        FIRST=wires[network.source],
+        LAST=wires[network.result],
+        STREAMS=indented(line for key, stream in streams.items() for line in _declared(wires[key], stream)),
+        SEGMENTS=indented(lines),
+    )
+
+
+def axi_stream_module(name: str, source: Stream, result: Stream) -> str:
+    """Return a module around `name`: TDATA in whole bytes, TLAST set in the last word of each vector."""
+    in_bytes, out_bytes = -(-source.bits // 8), -(-result.bits // 8)
+    padding = 8 * out_bytes - result.bits
+    bits = (result.beats - 1).bit_length()
+    last = [
+        f"logic [{bits - 1}:0] word;",
+        f"assign m_axis_tlast = word == {bits}'d{result.beats - 1};",
+        "always_ff @(posedge aclk) begin",
+        "    if (~aresetn) word <= '0;",
+        "    else if (m_axis_tvalid & m_axis_tready) word <= m_axis_tlast ? '0 : word + 1'b1;",
+        "end",
     ]
-    return "\n".join(text)
+    return fill(
+        "axi_stream",
+        NAME=name,
+        IN_HIGH=source.bits - 1,
+        IN_BYTES_HIGH=8 * in_bytes - 1,
+        OUT_HIGH=result.bits - 1,
+        OUT_BYTES_HIGH=8 * out_bytes - 1,
+        PADDED=f"{{{padding}'d0, out_data}}" if padding else "out_data",
+        LAST=indented(last) if bits else "assign m_axis_tlast = 1'b1;  // every word is a complete vector",
+    )
 
 
 def _declared(wire: str, stream: Stream) -> list[str]:

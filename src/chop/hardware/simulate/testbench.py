@@ -7,7 +7,7 @@ import numpy as np
 from chop.hardware.program import Signal
 from chop.hardware.program.instructions import Rows
 from chop.hardware.rtl.design import Design
-from chop.hardware.rtl.module import HEADER, port_width
+from chop.hardware.rtl.module import port_width
 from chop.hardware.rtl.segments import FoldedSegment, Pipeline
 from chop.hardware.rtl.top import stream_wires
 from chop.hardware.templates import fill
@@ -17,11 +17,6 @@ WRONG_LAST = "last"
 """Starts a line of the results with the number of a word whose TLAST is wrong."""
 TOP = "testbench"
 MAX_VECTORS = 1 << 16
-
-
-def testbench_files(design: Design, axi_stream: bool) -> dict[str, str]:
-    """Return the files of the test bench by name, without vectors, for the circuit or its AXI4-Stream top level."""
-    return {f"{TOP}.sv": HEADER + _text(design, axi_stream)}
 
 
 def to_hex(rows: Rows, signal: Signal) -> str:
@@ -69,32 +64,26 @@ def probes(design: Design) -> tuple[dict[str, str], dict[str, str]]:
 
 def _instance(design: Design) -> str:
     """Return the circuit itself."""
-    return f"""wire out_last = (received + 1) % {design.output_stream.beats} == 0;
-    {design.options.name} dut (
-        .clk(clk), .rst(rst), .in_valid(in_valid), .in_ready(in_ready), .in_data(in_data),
-        .out_valid(out_valid), .out_ready(out_ready), .out_data(out_data)
-    );"""
+    return fill("testbench_core", NAME=design.options.name, OUT_WORDS=design.output_stream.beats)
 
 
 def _axi_instance(design: Design) -> str:
     """Return the circuit behind its AXI4-Stream ports; the bits that fill a byte of TDATA are 1, then must be 0."""
-    in_bits, out_bits = design.input_stream.bits, design.output_stream.bits
-    in_pad, out_pad = -in_bits % 8, -out_bits % 8
-    sent = f"{{{{{in_pad}{{1'b1}}}}, in_data}}" if in_pad else "in_data"
-    zeros = f"m_axis_tdata[{out_bits + out_pad - 1}:{out_bits}] == '0" if out_pad else "1'b1"
-    return f"""wire [{out_bits + out_pad - 1}:0] m_axis_tdata;
-    wire m_axis_tlast;
-    assign out_data = m_axis_tdata[{out_bits - 1}:0];
-    wire out_last = m_axis_tlast & ({zeros});
-    {design.options.name}_axis dut (
-        .aclk(clk), .aresetn(~rst), .s_axis_tvalid(in_valid), .s_axis_tready(in_ready),
-        .s_axis_tdata({sent}), .s_axis_tlast((sent + 1) % {design.input_stream.beats} == 0),
-        .m_axis_tvalid(out_valid), .m_axis_tready(out_ready), .m_axis_tdata(m_axis_tdata),
-        .m_axis_tlast(m_axis_tlast)
-    );"""
+    in_pad, out_bits = -design.input_stream.bits % 8, design.output_stream.bits
+    high = out_bits + -out_bits % 8 - 1
+    return fill(
+        "testbench_axi_stream",
+        NAME=design.options.name,
+        TDATA_HIGH=high,
+        OUT_HIGH=out_bits - 1,
+        ZEROS=f"m_axis_tdata[{high}:{out_bits}] == '0" if high >= out_bits else "1'b1",
+        SENT=f"{{{{{in_pad}{{1'b1}}}}, in_data}}" if in_pad else "in_data",
+        IN_WORDS=design.input_stream.beats,
+    )
 
 
-def _text(design: Design, axi_stream: bool) -> str:
+def testbench_files(design: Design, axi_stream: bool) -> dict[str, str]:
+    """Return the files of the test bench by name, without vectors, for the circuit or its AXI4-Stream top level."""
     instance, core = (_axi_instance(design), "dut.core") if axi_stream else (_instance(design), "dut")
     in_bits, out_bits = design.input_stream.bits, design.output_stream.bits
     in_words, out_words = design.input_stream.beats, design.output_stream.beats
@@ -105,7 +94,7 @@ def _text(design: Design, axi_stream: bool) -> str:
         for key, wire in passing.items()
     )
     settle = design.latency + design.interval + 8
-    return fill(
+    text = fill(
         "testbench",
         IN_WORDS=in_words,
         OUT_WORDS=out_words,
@@ -114,7 +103,7 @@ def _text(design: Design, axi_stream: bool) -> str:
         LAST_WORD=MAX_VECTORS * in_words - 1,
         LAST_VECTOR=MAX_VECTORS - 1,
         OUT_HIGH=out_bits - 1,
-        INSTANCE=instance,
+        INSTANCE=instance.rstrip("\n"),
         WRONG_LAST=WRONG_LAST,
         PATIENCE=4 * settle + 1000,
         LOGGED=logged,
@@ -124,3 +113,4 @@ def _text(design: Design, axi_stream: bool) -> str:
         VECTORS_FILE=VECTORS_FILE,
         RESULTS_FILE=RESULTS_FILE,
     )
+    return {f"{TOP}.sv": text}

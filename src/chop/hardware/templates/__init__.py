@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from importlib.resources import files
 
 _MACRO = re.compile(r"`([A-Z]+(?:_[A-Z]+)*)")
@@ -14,3 +15,8 @@ def fill(name: str, **values: object) -> str:
     macros = set(_MACRO.findall(text))
     assert macros == set(values), f"macros of {name}.sv: {macros ^ set(values)}"
     return _MACRO.sub(lambda macro: str(values[macro[1]]), text)
+
+
+def indented(lines: Iterable[str]) -> str:
+    """Return lines for a macro that is indented like the body of a module."""
+    return "\n    ".join(lines)
