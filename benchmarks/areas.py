@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from chop.hardware.synthesis.yosys import Area, measure_area, read_area
+from chop.hardware.synthesis import Area, measure_area, read_area
 
 FOLDER = os.environ.get("AREAS_FOLDER")
 """Where areas are kept; not set: they are measured in every run."""

@@ -16,16 +16,16 @@ from benchmarks.areas import area_of
 from benchmarks.results import Result
 from chop.config import DesignOptions
 from chop.dataset import MaseDataModule
-from chop.hardware.adders.alkaid_solver import is_installed
+from chop.hardware.adders import has_alkaid
+from chop.hardware.cosimulate import Simulation
 from chop.hardware.emit import write_rtl, write_testbench
 from chop.hardware.prepare import prepare
 from chop.hardware.program import Program
 from chop.hardware.program.instructions import LinearMap, Rectify, Requantize
 from chop.hardware.rtl.design import Design, make_design
 from chop.hardware.rtl.units import make_units
-from chop.hardware.simulate.cosimulate import Simulation
-from chop.hardware.simulate.simulators import SIMULATORS
-from chop.hardware.synthesis.yosys import Area, is_available
+from chop.hardware.simulators import SIMULATORS
+from chop.hardware.synthesis import Area, has_yosys
 from chop.ir import MaseGraph
 from chop.models import get_model
 from chop.passes.graph import (
@@ -66,7 +66,7 @@ class JetInfo:
 
 def run(quick: bool = False) -> list[Result]:
     """Return all results; `quick` measures the smallest network only."""
-    if not is_available():
+    if not has_yosys():
         print("hardware: Yosys is not installed")
         return []
     with tempfile.TemporaryDirectory() as name:
@@ -115,7 +115,7 @@ def _areas(folder: Path, quick: bool) -> list[Result]:
         area = _measure(make_design(program, DesignOptions()), folder / name)
         results.append(Result(f"{name}, unrolled", area.lut, limit + 1, "LUT"))
         results.append(Result(f"{name}, unrolled", area.dsp, 1, "DSP"))
-        if not quick and is_installed():
+        if not quick and has_alkaid():
             own = _alkaid_area(program, folder / f"{name}-alkaid")
             results.append(
                 Result(f"{name} against alkaid's RTL ({own.lut} LUT)", area.lut / own.lut, 1.15, "x its LUT")

@@ -31,7 +31,7 @@ from chop.hardware.prepare import prepare
 from chop.hardware.resolve import fold_batch_norms
 from chop.hardware.resolve.layers import set_formats
 from chop.hardware.rtl.design import make_design
-from chop.hardware.synthesis.yosys import is_available
+from chop.hardware.synthesis import has_yosys
 from chop.ir import MaseGraph
 from chop.models.jet_substructure import JSCMLP
 from chop.passes.graph import add_common_metadata_analysis_pass, init_metadata_analysis_pass
@@ -121,7 +121,7 @@ def run(quick: bool = False) -> list[Result]:
     if quick:
         front = _learned_front(_float_model((8,), splits.train, 5), splits, RUNS[0], steps=5, points=1)
         return [Result("learned, accuracy", front[0].accuracy, math.inf, "")]
-    if not is_available():
+    if not has_yosys():
         print("small_circuits: Yosys is not installed")
         return []
     results: list[Result] = []

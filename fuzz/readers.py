@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from chop.hardware.simulate.simulators import SIMULATORS, Verilator, run_tool
-from chop.hardware.synthesis import yosys
+from chop.hardware import synthesis
+from chop.hardware.simulators import SIMULATORS, Verilator, run_tool
 
 SLANG = Path(__file__).with_name("slang.py")
 SECONDS = 60
@@ -22,8 +22,8 @@ def check_readable(files: Sequence[Path], top: str, folder: Path) -> None:
     if verilator.is_available():
         warnings = verilator.lint([path for path in files if path.suffix == ".sv"], top, folder)
         assert not warnings, warnings
-    if yosys.is_available():
-        yosys.run_yosys(files, [f"hierarchy -check -top {top}", "proc"], folder / "yosys")
+    if synthesis.has_yosys():
+        synthesis.run_yosys(files, [f"hierarchy -check -top {top}", "proc"], folder / "yosys")
 
 
 def slang_errors(files: Sequence[Path]) -> str:

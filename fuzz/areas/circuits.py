@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from chop.config import DesignOptions
+from chop.hardware.cosimulate import Simulation, traffic_patterns
 from chop.hardware.emit import write_rtl, write_testbench
 from chop.hardware.prepare import HardwareModel
 from chop.hardware.prepare import prepare as prepare_graph
@@ -24,8 +25,7 @@ from chop.hardware.program import Program
 from chop.hardware.program.instructions import Rows
 from chop.hardware.rtl import planned
 from chop.hardware.rtl.design import Design, make_design
-from chop.hardware.simulate.cosimulate import Simulation, traffic_patterns
-from chop.hardware.simulate.simulators import SIMULATORS
+from chop.hardware.simulators import SIMULATORS
 from chop.ir import MaseGraph
 from fuzz.random_networks import Case, draw_network, quantized_graph
 from fuzz.readers import check_readable, slang_errors

@@ -12,7 +12,7 @@ from chop.actions.train import train
 from chop.actions.transform import transform
 from chop.config import TrainConfig, TransformConfig
 from chop.folder_lock import only_writer
-from chop.hardware.simulate.simulators import SIMULATORS
+from chop.hardware.simulators import SIMULATORS
 from chop.reporting.run_report import write_report
 from chop.runs.run import open_run
 from samples import LAB_PASS_ARGS

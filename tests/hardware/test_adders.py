@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chop.hardware.adders import alkaid_solver, solve
-from chop.hardware.adders.csd import signed_digits, solve_csd
+from chop.hardware import adders
+from chop.hardware.adders import has_alkaid, signed_digits, solve, solve_alkaid, solve_csd
 
-needs_alkaid = pytest.mark.skipif(not alkaid_solver.is_installed(), reason="alkaid is not installed")
+needs_alkaid = pytest.mark.skipif(not has_alkaid(), reason="alkaid is not installed")
 MATRICES = st.tuples(
     st.integers(1, 6), st.integers(1, 6), st.integers(0, 2**31), st.integers(1, 9), st.floats(0, 1)
 )
@@ -42,7 +42,7 @@ def test_signed_digits_multiply_by_the_matrix(sample: tuple[int, int, int, int, 
 def test_alkaid_multiplies_by_the_matrix_and_its_ranges_hold(sample: tuple[int, int, int, int, float]) -> None:
     matrix = matrix_of(sample)
     ranges = [(0, 127) if i % 2 else (-8, 7) for i in range(matrix.shape[1])]
-    graph = alkaid_solver.solve_alkaid(matrix, ranges)
+    graph = solve_alkaid(matrix, ranges)
     x = np.stack([np.random.default_rng(0).integers(low, high + 1, 200) for low, high in ranges], axis=1)
     assert np.array_equal(graph.run(x), x @ matrix.T)
     corners = np.array([[low for low, _ in ranges], [high for _, high in ranges]])
@@ -63,7 +63,7 @@ def test_solutions_are_kept_on_disk_and_replaced_if_corrupt(
     matrix = np.array([[3, -5], [7, 11]])
     first = solve(matrix, [(0, 3), (-4, 3)])
     (path,) = tmp_path.glob("**/*.json")
-    monkeypatch.setattr(alkaid_solver, "solve_alkaid", lambda *_: pytest.fail("the solution is on disk"))
+    monkeypatch.setattr(adders, "solve_alkaid", lambda *_: pytest.fail("the solution is on disk"))
     assert solve(matrix, [(0, 3), (-4, 3)]) == first
     monkeypatch.undo()
     monkeypatch.setenv("CHOP_CACHE", str(tmp_path))
@@ -78,6 +78,6 @@ def test_inputs_that_are_always_zero_cost_nothing() -> None:
 
 
 def test_without_alkaid_signed_digits_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alkaid_solver, "is_installed", lambda: False)
+    monkeypatch.setattr(adders, "has_alkaid", lambda: False)
     matrix = np.array([[3, -5], [7, 11]])
     assert solve(matrix, [(0, 3), (-4, 3)]) == solve_csd(matrix)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from chop.hardware.adders.adder_graph import AdderGraph, AdderOutput, Addition
-from chop.hardware.rtl.area import adder_luts, constant_luts
-from chop.hardware.rtl.arithmetic import Rounding, requantized
+from chop.hardware.adders import AdderGraph, AdderOutput, Addition
+from chop.hardware.rtl.arithmetic import Rounding, adder_luts, constant_luts, requantized
 from chop.hardware.rtl.circuit import Circuit, Wire
 
 X = Wire("x", -128, 127, 0, 0)

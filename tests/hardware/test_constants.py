@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from chop.config import DesignOptions
 from chop.hardware.emit import write_rtl
-from chop.hardware.program.constants import without_constants
 from chop.hardware.program.instructions import Instruction
+from chop.hardware.program.program import without_constants
 from chop.hardware.rtl.design import make_design
 from chop.ir import MaseGraph
 

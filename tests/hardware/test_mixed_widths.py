@@ -25,7 +25,7 @@ from chop.hardware.prepare import HardwareModel, prepare
 from chop.hardware.program import Signal
 from chop.hardware.resolve.layers import set_formats
 from chop.hardware.rtl.design import make_design
-from chop.hardware.simulate.simulators import SIMULATORS, Verilator
+from chop.hardware.simulators import SIMULATORS, Verilator
 from chop.ir import MaseGraph
 
 # Both simulators run the same files. A build of Verilator takes 9 s; `make test-hardware` uses it.

@@ -25,14 +25,14 @@ from torch import nn
 
 from chop.config import DesignOptions
 from chop.formats.integer import Integer
+from chop.hardware.cosimulate import Simulation, SimulationResult, Traffic, traffic_patterns
 from chop.hardware.emit import write_rtl, write_testbench
 from chop.hardware.program import Program
 from chop.hardware.program.instructions import InputPort, Instruction, LinearMap, Requantize
 from chop.hardware.program.rounding import ExactRounding
 from chop.hardware.program.signal import Signal
 from chop.hardware.rtl.design import Design, make_design
-from chop.hardware.simulate.cosimulate import Simulation, SimulationResult, Traffic, traffic_patterns
-from chop.hardware.simulate.simulators import SIMULATORS, Verilator, find_simulator
+from chop.hardware.simulators import SIMULATORS, Verilator, find_simulator
 from chop.models import get_model
 from samples import LAB_CONFIG, first_quick
 

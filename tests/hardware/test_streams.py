@@ -19,7 +19,7 @@ from chop.hardware.prepare import prepare
 from chop.hardware.program import Program
 from chop.hardware.resolve.layers import set_formats
 from chop.hardware.rtl.design import make_design
-from chop.hardware.simulate.simulators import SIMULATORS, Verilator
+from chop.hardware.simulators import SIMULATORS, Verilator
 from samples import first_quick
 
 STREAMED = DesignOptions(strategy={"default": "stream_conv"})

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from chop.config import SimulateConfig
 from chop.folder_lock import only_writer
-from chop.hardware.compare import check_program, simulate_circuit
+from chop.hardware.cosimulate import simulate_circuit
 from chop.hardware.describe import design_table
-from chop.hardware.prepare_run import prepare_run
+from chop.hardware.prepare import prepare_run
 from chop.hardware.rtl.design import make_design
-from chop.hardware.simulate.simulators import find_simulator
+from chop.hardware.simulators import find_simulator
 from chop.runs.run import open_run
 
 
@@ -21,7 +21,7 @@ def simulate(config: SimulateConfig) -> Path | None:
         find_simulator(config.simulator)  # before the work begins
     prepared = prepare_run(run, config)
     rows = run.test_batches(config.samples).features.numpy()
-    check_program(prepared, rows)
+    prepared.check(rows)
     print(f"{len(rows)} of {len(rows)} vectors equal in PyTorch and the integer program")
     if config.simulator == "emulator":
         return None

@@ -13,9 +13,8 @@ from chop.config import DesignOptions
 from chop.formats import Format
 from chop.formats.integer import Integer
 from chop.formats.mixed_integer import MixedInteger
-from chop.hardware.adders.csd import solve_csd
-from chop.hardware.program.build import linear_map
-from chop.hardware.program.instructions import Block
+from chop.hardware.adders import solve_csd
+from chop.hardware.program.instructions import Block, linear_map
 from chop.hardware.program.number_formats import limits, mixed_signal
 from chop.hardware.program.signal import IntArray, Signal
 from chop.hardware.resolve.batch_norm import NORMS, WEIGHTED, factor_and_summand

@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from chop.hardware.program.build import align, requantize
-from chop.hardware.program.instructions import InputPort, Instruction, LookUp
+from chop.hardware.program.instructions import InputPort, Instruction, LookUp, align, requantize
 from chop.hardware.program.number_formats import data_signal
 from chop.hardware.program.program import Program
 from chop.hardware.program.rounding import ExactRounding

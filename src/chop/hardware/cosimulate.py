@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
+from chop.config import SimulationOptions
 from chop.files import write_text
+from chop.hardware.emit import REPORTS, write_rtl, write_testbench
 from chop.hardware.program.instructions import Rows
 from chop.hardware.rtl.design import Design
 from chop.hardware.rtl.streams import Stream
-from chop.hardware.simulate.simulators import Simulator
-from chop.hardware.simulate.testbench import (
+from chop.hardware.simulators import Simulator, find_simulator
+from chop.hardware.testbench import (
     MAX_VECTORS,
     PROBES_FILE,
     RESULTS_FILE,
@@ -224,3 +227,21 @@ def traffic_patterns(num_vectors: int, design: Design) -> tuple[Traffic, ...]:
     """Return how vectors are sent: steadily; with bubbles and stalls; and with a reset in the middle as well."""
     middle = num_vectors * design.interval // 2 + design.latency
     return STEADY, Traffic(30, 30), Traffic(20, 40, middle, seed=2)
+
+
+def simulate_circuit(
+    design: Design, rows: NDArray[np.floating], options: SimulationOptions, folder: Path
+) -> Iterator[tuple[Traffic, SimulationResult]]:
+    """Write a circuit into `folder`, simulate it and yield the result for each kind of traffic.
+
+    A difference from the integer program is an error that names the first wrong vector, output and node.
+    """
+    name, simulator = find_simulator(options.simulator)
+    files = [path for write in (write_rtl, write_testbench) for path in write(design, folder, options.axi_stream)]
+    simulation = Simulation(design, files, name, simulator, folder / REPORTS / name)
+    vectors = design.program.quantize(rows)
+    for traffic in traffic_patterns(len(vectors), design):
+        result = simulation.compare(vectors, traffic)
+        yield traffic, result
+        if result.mismatch is not None:
+            raise ValueError(f"{result}: {result.mismatch}")

@@ -1,1 +1,0 @@
-"""Area of a design, measured by Yosys, and project files for vendor tools."""
