@@ -7,16 +7,17 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from chop.compat import MOVED
 from chop.formats import FORMATS
 from chop.info import find_kind
 from chop.info.coverage import coverage_table
 from chop.info.export import export_table
 from chop.info.formats import special_value_table
-from chop.info.page import escape
+from chop.info.page import Table, escape
 from chop.passes import PASSES
 from docs_tables.components import closure_table, component_graph, component_table
 
-PAGES = ("formats.md", "export.md", "passes.md", "ops.md", "architecture.md")
+PAGES = ("coming-from-mase.md", "formats.md", "export.md", "passes.md", "ops.md", "architecture.md")
 # A table is between `<!-- table: formats -->` and `<!-- end -->`; the rest of a page is written by hand.
 _MARKED = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -51,6 +52,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "export": lambda: export_table().markdown(),
     "models": lambda: _overview("models"),
     "datasets": lambda: _overview("datasets"),
+    "moved": lambda: Table(("old path", "new path"), [(f"`{a}`", f"`{b}`") for a, b in MOVED.items()]).markdown(),
     "components": component_table,
     "component-graph": component_graph,
     "closures": closure_table,

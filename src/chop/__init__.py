@@ -5,8 +5,11 @@ The names below are imported when they are first used, so that `import chop` sta
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
+
+from chop.compat import MovedModules
 
 if TYPE_CHECKING:
     from chop import passes as passes
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from chop.models import get_model_info as get_model_info
 
 __version__ = "0.1.0"
+sys.meta_path.append(cast(Any, MovedModules()))
 
 _NAMES = {
     "chop.api": "Evaluation Exported Run evaluate export open_run plot report search sweep train transform trust",

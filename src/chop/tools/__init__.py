@@ -1,6 +1,6 @@
-"""Tools around a graph: batches, checkpoints, logging and memory; also under the import paths of MASE.
+"""Tools around a graph: batches, checkpoints and logging.
 
-`InputGenerator` and `load_model` are imported when they are first used: logging and memory do not need them.
+`InputGenerator` and `load_model` are imported when they are first used: logging does not need them.
 """
 
 from __future__ import annotations

@@ -17,7 +17,6 @@ from chop.ir import MaseGraph
 from chop.nn.quantized import forget_rounded
 from chop.passes import PASSES
 from chop.passes.base import arguments_of, read_arguments
-from chop.passes.graph.utils import deepcopy_mase_graph
 from chop.runs import Experiment
 from chop.transforming.pass_results import to_json
 
@@ -77,7 +76,7 @@ def run_passes(passes: Passes, original: MaseGraph, experiment: Experiment) -> P
     for name, given in passes.items():
         run = PASSES[name]
         if is_sharing and not run.keeps_weights:
-            graph, is_sharing = deepcopy_mase_graph(graph), False
+            graph, is_sharing = copy.deepcopy(graph), False
         graph, info = run(graph, _arguments(name, given, original, experiment))
         infos[name] = _plain(info)
         if run.compare:

@@ -14,7 +14,6 @@ from chop.config import TransformConfig
 from chop.display.launcher import launcher, option_name
 from chop.files import write_bytes
 from chop.passes.graph import quantize_transform_pass
-from chop.passes.graph.utils import deepcopy_mase_graph
 from chop.passes.module import quantize_module_transform_pass
 from chop.runs import Experiment, RunFolder
 from chop.training.threads import limit_threads_for
@@ -51,7 +50,7 @@ def _with_its_own_formats(experiment: Experiment) -> Outcome:
             f"'{launcher()} sweep' quantises all layers alike"
         )
     in_float = {"by": "type", "default": {"config": {"name": "float"}}}
-    before, _ = quantize_transform_pass(deepcopy_mase_graph(graph), in_float)
+    before, _ = quantize_transform_pass(copy.deepcopy(graph), in_float)
     return graph_outcome(before, PassResults(graph))
 
 

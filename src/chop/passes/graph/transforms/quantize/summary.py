@@ -23,9 +23,9 @@ from chop.display.html import shown_in_notebook
 from chop.display.tables import HEADER_PADDING
 from chop.files import write_text
 from chop.ir import MaseGraph
+from chop.ir.graph.node_target import get_node_actual_target
 from chop.nn.quantized import QuantizedCall, QuantizedLayer
 from chop.passes.base import PassResult, register_pass
-from chop.passes.graph.utils import get_mase_op, get_mase_type, get_node_actual_target
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -160,6 +160,7 @@ def graph_iterator_node_histogram(
 
 
 def _by_node(original: MaseGraph, graph: MaseGraph) -> SummaryTable:
+    graph.annotated_metas()
     rows = [_row(before, after) for before, after in _pairs(original, graph)]
     return SummaryTable("Nodes of the original and of the quantised graph", _BY_NODE, rows)
 
@@ -172,7 +173,8 @@ def _row(before: fx.Node | None, after: fx.Node | None) -> tuple[Any, ...]:
     types = ("" if each is None else _type_name(each) for each in (before, after))
     changed = before is None or after is None or _callee(before) != _callee(after)
     formats = "" if after is None else _formats(after)
-    kind = ("", "") if after is None and "mase" not in node.meta else (get_mase_type(node), get_mase_op(node))
+    meta = node.meta.get("mase")
+    kind = ("", "") if meta is None or not meta.annotated else (meta.mase_type, meta.mase_op)
     return (*names, *kind, *types, changed, formats)
 
 
