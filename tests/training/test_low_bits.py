@@ -17,8 +17,8 @@ from chop.config import TrainConfig, TransformConfig
 from chop.formats.integer import Integer
 from chop.nn.quantized import QuantizedLayer, quantize_layer
 from chop.nn.quantized.phase_in import rounding_share
-from chop.passes.graph.transforms.prune.gradual import GradualPruning
-from chop.passes.graph.transforms.prune.prune import PruneArgs
+from chop.passes.graph.transforms.gradual_pruning import GradualPruning
+from chop.passes.graph.transforms.prune import PruneArgs
 from chop.runs import Experiment, open_run
 from chop.runs.weights import load_model
 from chop.training.checkpoint import read_checkpoint

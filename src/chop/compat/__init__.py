@@ -1,6 +1,6 @@
 """Import paths of MASE and of earlier documentation, whose contents are elsewhere here.
 
-`import chop` adds a finder of modules, which Python asks after all others. For each path of `MOVED` it makes a module
+`import chop` adds a finder of modules, which Python asks last. For each path of `MOVED` it makes a module
 with the public names of the one at the new path. That is less than a file per path, and works for `import a.b` and
 `from a.b import c`. Type checkers know the new paths only.
 """

@@ -22,13 +22,14 @@ def pass_table() -> Table:
 def pass_page(name: str) -> Page:
     """Return the page of a pass."""
     run = PASSES[name]
+    is_ours = run.__module__.startswith("chop.passes.graph.")
     arguments = arguments_of(run)
     return Page(
         title=f"pass {name}",
         text=documentation(run),
         facts={
             "kind": _kind(name),
-            "in Python": f"from chop.passes.graph import {run.__name__}" if _is_ours(run) else run.__name__,
+            "in Python": f"from chop.passes.graph import {run.__name__}" if is_ours else run.__name__,
             "in TOML": f"[passes.{name}]",
             "arguments": documentation(arguments),
             "form": documentation(getattr(arguments, "from_pass_args", None)).removeprefix("Read "),
@@ -51,12 +52,6 @@ def _kind(name: str) -> str:
     if name in TRANSFORM_PASSES:
         return "transform"
     return "analysis" if name in ANALYSIS_PASSES else "interface"
-
-
-def _is_ours(run: Any) -> bool:
-    import chop.passes.graph
-
-    return run.__name__ in chop.passes.graph.__all__
 
 
 KIND = Kind(pass_table, pass_page)

@@ -1,4 +1,4 @@
-"""Arguments of passes that run a graph on data."""
+"""Arguments that several passes share: none, and those of passes that run a graph on data."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from torch import Tensor
 from chop.config import Options, option
 
 Batches = Iterable[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class NoArgs:
+    """No arguments."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from chop.config import TrainConfig
 from chop.display.launcher import option_name
 from chop.nn.quantized import QuantizedCall, QuantizedLayer
 from chop.nn.quantized.phase_in import rounding_share
-from chop.passes.graph.transforms.prune.gradual import GradualPruning
+from chop.passes.graph.transforms.gradual_pruning import GradualPruning
 
 # The base class of batch norms has no public name.
 BatchNorm = nn.modules.batchnorm._BatchNorm

@@ -17,8 +17,8 @@ from chop.display.numbers import counted
 from chop.folder_lock import only_writer
 from chop.ir import MaseGraph
 from chop.passes.graph import save_mase_graph_interface_pass
-from chop.passes.graph.transforms.prune.gradual import GradualPruning
-from chop.passes.graph.transforms.prune.prune import PruneArgs
+from chop.passes.graph.transforms.gradual_pruning import GradualPruning
+from chop.passes.graph.transforms.prune import PruneArgs
 from chop.runs import Experiment, RunFolder
 from chop.tasks import Evaluation
 from chop.training.devices import is_main_process, make_fabric

@@ -1,12 +1,13 @@
 """Passes over graphs."""
 
-from chop.passes.graph import analysis, interface, transforms
-from chop.passes.graph.analysis import *  # noqa: F403  # each list of names is said once, in its folder
-from chop.passes.graph.analysis.explain import explain, explain_node
-from chop.passes.graph.interface import *  # noqa: F403
-from chop.passes.graph.transforms import *  # noqa: F403
+# mypy: implicit-reexport
 
-__all__ = ["explain", "explain_node"]
-__all__ += analysis.__all__
-__all__ += interface.__all__
-__all__ += transforms.__all__
+from typing import TYPE_CHECKING
+
+from chop.passes.graph.analysis import *
+from chop.passes.graph.analysis.explain import explain, explain_node
+from chop.passes.graph.interface import *
+from chop.passes.graph.transforms import *
+
+if not TYPE_CHECKING:  # type checkers take the names from the imports
+    __all__ = ["explain", "explain_node", *analysis.__all__, *interface.__all__, *transforms.__all__]

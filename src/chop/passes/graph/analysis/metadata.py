@@ -6,21 +6,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import fx
 
 from chop.formats.float import Float
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.annotate import annotate, init_metadata, init_software_metadata
+from chop.nn.quantized import QuantizedLayer
 from chop.passes.base import PassResult, register_pass
-
-
-@dataclass(frozen=True)
-class InitMetadataArgs:
-    """No arguments."""
+from chop.passes.data_args import NoArgs
 
 
 @register_pass("init_metadata", kind="analysis")
-def init_metadata_analysis_pass(graph: MaseGraph, args: InitMetadataArgs) -> PassResult:
+def init_metadata_analysis_pass(graph: MaseGraph, args: NoArgs) -> PassResult:
     """Add empty metadata to every node, as `node.meta["mase"]`."""
     init_metadata(graph)
     return graph, {}
@@ -45,25 +43,37 @@ def add_common_metadata_analysis_pass(graph: MaseGraph, args: CommonMetadataArgs
     return graph, {}
 
 
-@dataclass(frozen=True)
-class SoftwareMetadataArgs:
-    """No arguments."""
-
-
 @register_pass("add_software_metadata", kind="analysis")
-def add_software_metadata_analysis_pass(graph: MaseGraph, args: SoftwareMetadataArgs) -> PassResult:
+def add_software_metadata_analysis_pass(graph: MaseGraph, args: NoArgs) -> PassResult:
     """Add an empty entry for statistics, `{"stat": {}}`, to every tensor of every node."""
     init_software_metadata(graph)
     return graph, {}
 
 
-@dataclass(frozen=True)
-class VerifyMetadataArgs:
-    """No arguments."""
+@register_pass("add_pruning_metadata", kind="analysis")
+def add_pruning_metadata_analysis_pass(graph: MaseGraph, args: NoArgs) -> PassResult:
+    """Report the share of zeros in the weights and activations of each node.
+
+    Activations are those of the annotating run, if it kept values. The result is also stored on each node, as
+    `software["sparsity"]`.
+    """
+    report: dict[str, dict[str, float]] = {}
+    for meta in graph.annotated_metas():
+        sparsity: dict[str, float] = {}
+        for name, tensor in (*meta.args.items(), *meta.results.items()):
+            value = meta.value(name) if tensor.dtype.is_floating_point else None
+            if value is None or value.numel() == 0:
+                continue
+            if tensor.is_parameter and isinstance(meta.quantized, QuantizedLayer):
+                value = meta.quantized.rounded(name, value)
+            sparsity[name] = 1 - float(torch.count_nonzero(value)) / value.numel()
+        if sparsity:
+            report[meta.node.name] = meta.software["sparsity"] = sparsity
+    return graph, {"by_node": report}
 
 
 @register_pass("verify_common_metadata", kind="analysis")
-def verify_common_metadata_analysis_pass(graph: MaseGraph, args: VerifyMetadataArgs) -> PassResult:
+def verify_common_metadata_analysis_pass(graph: MaseGraph, args: NoArgs) -> PassResult:
     """Check that the metadata agrees with the graph: ops, shapes along its edges, formats of its layers."""
     metas = {meta.node: meta for meta in graph.annotated_metas()}
     for meta in metas.values():

@@ -18,6 +18,7 @@ from chop.ir import MaseGraph, NodeMeta, TensorMeta
 from chop.ir.graph.dict_view import plain
 from chop.ir.graph.node_target import get_node_actual_target
 from chop.passes.base import PassResult, register_pass
+from chop.passes.data_args import NoArgs
 
 NODE_HEADERS = ("Node name", "Fx Node op", "Mase type", "Mase op")
 
@@ -72,25 +73,15 @@ def report_graph_analysis_pass(graph: MaseGraph, args: ReportGraphArgs) -> PassR
     return graph, {}
 
 
-@dataclass(frozen=True)
-class ReportNodeTypeArgs:
-    """No arguments."""
-
-
 @register_pass("report_node_type", kind="analysis", prints=True)
-def report_node_type_analysis_pass(graph: MaseGraph, args: ReportNodeTypeArgs) -> PassResult:
+def report_node_type_analysis_pass(graph: MaseGraph, args: NoArgs) -> PassResult:
     """Print a table of the nodes' fx ops, MASE types and MASE ops."""
     print_bordered_table([node_cells(meta) for meta in graph.annotated_metas()], NODE_HEADERS)
     return graph, {}
 
 
-@dataclass(frozen=True)
-class ReportNodeShapeArgs:
-    """No arguments."""
-
-
 @register_pass("report_node_shape", kind="analysis", prints=True)
-def report_node_shape_analysis_pass(graph: MaseGraph, args: ReportNodeShapeArgs) -> PassResult:
+def report_node_shape_analysis_pass(graph: MaseGraph, args: NoArgs) -> PassResult:
     """Print a table of the nodes' input and output shapes, one line per tensor: `weight: [5, 16]`."""
     rows = [[*node_cells(meta), _shapes(meta.args), _shapes(meta.results)] for meta in graph.annotated_metas()]
     print_bordered_table(rows, (*NODE_HEADERS, "Input shapes", "Output shapes"))

@@ -16,7 +16,7 @@ from chop.page.tensor_values import measure_tensors
 from chop.passes.base import PassResult, register_pass
 from chop.passes.data_args import Batches, DataArgs
 from chop.passes.graph.analysis.compare_graphs import compare_graphs_analysis_pass
-from chop.passes.graph.analysis.estimate_cost import estimate_cost_analysis_pass
+from chop.passes.graph.analysis.cost import estimate_cost_analysis_pass
 from chop.statistics.batches import limited_batches
 
 

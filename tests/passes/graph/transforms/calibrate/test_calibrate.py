@@ -16,8 +16,8 @@ from chop.passes.graph import (
     profile_statistics_analysis_pass,
     quantize_transform_pass,
 )
-from chop.passes.graph.transforms.calibrate import limits
-from chop.passes.graph.transforms.calibrate.limits import Magnitudes, limit
+from chop.passes.graph.transforms import calibration_limits as limits
+from chop.passes.graph.transforms.calibration_limits import Magnitudes, limit
 from chop.statistics import Profile
 from samples import annotated
 

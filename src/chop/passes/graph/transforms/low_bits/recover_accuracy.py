@@ -13,7 +13,7 @@ from chop.config import option
 from chop.formats import Format
 from chop.ir import MaseGraph
 from chop.passes.base import Pass, PassResult, arguments_of, register_pass
-from chop.passes.graph.transforms.fold_batch_norm import fold_batch_norm_transform_pass
+from chop.passes.graph.transforms.hardware import fold_batch_norm_transform_pass
 from chop.passes.graph.transforms.low_bits.adaround import adaround_transform_pass
 from chop.passes.graph.transforms.low_bits.clip import clip_transform_pass
 from chop.passes.graph.transforms.low_bits.correct_bias import correct_bias_transform_pass

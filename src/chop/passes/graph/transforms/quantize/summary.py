@@ -160,7 +160,6 @@ def graph_iterator_node_histogram(
 
 
 def _by_node(original: MaseGraph, graph: MaseGraph) -> SummaryTable:
-    graph.annotated_metas()
     rows = [_row(before, after) for before, after in _pairs(original, graph)]
     return SummaryTable("Nodes of the original and of the quantised graph", _BY_NODE, rows)
 
@@ -174,7 +173,10 @@ def _row(before: fx.Node | None, after: fx.Node | None) -> tuple[Any, ...]:
     changed = before is None or after is None or _callee(before) != _callee(after)
     formats = "" if after is None else _formats(after)
     meta = node.meta.get("mase")
-    kind = ("", "") if meta is None or not meta.annotated else (meta.mase_type, meta.mase_op)
+    is_annotated = meta is not None and meta.annotated
+    if after is not None and not is_annotated:
+        raise ValueError(f"node '{node.name}' has no op yet; run add_common_metadata_analysis_pass first")
+    kind = (meta.mase_type, meta.mase_op) if is_annotated else ("", "")
     return (*names, *kind, *types, changed, formats)
 
 

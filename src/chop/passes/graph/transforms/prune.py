@@ -19,7 +19,7 @@ from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.interpreter import evaluation_mode, run_model
 from chop.nn.quantized import QuantizedLayer, quantize_layer
 from chop.passes.base import PassResult, register_pass
-from chop.passes.data_args import LabelledDataArgs, SeedArgs
+from chop.passes.data_args import LabelledDataArgs, NoArgs, SeedArgs
 from chop.passes.graph.transforms.low_bits.input_moments import InputMoments
 from chop.passes.graph.transforms.low_bits.layers import calibrating
 from chop.passes.graph.transforms.low_bits.matrices import MATRIX_OPS, from_matrices, to_matrices
@@ -210,13 +210,8 @@ def _pattern(meta: NodeMeta, score: Tensor, kept: int, of: int) -> Tensor:
     return from_matrices(layer, mask.flatten(-2)[..., : rows.shape[-1]])
 
 
-@dataclass(frozen=True)
-class PruneDetachArgs:
-    """`prune_detach` has no arguments."""
-
-
 @register_pass("prune_detach", kind="transform")
-def prune_detach_transform_pass(graph: MaseGraph, args: PruneDetachArgs) -> PassResult:
+def prune_detach_transform_pass(graph: MaseGraph, args: NoArgs) -> PassResult:
     """Remove the masks of pruned layers; their weights stay zero until they are trained.
 
     `info["detached"]` lists the nodes whose layer had a mask.

@@ -19,7 +19,7 @@ from chop.ir.graph.interpreter import FloatInterpreter, bind_inputs, tensors_in,
 from chop.nn.quantized import QuantizedCall, QuantizedLayer
 from chop.passes.base import PassResult, register_pass
 from chop.passes.data_args import BatchArgs
-from chop.passes.graph.transforms.calibrate.limits import Magnitudes, Method, limit
+from chop.passes.graph.transforms.calibration_limits import Magnitudes, Method, limit
 from chop.statistics import Collection, Profile
 from chop.statistics.fingerprint import check_same_model
 

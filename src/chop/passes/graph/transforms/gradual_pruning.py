@@ -10,7 +10,7 @@ import torch
 
 from chop.ir import MaseGraph, NodeMeta
 from chop.nn.quantized import QuantizedLayer
-from chop.passes.graph.transforms.prune.prune import PruneArgs, magnitudes, masks_of, prunable_layers, set_mask
+from chop.passes.graph.transforms.prune import PruneArgs, magnitudes, masks_of, prunable_layers, set_mask
 
 
 @dataclass(frozen=True)
