@@ -10,12 +10,12 @@ from pathlib import Path
 from chop.compat import MOVED
 from chop.formats import FORMATS
 from chop.info import find_kind
-from chop.info.coverage import coverage_table
-from chop.info.export import export_table
-from chop.info.formats import special_value_table
 from chop.info.page import Table, escape
 from chop.passes import PASSES
 from docs_tables.components import closure_table, component_graph, component_table
+from docs_tables.coverage import coverage_table
+from docs_tables.export_formats import export_table
+from docs_tables.special_values import special_value_table
 
 PAGES = ("coming-from-mase.md", "formats.md", "export.md", "passes.md", "ops.md", "architecture.md")
 # A table is between `<!-- table: formats -->` and `<!-- end -->`; the rest of a page is written by hand.

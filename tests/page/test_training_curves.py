@@ -17,23 +17,23 @@ def test_losses_accuracies_and_learning_rate_have_a_plot_each() -> None:
         {"test_before_accuracy": 0.5},
     ]
     loss, accuracy, rate = training_curves(lines)
-    assert (loss.title, loss.x) == ("Loss", [1, 2, 3])
-    assert {series.name: series.values for series in loss.series} == {
+    assert (loss["title"], loss["x"]) == ("Loss", [1, 2, 3])
+    assert {series["name"]: series["values"] for series in loss["series"]} == {
         "each batch": [3.0, None, None],
         "training": [None, 2.0, 1.0],
         "validation": [None, 2.5, 1.5],
     }
-    assert (accuracy.x, accuracy.series[0].values) == ([2, 3], [0.5, 0.75])
-    assert rate.title == "Learning rate"
+    assert (accuracy["x"], accuracy["series"][0]["values"]) == ([2, 3], [0.5, 0.75])
+    assert rate["title"] == "Learning rate"
 
 
 def test_long_curves_are_thinned_but_keep_epoch_ends_and_the_last_step() -> None:
     lines: list[dict[str, float]] = [{"step": i, "step_loss": float(i)} for i in range(10_001)]
     lines[7] |= {"epoch": 1, "train_loss": 0.5}
     (loss,) = training_curves(lines)
-    assert len(loss.x) <= MAX_POINTS + 2
-    assert loss.x[-1] == 10_000
-    assert 7 in loss.x
+    assert len(loss["x"]) <= MAX_POINTS + 2
+    assert loss["x"][-1] == 10_000
+    assert 7 in loss["x"]
 
 
 @pytest.mark.slow
@@ -41,11 +41,11 @@ def test_long_curves_are_thinned_but_keep_epoch_ends_and_the_last_step() -> None
 def test_curves_with_many_epochs_are_thinned(every: int) -> None:
     lines = [{"step": i, "loss": 1.0} | ({"val_loss": 2.0} if i % every == 0 else {}) for i in range(100_001)]
     (loss,) = training_curves(lines)
-    assert len(loss.x) <= MAX_POINTS
-    assert loss.x == sorted(set(loss.x))
-    assert loss.x[-1] == 100_000
+    assert len(loss["x"]) <= MAX_POINTS
+    assert loss["x"] == sorted(set(loss["x"]))
+    assert loss["x"][-1] == 100_000
 
 
 def test_lines_without_a_finite_step_are_skipped() -> None:
     lines = [{"step": step, "train_loss": 1.0} for step in (1, math.inf, 2, math.nan, True)]
-    assert training_curves(lines)[0].x == [1, 2]
+    assert training_curves(lines)[0]["x"] == [1, 2]

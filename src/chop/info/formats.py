@@ -31,27 +31,9 @@ def format_page(name: str) -> Page:
         title=f"format {name}",
         text=documentation(cls),
         facts=_facts(cls()),
-        drawing=_drawing(cls()),
+        drawing=text_plot(cls()) if cls().has_codes() and is_enumerable(cls()) else "",
         tables={"parameters (prefixed with the operand in a config: weight_NAME)": field_table(cls)},
     )
-
-
-def special_value_table() -> Table:
-    """Return what each format makes of NaN and of infinities, with default parameters in float32."""
-    rows = [(name, *_special_values(cls())) for name, cls in FORMATS.items()]
-    return Table(("name", "NaN", "code of NaN", "infinity", "[1, infinity]"), rows)
-
-
-def _special_values(number_format: Format) -> tuple[str, ...]:
-    def rounded(*values: float) -> str:
-        return ", ".join(f"{each:.4g}" for each in number_format.quantize(torch.tensor(values)).tolist())
-
-    try:
-        number_format.encode(torch.tensor([math.nan]))
-        code = "the pattern of float32"
-    except ValueError:
-        code = "an error"
-    return rounded(math.nan), code, rounded(math.inf), f"[{rounded(1.0, math.inf)}]"
 
 
 def _facts(number_format: Format) -> dict[str, object]:
@@ -62,23 +44,15 @@ def _facts(number_format: Format) -> dict[str, object]:
         "floating point": number_format.floating_point,
         "operands": [f"{role}_..." for role in ROLES],
     }
-    return facts | (_value_facts(number_format) if number_format.has_codes() else _measured_range(number_format))
-
-
-def _value_facts(number_format: Format) -> dict[str, object]:
-    """Return numbers about the values of an element whose block or tensor has scale 1."""
+    if not number_format.has_codes():
+        return facts | _measured_range(number_format)
     found = describe(number_format)
-    return {
+    return facts | {
         "values": f"{found.num_values} at scale 1",
         "largest": f"{found.largest:g}",
         "smallest above 0": f"{found.smallest:g}",
         "dynamic range": f"{found.dynamic_range_db:.1f} dB",
     }
-
-
-def _drawing(number_format: Format) -> str:
-    """Return the values on a number line, or nothing if there are too many to list."""
-    return text_plot(number_format) if number_format.has_codes() and is_enumerable(number_format) else ""
 
 
 def plot_format(name: str, path: Path) -> None:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from typing import cast
 
 from tabulate import tabulate
 
+from chop.config import INFO_KINDS
 from chop.display.html import html_table
+from chop.display.launcher import launcher
 from chop.display.numbers import table_number
 from chop.display.tables import column_limits
 
@@ -68,6 +72,20 @@ class Kind:
 
     table: Callable[[], Table]
     page: Callable[[str], Page]
+
+
+def find_kind(name: str) -> Kind:
+    """Return a kind. Its module is imported now: formats are listed without importing passes."""
+    return cast("Kind", import_module(f"chop.info.{name}").KIND)
+
+
+def describe(kind: str | None, name: str | None = None) -> str:
+    """Return the table of a kind, or the page of one of its members, as text; None lists the kinds."""
+    if kind is None:
+        rows = [(each, len(find_kind(each).table().rows), f"{launcher()} info {each}") for each in INFO_KINDS]
+        return Table(("kind", "entries", "to list them"), rows).render()
+    chosen = find_kind(kind)
+    return chosen.table().render() if name is None else chosen.page(name).render()
 
 
 def summary(thing: object) -> str:

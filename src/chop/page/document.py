@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -12,7 +11,6 @@ from chop.display.figures import figure
 from chop.display.numbers import counted
 from chop.ir import MaseGraph
 from chop.page.facts import Info, PageFacts
-from chop.page.figure_cards import figure_cards
 from chop.page.nodes import describe_nodes
 from chop.page.search_log import read_search_log
 from chop.page.tensor_values import TensorValues
@@ -20,34 +18,16 @@ from chop.page.tensors import describe_histogram
 from chop.page.training_curves import training_curves
 
 AREA = ("lut", "ff", "dsp")
-
-
-def describe_circuit(manifest: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return timing and area of the circuit and of its parts; None without a circuit."""
-    if manifest is None:
-        return None
-    try:
-        return _described(manifest)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"the manifest of the circuit is corrupt: {type(error).__name__}: {error}") from error
-
-
-def _described(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "latency": int(manifest["latency"]),
-        "interval": int(manifest["interval"]),
-        **{name: int(manifest["estimate"][name]) for name in AREA},
-        "units": [
-            {
-                "node": " + ".join(map(str, unit["nodes"])),
-                "strategy": str(unit["strategy"]),
-                **{name: int(unit["estimate"][name]) for name in AREA},
-                **{name: int(unit[name]) for name in ("start", "latency", "interval")},
-            }
-            for unit in manifest["units"]
-        ],
-    }
-
+COSTS = (
+    "average_weight_bits",
+    "average_activation_bits",
+    "weight_bits",
+    "macs",
+    "bitops",
+    "peak_activation_bits",
+    "energy_pj",
+)
+"""The key figures at the top of the page, besides accuracy and error."""
 
 NODE_FIGURES = (
     "average_weight_bits",
@@ -69,8 +49,6 @@ NODE_FIGURES = (
     "accuracy_change",
 )
 """The key figures that the page shows for single nodes."""
-
-
 MAX_UNKNOWN_NAMED = 5
 
 
@@ -78,27 +56,73 @@ def make_document(graph: MaseGraph, values: TensorValues, facts: PageFacts) -> d
     """Return everything that the page shows as dicts, lists, numbers and strings; the cost must be known."""
     assert facts.cost is not None, "the pass runs estimate_cost"
     title, run = facts.title or type(graph.model).__name__, facts.run or {}
-    cards = figure_cards(facts.cost, facts.cost_before, facts.comparison or {}, run)
     return {
         "title": title,
         "subtitle": _subtitle(title, run, len(graph.fx_graph.nodes)),
-        "figures": [asdict(card) for card in cards],
-        "node_figures": {name: _node_figure(name) for name in NODE_FIGURES},
-        "nodes": [node.as_dict() for node in describe_nodes(graph, values, facts)],
+        "figures": _figure_cards(facts.cost, facts.cost_before, facts.comparison or {}, run),
+        "node_figures": {
+            name: {"title": figure(name).column_heading, "kind": figure(name).kind, "help": figure(name).help}
+            for name in NODE_FIGURES
+        },
+        "nodes": describe_nodes(graph, values, facts),
         "histograms": [describe_histogram(summary) for summary in values.summaries],
         "notes": _notes(graph, values, facts),
-        "curves": [asdict(plot) for plot in training_curves(facts.curves or ())],
+        "curves": training_curves(facts.curves or ()),
         "search": read_search_log(facts.search),
-        "hardware": describe_circuit(facts.hardware),
+        "hardware": _describe_circuit(facts.hardware),
         "exports": run.get("exports", []),
         "footer": f"Created by chop {__version__} on {datetime.now().astimezone():%Y-%m-%d %H:%M}. "
         "Drawn with dagre and uPlot (MIT licence).",
     }
 
 
-def _node_figure(name: str) -> dict[str, str]:
+def _figure_cards(cost: Info, cost_before: Info | None, comparison: Info, run: Info) -> list[dict[str, Any]]:
+    """Return all key figures that are known, accuracy, cost and error, with the values of the original model."""
+    total, total_before = cost["total"], (cost_before or {}).get("total", {})
+    known = [name for name in COSTS if isinstance(total.get(name), int | float)]
+    costs = [_card(name, total[name], total_before.get(name)) for name in known]
+    errors = list((comparison.get("by_node") or {}).values())
+    return [*_accuracy(run), *costs, *(_card("output_sqnr_db", error["sqnr_db"]) for error in errors[-1:])]
+
+
+def _card(name: str, value: float, before: float | None = None) -> dict[str, Any]:
     shown = figure(name)
-    return {"title": shown.column_heading, "kind": shown.kind, "help": shown.help}
+    about = {"name": shown.name, "title": shown.heading, "help": shown.help}
+    return {**about, "value": value, "before": before, "kind": shown.kind, "better": shown.better}
+
+
+def _accuracy(run: Info) -> list[dict[str, Any]]:
+    """Return the accuracy on the test split; a transform run has it after and before its passes."""
+    test = run.get("test")
+    if not isinstance(test, Mapping):
+        return []
+    after, before = (test.get(when) for when in ("after", "before"))
+    value = after.get("accuracy") if isinstance(after, Mapping) else test.get("accuracy")
+    value_before = before.get("accuracy") if isinstance(before, Mapping) else None
+    return [_card("accuracy", value, value_before)] if isinstance(value, int | float) else []
+
+
+def _describe_circuit(manifest: Info | None) -> dict[str, Any] | None:
+    """Return timing and area of the circuit and of its parts; None without a circuit."""
+    if manifest is None:
+        return None
+    try:
+        return {
+            "latency": int(manifest["latency"]),
+            "interval": int(manifest["interval"]),
+            **{name: int(manifest["estimate"][name]) for name in AREA},
+            "units": [
+                {
+                    "node": " + ".join(map(str, unit["nodes"])),
+                    "strategy": str(unit["strategy"]),
+                    **{name: int(unit["estimate"][name]) for name in AREA},
+                    **{name: int(unit[name]) for name in ("start", "latency", "interval")},
+                }
+                for unit in manifest["units"]
+            ],
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"the manifest of the circuit is corrupt: {type(error).__name__}: {error}") from error
 
 
 def _subtitle(title: str, run: Info, num_nodes: int) -> str:

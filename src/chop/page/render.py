@@ -62,7 +62,7 @@ MAX_PLAIN_CHARACTERS = 1_000_000
 
 def render(document: Mapping[str, Any]) -> str:
     """Return the page that shows `document`. It loads no other files and runs no script but its own."""
-    style, script, data = _style(), _script(), embedded(document)
+    style, script, data = "\n".join(_asset(name) for name in STYLES), _script(), embedded(document)
     is_large = len(data) > MAX_PLAIN_CHARACTERS
     policy = (
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data:; "
@@ -73,7 +73,7 @@ def render(document: Mapping[str, Any]) -> str:
         title=html.escape(document["title"]),
         style=style,
         encoding="gzip" if is_large else "none",
-        document=_compressed(data) if is_large else data,
+        document=base64.b64encode(gzip.compress(data.encode(), mtime=0)).decode() if is_large else data,
         script=script,
     )
 
@@ -83,20 +83,8 @@ def embedded(value: Any) -> str:
 
     JSON has no NaN and infinity. They become strings that start with a null character, which no name does.
     """
-    text = NOT_FINITE.sub(_as_string, json.dumps(value, separators=(",", ":")))
+    text = NOT_FINITE.sub(lambda match: match[1] + NAMES[match[2]], json.dumps(value, separators=(",", ":")))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _compressed(text: str) -> str:
-    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
-
-
-def _as_string(found: re.Match[str]) -> str:
-    return found[1] + NAMES[found[2]]
-
-
-def _style() -> str:
-    return "\n".join(_asset(name) for name in STYLES)
 
 
 def _script() -> str:

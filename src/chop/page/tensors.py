@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -13,51 +12,33 @@ from chop.formats.float import Float
 from chop.ir import NodeMeta
 from chop.page.tensor_values import TensorName, TensorValues
 
-_FLOAT = Float()
-
-
-@dataclass(frozen=True)
-class PageTensor:
-    """One operand or result of a node."""
-
-    name: str
-    shape: list[int]
-    dtype: str
-    format: str
-    bits: float
-    before: str | None
-    """Its format in the original graph."""
-    histogram: int | None
-    """The position of its histogram in the document's list."""
-    representable: dict[str, Any] | None
-    """The values that its format can represent."""
-    rounding: dict[str, Any] | None
-    """The effect of rounding it to its format."""
-
 
 @lru_cache(maxsize=1024)
 def format_name(number_format: Format) -> str:
     """Return the format as text, with `float` for 32-bit floating point."""
-    return "float" if number_format == _FLOAT else str(number_format)
+    return "float" if number_format == Float() else str(number_format)
 
 
-def describe_tensors(meta: NodeMeta, original: NodeMeta | None, values: TensorValues) -> list[PageTensor]:
-    """Describe the operands of a node, then its results; `original` is the node before any transform."""
+def describe_tensors(meta: NodeMeta, original: NodeMeta | None, values: TensorValues) -> list[dict[str, Any]]:
+    """Return what the page shows about the operands of a node, then its results.
+
+    `before` is the format of a tensor in the original graph, `histogram` the position in the document's list.
+    """
     if meta.node.op == "output":
         return []
     before = {} if original is None else original.args | original.results
     return [
-        PageTensor(
-            name=name,
-            shape=list(tensor.shape),
-            dtype=str(tensor.dtype).removeprefix("torch."),
-            format=format_name(tensor.format),
-            bits=tensor.format.bits,
-            before=format_name(before[name].format) if name in before else None,
-            histogram=values.summary_index.get((meta.node.name, name)),
-            representable=_representable(values, (meta.node.name, name)),
-            rounding=_rounding(values, (meta.node.name, name)),
-        )
+        {
+            "name": name,
+            "shape": list(tensor.shape),
+            "dtype": str(tensor.dtype).removeprefix("torch."),
+            "format": format_name(tensor.format),
+            "bits": tensor.format.bits,
+            "before": format_name(before[name].format) if name in before else None,
+            "histogram": values.summary_index.get((meta.node.name, name)),
+            "representable": _representable(values, (meta.node.name, name)),
+            "rounding": _rounding(values, (meta.node.name, name)),
+        }
         for name, tensor in (meta.args | meta.results).items()
     ]
 

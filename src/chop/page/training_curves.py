@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 MAX_POINTS = 2000
@@ -22,26 +21,11 @@ SERIES_NAMES = {
 LogLine = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class CurveSeries:
-    """One line of a plot; None is a gap."""
+def training_curves(lines: Sequence[LogLine]) -> list[dict[str, Any]]:
+    """Return one plot each of losses, accuracies and the learning rate, as far as the log has them.
 
-    name: str
-    values: list[float | None]
-
-
-@dataclass(frozen=True)
-class CurvesPlot:
-    """Curves over the training steps that share one plot, such as the losses on two splits."""
-
-    title: str
-    x_title: str
-    x: list[float]
-    series: list[CurveSeries]
-
-
-def training_curves(lines: Sequence[LogLine]) -> list[CurvesPlot]:
-    """Return one plot each of losses, accuracies and the learning rate, as far as the log has them."""
+    A plot has curves over the training steps, such as the losses on two splits; None is a gap in a curve.
+    """
     steps = [line for line in lines if _is_number(line.get("step")) and math.isfinite(line["step"])]
     keys = list(dict.fromkeys(key for line in steps for key in line if key not in ("step", "epoch")))
     plots = []
@@ -49,8 +33,10 @@ def training_curves(lines: Sequence[LogLine]) -> list[CurvesPlot]:
         shown = [key for key in keys if key.rpartition("_")[2] == kind]
         rows = _thinned([line for line in steps if any(_is_number(line.get(key)) for key in shown)])
         if len(rows) > 1:
-            series = [CurveSeries(_series_name(key), [_value(row.get(key)) for row in rows]) for key in shown]
-            plots.append(CurvesPlot(title, "step", [row["step"] for row in rows], series))
+            series = [
+                {"name": _series_name(key), "values": [_value(row.get(key)) for row in rows]} for key in shown
+            ]
+            plots.append({"title": title, "x_title": "step", "x": [row["step"] for row in rows], "series": series})
     return plots
 
 

@@ -173,10 +173,12 @@ def _row(before: fx.Node | None, after: fx.Node | None) -> tuple[Any, ...]:
     changed = before is None or after is None or _callee(before) != _callee(after)
     formats = "" if after is None else _formats(after)
     meta = node.meta.get("mase")
-    is_annotated = meta is not None and meta.annotated
-    if after is not None and not is_annotated:
+    if meta is not None and meta.annotated:
+        kind = (meta.mase_type, meta.mase_op)
+    elif after is None:
+        kind = ("", "")
+    else:
         raise ValueError(f"node '{node.name}' has no op yet; run add_common_metadata_analysis_pass first")
-    kind = (meta.mase_type, meta.mase_op) if is_annotated else ("", "")
     return (*names, *kind, *types, changed, formats)
 
 

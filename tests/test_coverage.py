@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chop.info.coverage import coverage_table, function_coverage, layer_coverage, operator_coverage
+from docs_tables.coverage import coverage_table, function_coverage, layer_coverage, operator_coverage
 
 
 def test_the_share_does_not_fall() -> None:
