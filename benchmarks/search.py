@@ -108,7 +108,7 @@ def annotated(model: nn.Module, rows: torch.Tensor) -> MaseGraph:
 def _problem(graph: MaseGraph, rows: Rows) -> PTQProblem:
     metas = graph.annotated_metas()
     space = read_space(SpaceTable(setup=SpaceSetup("type"), seed={"linear": {"config": CONFIG}}), metas)
-    costs = Costs(metas, default_cost_runners(), num_rows=256)
+    costs = Costs(metas, default_cost_runners())
     return PTQProblem(space, Evaluator(graph, "x", rows), costs)
 
 

@@ -35,12 +35,12 @@ from chop.hardware.synthesis import has_yosys
 from chop.ir import MaseGraph
 from chop.models.jet_substructure import JSCMLP
 from chop.passes.graph import add_common_metadata_analysis_pass, init_metadata_analysis_pass
-from chop.searching.strategies.candidates import evenly_spaced
 from chop.searching.strategies.learned_training import (
     StartingWidths,
     WidthTraining,
     steps_of_trials,
 )
+from chop.searching.strategies.measuring import evenly_spaced
 
 SUMMARY = """Multilayer perceptrons on the generated jets, as circuits: how many look-up tables an accuracy costs.
 

@@ -17,7 +17,7 @@ from chop.formats.integer import Integer
 from chop.hardware.node_estimate import NodeEstimate, estimate_node
 from chop.ir import NodeMeta
 from chop.ir.graph.shared_layers import group_by_layer
-from chop.searching.evaluation import COST_RUNNERS, CostRunner, hardware_runners
+from chop.searching.evaluation import COST_RUNNERS, CostRunner, cost_runners
 from chop.searching.evaluation.cost_runners import Amounts
 from chop.searching.evaluation.costs import Costs
 from samples import Mixed, annotated
@@ -103,7 +103,7 @@ def check_additivity(runner: CostRunner, model: type[nn.Module]) -> None:
     """Compare the sum of the changes of all units, for any number of units, with the cost of the changed graph."""
     torch.manual_seed(0)
     metas = annotated(model().eval(), x=torch.rand(NUM_ROWS, 6)).annotated_metas()
-    costs, units = Costs(metas, [runner], NUM_ROWS), units_of(metas)
+    costs, units = Costs(metas, [runner]), units_of(metas)
     assert units
     for end in range(len(units) + 1):
         formats = {name: each for unit in units[:end] for name, each in unit.items()}
@@ -133,15 +133,15 @@ def test_a_runner_returns_the_metrics_that_it_declares(name: str) -> None:
 def test_runners_of_circuits_share_one_estimate_per_node(monkeypatch: pytest.MonkeyPatch) -> None:
     metas = annotated(Chain().eval(), x=torch.rand(NUM_ROWS, 6)).annotated_metas()
     runners = [COST_RUNNERS[name]() for name in ("lut", "dsp", "latency")]
-    alone = {key: value for each in runners for key, value in Costs(metas, [each], NUM_ROWS).total(()).items()}
+    alone = {key: value for each in runners for key, value in Costs(metas, [each]).total(()).items()}
     estimated: list[str] = []
 
     def recorded(meta: NodeMeta, strategy: Literal["unrolled", "folded"]) -> NodeEstimate:
         estimated.append(meta.node.name)
         return estimate_node(meta, strategy)
 
-    monkeypatch.setattr(hardware_runners, "estimate_node", recorded)
-    assert Costs(metas, runners, NUM_ROWS).total(()) == alone
+    monkeypatch.setattr(cost_runners, "estimate_node", recorded)
+    assert Costs(metas, runners).total(()) == alone
     assert sorted(estimated) == sorted(meta.node.name for meta in metas)
 
 

@@ -65,7 +65,7 @@ def graph(rows: Rows) -> MaseGraph:
 @pytest.fixture
 def problem(graph: MaseGraph, rows: Rows) -> PTQProblem:
     metas = graph.annotated_metas()
-    costs = Costs(metas, default_cost_runners(), num_rows=10)
+    costs = Costs(metas, default_cost_runners())
     return PTQProblem(read_space(table(linear=SEED), metas), Evaluator(graph, "x", rows), costs)
 
 

@@ -9,20 +9,18 @@ from dataclasses import dataclass, fields, replace
 from chop.config import SearchConfig
 from chop.config.search import SearchTable, SpaceSetup, SpaceTable, StrategyTable
 from chop.dataset import Rows
-from chop.ir.graph.meta import annotated_batch_size
 from chop.models import get_model_info
 from chop.options import read_options
 from chop.registry import closest
 from chop.runs import Experiment
 from chop.searching.evaluation import COST_RUNNERS, BasicEvaluation, CostRunner
-from chop.searching.evaluation.basic_train import SEARCHABLE_OPTIONS, BasicTrain, check_training_choices
 from chop.searching.evaluation.costs import Costs
 from chop.searching.evaluation.evaluator import Evaluator
-from chop.searching.evaluation.methods import MethodProblem, known_methods
 from chop.searching.evaluation.objectives import Objectives
 from chop.searching.evaluation.problem import PTQ, QAT, Problem
-from chop.searching.evaluation.ptq import RUNG_SHARES, PTQProblem
+from chop.searching.evaluation.ptq import RUNG_SHARES, MethodProblem, PTQProblem, known_methods
 from chop.searching.evaluation.qat import QATProblem
+from chop.searching.evaluation.software_runners import SEARCHABLE_OPTIONS, BasicTrain, check_training_choices
 from chop.searching.space import read_space
 from chop.searching.space.space import METHOD, MODEL, TRAINING, read_option_choices
 from chop.searching.strategies import STRATEGIES, Strategy
@@ -101,15 +99,14 @@ class SearchSpec:
         """Return the space with its model and data, ready to be measured; they are loaded if not given."""
         loaded = experiment or Experiment.load(self.config)
         rows = self.evaluation.rows(loaded.data)
-        problem = self.strategy.own_problem(self.config, loaded, rows, self.cost_runners, self.objectives)
-        if problem is None:
-            problem = self._qat_problem(loaded, rows) if trains(self.config) else self._ptq_problem(loaded, rows)
+        problem = self.strategy.own_problem(self, loaded)
+        if problem is None and trains(self.config):
+            problem = QATProblem(self.config, loaded, self.training, rows, self.cost_runners)
+        elif problem is None:
+            problem = self._ptq_problem(loaded, rows)
         if not problem.space.parts:
             raise ValueError("search.search_space.seed quantises no node; give at least one of them a format")
         return problem
-
-    def _qat_problem(self, experiment: Experiment, rows: Rows) -> Problem:
-        return QATProblem(self.config, experiment, self.training, rows, self.cost_runners)
 
     def _ptq_problem(self, experiment: Experiment, rows: Rows) -> Problem:
         graph = experiment.annotated_graph()
@@ -117,11 +114,10 @@ class SearchSpec:
         space = read_space(self.config.search.search_space, metas)
         num_batches = round(1 / RUNG_SHARES[0]) if self.strategy.halving else 1
         evaluator = Evaluator(graph, experiment.arguments, rows, num_batches=num_batches)
-        costs = Costs(metas, self.cost_runners, annotated_batch_size(metas))
-        rounded = PTQProblem(space, evaluator, costs, experiment.data.splits.train)
+        costs = Costs(metas, self.cost_runners)
         if not self.config.search.search_space.method:
-            return rounded
-        return MethodProblem(self.config, experiment, rounded, self.cost_runners)
+            return PTQProblem(space, evaluator, costs)
+        return MethodProblem(self.config, experiment, self.cost_runners, space, evaluator, costs)
 
     def warn(self, experiment: Experiment) -> None:
         """Warn about options that are probably a mistake."""

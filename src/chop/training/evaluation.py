@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from chop.dataset import DatasetInfo
+from chop.dataset import DatasetInfo, Rows
 from chop.display.progress import ProgressBar
 from chop.ir.graph.interpreter import evaluation_mode
+from chop.runs import Experiment
 from chop.tasks import Evaluation, Meter, Reduce
-from chop.training.batches import Batch
+from chop.training.batches import Batch, evaluation_batches, to_device
 
 Arguments = Callable[[Tensor], Mapping[str, Tensor]]
 """Returns the arguments of a model's forward for some rows."""
@@ -39,6 +40,13 @@ def evaluate(
             if progress is not None:
                 progress.step(batch.num_rows)
     return meter.read(reduce)
+
+
+def evaluate_on(rows: Rows, model: nn.Module, experiment: Experiment, device: torch.device) -> Evaluation:
+    """Evaluate a model of an experiment on some rows; afterwards it is on the device."""
+    rows = to_device(rows, device)
+    batches = evaluation_batches(rows, experiment.config.batch_size)
+    return evaluate(model.to(device), batches, experiment.meter(device), device, arguments=experiment.arguments)
 
 
 def class_names(info: DatasetInfo) -> Sequence[str]:

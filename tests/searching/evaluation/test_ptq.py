@@ -87,7 +87,7 @@ def test_batches_and_cache_size_do_not_change_the_metrics(
     graph: MaseGraph, rows: Rows, problem: PTQProblem
 ) -> None:
     metas = graph.annotated_metas()
-    costs = Costs(metas, default_cost_runners(), num_rows=10)
+    costs = Costs(metas, default_cost_runners())
     several = PTQProblem(problem.space, Evaluator(graph, "x", rows, num_batches=7), costs)
     uncached = PTQProblem(problem.space, Evaluator(graph, "x", rows, num_batches=7, memory=0), costs)
     for params in list(problem.space.all_params())[::5]:
@@ -117,7 +117,7 @@ def test_weights_are_rounded_once_per_format(problem: PTQProblem, monkeypatch: p
 
 def test_an_evaluation_can_be_stopped_early(graph: MaseGraph, rows: Rows, problem: PTQProblem) -> None:
     metas = graph.annotated_metas()
-    costs = Costs(metas, default_cost_runners(), num_rows=10)
+    costs = Costs(metas, default_cost_runners())
     several = PTQProblem(problem.space, Evaluator(graph, "x", rows, num_batches=4), costs)
     seen: list[tuple[float, int]] = []
 
@@ -180,7 +180,7 @@ def test_a_shared_weight_is_stored_once_per_format(
     graph = annotated(model().eval(), x=rows.features[:10])
     metas = graph.annotated_metas()
     seed = {"name": ["integer", "NA"], "weight_width": [4, 8], "weight_frac_width": 2}
-    costs = Costs(metas, default_cost_runners(), num_rows=10)
+    costs = Costs(metas, default_cost_runners())
     problem = PTQProblem(read_space(table(linear=seed), metas), Evaluator(graph, "x", rows), costs)
     configuration = {
         unit.name: {"name": None} if width is None else _integers(width)

@@ -55,8 +55,8 @@ def make_problem(model: nn.Module, **seeds: Any) -> PTQProblem:
         rows = Rows(features, (4 * model(features)).argmax(dim=1))
     graph = annotated(model.eval(), x=features[:20])
     metas = graph.annotated_metas()
-    costs = Costs(metas, default_cost_runners(), num_rows=20)
-    return PTQProblem(read_space(table(**seeds), metas), Evaluator(graph, "x", rows), costs, rows)
+    costs = Costs(metas, default_cost_runners())
+    return PTQProblem(read_space(table(**seeds), metas), Evaluator(graph, "x", rows), costs)
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from chop.config.search import MetricTable
 from chop.searching.evaluation.objectives import Objectives
 from chop.searching.evaluation.ptq import PTQProblem
 from chop.searching.strategies import ilp
-from chop.searching.strategies.candidates import Candidate, RatedCandidate, pareto_optimal
 from chop.searching.strategies.ilp import Ilp, assign, budgets
+from chop.searching.strategies.measuring import Candidate, RatedCandidate, pareto_optimal
 from searching.strategies.conftest import BITOPS, WEIGHTS, Three, all_params, cost, loss, make_problem, widths
 
 

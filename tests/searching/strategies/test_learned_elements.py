@@ -22,18 +22,18 @@ from chop.dataset import Rows
 from chop.formats.mixed_integer import MixedInteger
 from chop.hardware.prepare import prepare
 from chop.ir import MaseGraph
-from chop.nn.quantized import QuantizedLayer
-from chop.ops import OPS
-from chop.passes.graph import load_mase_graph_interface_pass, save_mase_graph_interface_pass
-from chop.searching.space import read_space
-from chop.searching.strategies.learned_front import _starting_widths
-from chop.searching.strategies.learned_layers import (
+from chop.nn.learned_widths import (
     CostTerm,
     LearnedInput,
     LearnedLayer,
     LearnedParameter,
     round_to_fraction,
 )
+from chop.nn.quantized import QuantizedLayer
+from chop.ops import OPS
+from chop.passes.graph import load_mase_graph_interface_pass, save_mase_graph_interface_pass
+from chop.searching.space import read_space
+from chop.searching.strategies.learned import _starting_widths
 from chop.searching.strategies.learned_training import (
     StartingWidths,
     WidthTraining,

@@ -51,7 +51,7 @@ def test_a_trial_without_accuracy_at_the_rung_is_ignored() -> None:
 
 
 def test_rungs_are_at_the_ends_of_batches(graph: MaseGraph, rows: Rows, problem: PTQProblem) -> None:
-    costs = Costs(graph.annotated_metas(), default_cost_runners(), num_rows=10)
+    costs = Costs(graph.annotated_metas(), default_cost_runners())
     several = PTQProblem(problem.space, Evaluator(graph, "x", rows, num_batches=8), costs)
     assert several.rungs == {25: 25, 50: 50, 100: 100}
     assert problem.rungs == {}  # one batch

@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from chop.cost import bitops, input_storage, weight_storage
 from chop.cost.conventions import bitops_formula
 from chop.cost.memory import Storage, average_bits
 from chop.display.figures import KEY_FIGURES, KeyFigure
+from chop.hardware.node_estimate import NodeEstimate, estimate_node
 from chop.ir import NodeMeta
 from chop.registry import Decorator, Registry
 
@@ -138,3 +139,51 @@ class Memory(CostRunner):
 
     def summarize(self, totals: Amounts, num_rows: int) -> dict[str, float]:
         return {"weight_bits": totals[0], "activation_bits": totals[1] / num_rows}
+
+
+ESTIMATED = ("lut", "dsp", "latency")
+"""What all runners of circuits take from one estimate."""
+
+
+@dataclass(frozen=True)
+class HardwareRunner(CostRunner):
+    """A number of the estimated circuit. It is computed only if its options are given or it is an objective."""
+
+    is_default: ClassVar[bool] = False
+    strategy: Literal["unrolled", "folded"] = "unrolled"
+
+    @property
+    def shared_amounts(self) -> Hashable:
+        return HardwareRunner, self.strategy
+
+    def amounts(self, metas: Sequence[NodeMeta]) -> Amounts:
+        total = sum((estimate_node(meta, self.strategy) for meta in metas), NodeEstimate())
+        return tuple(float(getattr(total, name)) for name in ESTIMATED)
+
+    def summarize(self, totals: Amounts, num_rows: int) -> dict[str, float]:
+        amounts = dict(zip(ESTIMATED, totals, strict=True))
+        return {figure.name: amounts[figure.name] for figure in self.metrics}
+
+
+@register_cost_runner("lut")
+@dataclass(frozen=True)
+class LookUpTables(HardwareRunner):
+    """Look-up tables of the circuit."""
+
+    metrics: ClassVar[tuple[KeyFigure, ...]] = (KEY_FIGURES["lut"],)
+
+
+@register_cost_runner("dsp")
+@dataclass(frozen=True)
+class DspBlocks(HardwareRunner):
+    """DSP blocks of the circuit."""
+
+    metrics: ClassVar[tuple[KeyFigure, ...]] = (KEY_FIGURES["dsp"],)
+
+
+@register_cost_runner("latency")
+@dataclass(frozen=True)
+class Latency(HardwareRunner):
+    """Clock cycles from an input to its result."""
+
+    metrics: ClassVar[tuple[KeyFigure, ...]] = (KEY_FIGURES["latency"],)

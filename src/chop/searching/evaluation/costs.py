@@ -10,7 +10,8 @@ from torch import fx
 from chop.cost import in_formats
 from chop.cost.memory import attribute_of, constant_nodes, moved_from
 from chop.formats import Format
-from chop.ir import NodeMeta
+from chop.ir import MaseGraph, NodeMeta
+from chop.ir.graph.meta import annotated_batch_size
 from chop.searching.evaluation.cost_runners import Amounts, CostRunner
 
 Formats = Mapping[str, Mapping[str, Format]]
@@ -34,8 +35,8 @@ class Costs:
     the energy of moving a result to each of its readers in their format, must be counted at the readers.
     """
 
-    def __init__(self, metas: Sequence[NodeMeta], runners: Iterable[CostRunner], num_rows: int) -> None:
-        self._metas, self._runners, self._num_rows = metas, tuple(runners), num_rows
+    def __init__(self, metas: Sequence[NodeMeta], runners: Iterable[CostRunner]) -> None:
+        self._metas, self._runners, self._num_rows = metas, tuple(runners), annotated_batch_size(metas)
         self._nodes_with_shared_weights = _nodes_with_shared_weights(metas)
         self._original = self._amounts(metas)
         self._originals: dict[tuple[str, ...], tuple[Amounts, ...]] = {}
@@ -84,6 +85,11 @@ class Costs:
             if runner.shared_amounts not in found:
                 found[runner.shared_amounts] = runner.amounts(metas)
         return tuple(found[runner.shared_amounts] for runner in self._runners)
+
+
+def costs_of(graph: MaseGraph, runners: Iterable[CostRunner]) -> dict[str, float]:
+    """Return the metrics of a graph in the formats that it has."""
+    return Costs(graph.annotated_metas(), runners).total(())
 
 
 def _nodes_with_shared_weights(metas: Sequence[NodeMeta]) -> set[str]:

@@ -9,16 +9,14 @@ from typing import TypeVar
 from chop.config.search import Direction, MetricTable
 from chop.display.figures import KEY_FIGURES, KeyFigure
 from chop.registry import closest
-from chop.searching.evaluation.basic_evaluation import BasicEvaluation
 from chop.searching.evaluation.cost_runners import COST_RUNNERS
+from chop.searching.evaluation.software_runners import BasicEvaluation
 from chop.tasks.language_modelling import LanguageModelling, perplexity
 
 T = TypeVar("T")
 Gains = tuple[float, ...]
 """Numbers to compare, such as the metrics of a trial, with signs such that larger is better."""
 DEFAULT_METRICS: Mapping[str, MetricTable] = {"accuracy": MetricTable(), "bitops": MetricTable()}
-
-
 DEFAULT_COST = "bitops"
 """The cost that is shown if no cost is among the objectives."""
 

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from torch import fx
-
-from chop.dataset import Rows
 from chop.ir import MaseGraph
-from chop.searching.evaluation.costs import CostChange
-from chop.searching.evaluation.evaluator import Evaluator
 from chop.searching.space import Configuration, Space, Unit
 
 PTQ, QAT = "graph/quantize/mixed_precision_ptq", "graph/quantize/mixed_precision_qat"
@@ -56,40 +50,3 @@ class Problem(ABC):
     def trained_graphs(self, configuration: Configuration) -> tuple[MaseGraph, MaseGraph] | None:
         """Return the original graph and the quantised, trained one; None if trials are not trained."""
         return None
-
-    def as_unitwise(self) -> UnitwiseProblem:
-        """Return this problem as one whose units can be measured one by one; raise ValueError if it trains."""
-        raise ValueError(
-            f"units can be measured one by one only without training; use the space '{PTQ}', or strategy 'optuna'"
-        )
-
-
-@dataclass(frozen=True)
-class QuantizedUnit:
-    """A unit in one of its configs: what replaces its nodes, and what that changes in the costs."""
-
-    replacements: Mapping[fx.Node, Callable[..., Any]]
-    cost_change: CostChange
-
-
-class UnitwiseProblem(Problem):
-    """A problem without training, in which each unit can be measured in each config separately."""
-
-    evaluator: Evaluator
-    training_rows: Rows | None
-    """Rows for strategies that learn from data; no metric is measured on them."""
-
-    @abstractmethod
-    def costs(self, configuration: Configuration) -> Metrics:
-        """Return the cost metrics of a configuration; units that it does not name are not quantised."""
-
-    @abstractmethod
-    def replacements(self, configuration: Configuration) -> dict[fx.Node, Callable[..., Any]]:
-        """Return what replaces each node in a configuration."""
-
-    @abstractmethod
-    def quantized_unit(self, unit: Unit, config: Mapping[str, Any]) -> QuantizedUnit:
-        """Return a unit in a config; raise ValueError if a format does not allow it."""
-
-    def as_unitwise(self) -> UnitwiseProblem:
-        return self

@@ -14,21 +14,20 @@ from torch import nn
 from chop.config import SearchConfig, TrainConfig
 from chop.dataset import Rows
 from chop.ir import MaseGraph, NodeMeta
-from chop.ir.graph.meta import annotated_batch_size
 from chop.passes.graph import quantize_transform_pass
 from chop.runs import Experiment
-from chop.searching.evaluation.basic_train import SEARCHABLE_OPTIONS, BasicTrain
 from chop.searching.evaluation.cost_runners import CostRunner
-from chop.searching.evaluation.costs import Costs
+from chop.searching.evaluation.costs import costs_of
 from chop.searching.evaluation.problem import Metrics, Problem, ShouldContinue
+from chop.searching.evaluation.software_runners import SEARCHABLE_OPTIONS, BasicTrain
 from chop.searching.evaluation.transform_config import model_options, transform_config
 from chop.searching.space import Configuration, Unit, read_space
 from chop.searching.space.dimension import equality_key
 from chop.searching.space.space import MODEL, TRAINING, read_option_choices
 from chop.tasks import Evaluation
-from chop.training.batches import evaluation_batches, to_device
+from chop.training.batches import to_device
 from chop.training.devices import pick_device
-from chop.training.evaluation import evaluate
+from chop.training.evaluation import evaluate_on
 from chop.training.loop import train_epochs
 
 
@@ -79,7 +78,7 @@ class QATProblem(Problem):
         if self._config.load_name is None:
             return self.measure({name: _first(values) for name, values in self._option_values.items()})
         found = self._evaluate(copy.deepcopy(self._experiment.model))
-        return {"accuracy": found.accuracy, "loss": found.loss, **self._costs(self._quantized({}))}
+        return {"accuracy": found.accuracy, "loss": found.loss, **costs_of(self._quantized({}), self._runners)}
 
     def units(self, configuration: Configuration) -> Sequence[Unit]:
         names = self._quantizable_nodes[_model_key(configuration)]
@@ -112,7 +111,7 @@ class QATProblem(Problem):
             for _ in train_epochs(model, self._training_rows, self._train_config(configuration)):
                 yield self._evaluate(model)
 
-        return self._costs(graph), epochs()
+        return costs_of(graph, self._runners), epochs()
 
     def _quantized(self, configuration: Configuration) -> MaseGraph:
         """Return the quantised graph of a configuration before its training."""
@@ -144,15 +143,8 @@ class QATProblem(Problem):
             found = {meta.node.name: meta for meta in metas} | found
         return list(found.values())
 
-    def _costs(self, graph: MaseGraph) -> Metrics:
-        metas = graph.annotated_metas()
-        return Costs(metas, self._runners, annotated_batch_size(metas)).total(())
-
     def _evaluate(self, model: nn.Module) -> Evaluation:
-        batches = evaluation_batches(self._rows, self._config.batch_size)
-        meter = self._experiment.meter(self._device)
-        arguments = self._experiment.arguments
-        return evaluate(model.to(self._device), batches, meter, self._device, arguments=arguments)
+        return evaluate_on(self._rows, model, self._experiment, self._device)
 
 
 def _model_variants(values: Mapping[str, tuple[Any, ...]] | None) -> Iterator[Configuration]:

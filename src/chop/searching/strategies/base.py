@@ -8,18 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from chop.config import Options, SearchConfig
+from chop.config import Options
 from chop.config.search import Direction
-from chop.dataset import Rows
 from chop.registry import Decorator, Registry
 from chop.runs import Experiment
-from chop.searching.evaluation.cost_runners import CostRunner
 from chop.searching.evaluation.objectives import Objectives
 from chop.searching.evaluation.problem import Problem
 from chop.searching.space import Params
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
+
+    from chop.searching.spec import SearchSpec
 
 
 @dataclass(frozen=True)
@@ -61,15 +61,8 @@ class Strategy(Options, ABC):
         """Return `[search.strategy.setup]` with defaults that depend on other keys of it."""
         return {**setup}
 
-    def own_problem(
-        self,
-        config: SearchConfig,
-        experiment: Experiment,
-        rows: Rows,
-        runners: Sequence[CostRunner],
-        objectives: Objectives,
-    ) -> Problem | None:
-        """Return the problem of a strategy that trains graphs itself, measured on `rows`; None for others."""
+    def own_problem(self, spec: SearchSpec, experiment: Experiment) -> Problem | None:
+        """Return the problem of a strategy that trains graphs itself; None for others."""
         return None
 
     @abstractmethod

@@ -19,18 +19,22 @@ from chop.searching.evaluation.problem import Problem
 from chop.searching.space import Configuration, Params
 from chop.searching.space.dimension import distinct_params
 from chop.searching.strategies.base import register_strategy
-from chop.searching.strategies.candidates import (
+from chop.searching.strategies.measuring import (
     Assignment,
     Candidate,
     CandidateCosts,
+    ErrorMeasure,
+    MeasuringStrategy,
+    PlanningClock,
+    PlanningTimeoutError,
     RatedCandidate,
+    as_unitwise,
     configuration_of,
     cost_objectives,
     find_candidates,
     params_of,
     pareto_optimal,
 )
-from chop.searching.strategies.measuring import ErrorMeasure, MeasuringStrategy, PlanningClock, PlanningTimeoutError
 
 
 @contextmanager
@@ -90,7 +94,7 @@ class Ilp(MeasuringStrategy):
     """Budgets after which all candidates are measured again."""
 
     def plan(self, problem: Problem, objectives: Objectives, seed: int) -> Sequence[Params]:
-        unitwise = problem.as_unitwise()
+        unitwise = as_unitwise(problem)
         metrics = cost_objectives(objectives, NAME)
         candidates = find_candidates(unitwise, NAME)
         found: list[Params] = []

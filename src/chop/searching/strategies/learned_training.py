@@ -19,19 +19,15 @@ from chop.hardware.resolve.batch_norm import NORMS, WEIGHTED, is_affine, make_af
 from chop.hardware.resolve.layers import replace_layer, set_formats, with_parameters
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.interpreter import NodeInterpreter, bind_inputs
-from chop.searching.strategies.learned_finetuning import Arguments, finetune
-from chop.searching.strategies.learned_layers import (
-    CostTerm,
-    LearnedInput,
-    LearnedLayer,
-    LearnedParameter,
-)
+from chop.nn.learned_widths import CostTerm, LearnedInput, LearnedLayer, LearnedParameter
 from chop.tasks.base import first_tensor
 
 RANGE_STEPS = 100
 """Steps after which the ranges of activations are measured again."""
 RANGE_ROWS = 8192
 ROWS_AT_ONCE = 4096
+Arguments = Callable[[Tensor], dict[str, Tensor]]
+"""Returns the arguments of a model for rows."""
 
 
 @dataclass(frozen=True)
@@ -72,16 +68,8 @@ class WidthTraining:
             self._start()
         while self.step < step:
             self._train_step()
-        graph, options = self._quantized(), self._options
-        finetune(
-            graph,
-            self._arguments,
-            self._rows,
-            steps=options.finetune_steps,
-            batch_size=options.batch_size,
-            learning_rate=options.weight_learning_rate,
-            seed=self._seed,
-        )
+        graph = self._quantized()
+        self._finetune(graph)
         return graph
 
     def cost(self) -> Tensor:
@@ -93,26 +81,26 @@ class WidthTraining:
         self._random = torch.Generator().manual_seed(self._seed)
         self.layers = self._make_layers()
         self.step = 0
-        self._bounded = self._rounded_operands()
+        parameters = [each for layer in self.layers.values() for each in (layer.weight, layer.bias)]
+        self._bounded: list[LearnedInput | LearnedParameter] = [
+            *(each for each in parameters if each is not None),
+            *self._inputs,
+        ]
         weights = {id(p): p for layer in self.layers.values() for p in layer.layer.parameters()}
         self._optimizer = torch.optim.Adam(
             [
-                {"params": [each.fraction for each in self._bounded], "lr": self._options.width_learning_rate},
-                {"params": list(weights.values()), "lr": self._options.weight_learning_rate},
-            ]
+                {"params": [each.fraction for each in self._bounded]},
+                {"params": list(weights.values())},
+            ]  # their learning rates are set in each step
         )
-        self._interpreter = ReplacingInterpreter(self._graph, self.layers)
+        self._interpreter = _ReplacingInterpreter(self._graph.model, self.layers)
+        self._learning_rates = self._options.width_learning_rate, self._options.weight_learning_rate
         self._measure_ranges(RANGE_ROWS)
         self._first_cost = float(self.cost().detach()) or 1.0
 
     @property
     def _inputs(self) -> list[LearnedInput]:
         return list({id(layer.data): layer.data for layer in self.layers.values()}.values())
-
-    def _rounded_operands(self) -> list[LearnedInput | LearnedParameter]:
-        """Return all that has learned fraction bits."""
-        parameters = [each for layer in self.layers.values() for each in (layer.weight, layer.bias)]
-        return [*(each for each in parameters if each is not None), *self._inputs]
 
     def _make_layers(self) -> dict[fx.Node, LearnedLayer]:
         """Return what replaces the nodes that learn widths."""
@@ -131,7 +119,7 @@ class WidthTraining:
 
     def _activation_ranges(self, nodes: Sequence[fx.Node]) -> dict[fx.Node, tuple[Tensor, Tensor]]:
         """Return the smallest and largest values of the results of some nodes, element by element."""
-        recorder = _RangeRecorder(self._graph, nodes)
+        recorder = _RangeRecorder(self._graph.model, nodes)
         for rows in self._rows.features[:RANGE_ROWS].split(ROWS_AT_ONCE):
             with torch.no_grad():
                 recorder.run(*bind_inputs(self._graph, self._arguments(rows)))
@@ -139,7 +127,8 @@ class WidthTraining:
 
     def _measure_ranges(self, num_rows: int) -> None:
         for data in self._inputs:
-            data.forget_range()
+            data.low.zero_()
+            data.high.zero_()
         for layer in self.layers.values():
             layer.records_range = True
         with torch.no_grad():
@@ -148,19 +137,25 @@ class WidthTraining:
         for layer in self.layers.values():
             layer.records_range = False
 
-    def _run(self, features: Tensor) -> Tensor:
-        return first_tensor(self._interpreter.run(*bind_inputs(self._graph, self._arguments(features))))
+    def _run(self, features: Tensor) -> Any:
+        return self._interpreter.run(*bind_inputs(self._graph, self._arguments(features)))
+
+    def _loss(self, run: Callable[[Tensor], Any], random: torch.Generator) -> Tensor:
+        """Return the loss on the next rows drawn by `random`, given what runs the model on rows."""
+        chosen = torch.randint(len(self._rows.labels), (self._options.batch_size,), generator=random)
+        return F.cross_entropy(first_tensor(run(self._rows.features[chosen])), self._rows.labels[chosen])
 
     def _train_step(self) -> None:
         options = self._options
         if self.step % RANGE_STEPS == 0 and self.step:
             self._measure_ranges(RANGE_ROWS)
         progress = self.step / max(1, options.steps - 1)
-        self._set_learning_rates(options.decay_to + (1 - options.decay_to) * (1 + math.cos(math.pi * progress)) / 2)
-        chosen = torch.randint(len(self._rows.labels), (options.batch_size,), generator=self._random)
+        share = options.decay_to + (1 - options.decay_to) * _half_cosine(progress)
+        for group, rate in zip(self._optimizer.param_groups, self._learning_rates, strict=True):
+            group["lr"] = share * rate
         growth = (options.beta_to / options.beta_from) ** progress
         with torch.enable_grad():
-            loss = F.cross_entropy(self._run(self._rows.features[chosen]), self._rows.labels[chosen])
+            loss = self._loss(self._run, self._random)
             (loss + options.beta_from * growth / self._first_cost * self.cost()).backward()
         self._optimizer.step()
         self._optimizer.zero_grad()
@@ -169,10 +164,17 @@ class WidthTraining:
                 each.fraction.clamp_(each.least, each.most)
         self.step += 1
 
-    def _set_learning_rates(self, share: float) -> None:
-        rates = self._options.width_learning_rate, self._options.weight_learning_rate
-        for group, rate in zip(self._optimizer.param_groups, rates, strict=True):
-            group["lr"] = share * rate
+    def _finetune(self, graph: MaseGraph) -> None:
+        """Train the weights in place, with a learning rate that falls to zero along half a cosine."""
+        options, random = self._options, torch.Generator().manual_seed(self._seed)
+        optimizer = torch.optim.Adam(graph.model.parameters())
+        for step in range(options.finetune_steps):
+            share = _half_cosine(step / options.finetune_steps)
+            optimizer.param_groups[0]["lr"] = options.weight_learning_rate * share
+            with torch.enable_grad():
+                self._loss(lambda features: graph.model(**self._arguments(features)), random).backward()
+            optimizer.step()
+            optimizer.zero_grad()
 
     def _quantized(self) -> MaseGraph:
         """Return a copy of the graph with the weights and formats of this step."""
@@ -225,11 +227,11 @@ def _num_positions(meta: NodeMeta) -> int:
     return int(torch.Size(places).numel())
 
 
-class ReplacingInterpreter(NodeInterpreter):
+class _ReplacingInterpreter(NodeInterpreter):
     """A run of a graph with gradients, and with some nodes replaced."""
 
-    def __init__(self, graph: MaseGraph, replacements: Mapping[fx.Node, Callable[..., Any]]) -> None:
-        super().__init__(graph.model)
+    def __init__(self, model: fx.GraphModule, replacements: Mapping[fx.Node, Callable[..., Any]]) -> None:
+        super().__init__(model)
         self._replacements = replacements
 
     def run_node(self, n: fx.Node) -> Any:
@@ -242,19 +244,21 @@ class ReplacingInterpreter(NodeInterpreter):
 class _RangeRecorder(NodeInterpreter):
     """A run of a graph that records the ranges of some results."""
 
-    def __init__(self, graph: MaseGraph, nodes: Sequence[fx.Node]) -> None:
-        super().__init__(graph.model)
+    def __init__(self, model: fx.GraphModule, nodes: Sequence[fx.Node]) -> None:
+        super().__init__(model)
         self._nodes = set(nodes)
         self.found: dict[fx.Node, tuple[Tensor, Tensor]] = {}
 
-    def run_node(self, n: fx.Node) -> Any:
-        result = super().run_node(n)
-        if n in self._nodes:
+    def after(self, node: fx.Node, result: Any) -> None:
+        if node in self._nodes:
             low, high = result.amin(0), result.amax(0)
-            if n in self.found:
-                low, high = torch.minimum(low, self.found[n][0]), torch.maximum(high, self.found[n][1])
-            self.found[n] = low.clone(), high.clone()
-        return result
+            seen_low, seen_high = self.found.get(node, (low, high))
+            self.found[node] = torch.minimum(low, seen_low), torch.maximum(high, seen_high)
+
+
+def _half_cosine(progress: float) -> float:
+    """Return a share that falls from 1 to 0."""
+    return (1 + math.cos(math.pi * progress)) / 2
 
 
 def steps_of_trials(steps: int, num_trials: int) -> Iterator[int]:

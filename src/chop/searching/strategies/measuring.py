@@ -1,23 +1,37 @@
-"""The base of strategies that measure the error of single candidates."""
+"""The base of strategies that measure the candidates of each unit one by one, and the costs of candidates."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 
 from chop.display.progress import ProgressBar
-from chop.searching.evaluation.problem import UnitwiseProblem
-from chop.searching.space import Configuration
+from chop.searching.evaluation.cost_runners import COST_RUNNERS
+from chop.searching.evaluation.objectives import Objective, Objectives, is_cost, known_metrics, pareto_front
+from chop.searching.evaluation.problem import PTQ, Problem
+from chop.searching.evaluation.ptq import PTQProblem
+from chop.searching.space import Configuration, Label, Params, Space, Unit
 from chop.searching.strategies.base import Strategy
 
+MAX_CANDIDATES_PER_UNIT = 20_000
 ErrorKind = Literal["loss", "output"]
 PLANNING_SHARE = 0.5
 """The share of `timeout` that planning may take; the rest is for the trials."""
+T = TypeVar("T")
+
+
+def as_unitwise(problem: Problem) -> PTQProblem:
+    """Return a problem whose units can be measured one by one; raise ValueError if it trains."""
+    if not isinstance(problem, PTQProblem):
+        raise ValueError(
+            f"units can be measured one by one only without training; use the space '{PTQ}', or strategy 'optuna'"
+        )
+    return problem
 
 
 class PlanningTimeoutError(Exception):
@@ -68,7 +82,7 @@ class ErrorMeasure:
     """
 
     def __init__(
-        self, problem: UnitwiseProblem, kind: ErrorKind, clock: PlanningClock, num_rows: int | None = None
+        self, problem: PTQProblem, kind: ErrorKind, clock: PlanningClock, num_rows: int | None = None
     ) -> None:
         """Measure on the first `num_rows` rows; None: on all."""
         self._problem, self._kind, self._clock = problem, kind, clock
@@ -93,3 +107,118 @@ class ErrorMeasure:
         pairs = zip(outputs, self._original, strict=True)
         noise = sum((output.double() - original.double()).square().sum().item() for output, original in pairs)
         return noise / self._energy if self._energy else noise
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One possible config of a unit."""
+
+    unit: str
+    params: Params
+    """The choices of this unit only."""
+    config: Mapping[str, Any]
+
+
+Assignment = Mapping[str, Candidate]
+"""A candidate for each unit, by the unit's name."""
+
+
+def configuration_of(assignment: Assignment) -> dict[str, Mapping[str, Any]]:
+    """Return the configuration in which each unit has its assigned candidate."""
+    return {name: candidate.config for name, candidate in assignment.items()}
+
+
+def params_of(assignment: Assignment) -> dict[str, Label]:
+    """Return the params of the configuration in which each unit has its assigned candidate."""
+    return {name: label for candidate in assignment.values() for name, label in candidate.params.items()}
+
+
+def find_candidates(problem: PTQProblem, strategy: str) -> dict[str, list[Candidate]]:
+    """Return all candidates by unit, without combinations that a format does not allow."""
+    return {unit.name: _candidates(problem, unit, strategy) for unit in problem.space.units}
+
+
+def _candidates(problem: PTQProblem, unit: Unit, strategy: str) -> list[Candidate]:
+    if unit.num_configs > MAX_CANDIDATES_PER_UNIT:
+        raise ValueError(
+            f"'{unit.name}' has {unit.num_configs} configs, and strategy '{strategy}' measures each of them; the "
+            f"limit is {MAX_CANDIDATES_PER_UNIT}: offer fewer choices, or use strategy 'optuna'"
+        )
+    unit_space = Space((unit,))
+    found, errors = [], []
+    for params in unit_space.all_params():
+        candidate = Candidate(unit.name, params, unit_space.configuration(params)[unit.name])
+        try:
+            problem.quantized_unit(unit, candidate.config)
+        except ValueError as error:
+            errors.append(str(error))
+        else:
+            found.append(candidate)
+    if not found:
+        raise ValueError(f"no config of '{unit.name}' is valid: {errors[0]}")
+    return found
+
+
+def cost_objectives(objectives: Objectives, strategy: str) -> list[str]:
+    """Return the cost metrics to reduce, each one that adds up over units."""
+    found = []
+    for each in objectives.items:
+        if is_cost(each.name):
+            if not _reduces_cost(each):
+                raise ValueError(f"strategy '{strategy}' reduces costs, but objective '{each.name}' increases them")
+            found.append(_additive_metrics().get(each.name, each.name))
+    if not found:
+        known = ", ".join(name for name in known_metrics() if is_cost(name))
+        raise ValueError(f"strategy '{strategy}' needs a cost among the metrics; known: {known}")
+    return list(dict.fromkeys(found))
+
+
+def _additive_metrics() -> dict[str, str]:
+    """Return, for each metric that does not add up over units, one that does."""
+    return {name: other for runner in COST_RUNNERS.values() for name, other in runner.additive.items()}
+
+
+def _reduces_cost(objective: Objective) -> bool:
+    """Return whether an objective lowers the cost that adds up; a higher `memory_density` does so, too."""
+    return objective.prefers_lower != (objective.name in _additive_metrics())
+
+
+class CandidateCosts:
+    """What each candidate adds to one cost metric of the original model."""
+
+    def __init__(self, problem: PTQProblem, metric: str) -> None:
+        self._problem, self._metric = problem, metric
+        self.original = problem.costs({})[metric]
+        self._known: dict[tuple[str, object], float] = {}
+
+    def __call__(self, candidate: Candidate) -> float:
+        key = (candidate.unit, tuple(candidate.params.items()))
+        if key not in self._known:
+            costs = self._problem.costs({candidate.unit: candidate.config})
+            self._known[key] = costs[self._metric] - self.original
+        return self._known[key]
+
+    def most_expensive(self, candidates: Mapping[str, Sequence[Candidate]]) -> dict[str, Candidate]:
+        """Return the candidate with the highest cost for each unit; of equal ones, the first."""
+        return {name: max(each, key=self) for name, each in candidates.items()}
+
+
+@dataclass(frozen=True)
+class RatedCandidate:
+    """A candidate, and what it adds to the cost and to the error of the model."""
+
+    candidate: Candidate
+    cost: float
+    error: float
+
+
+def pareto_optimal(rated: Iterable[RatedCandidate]) -> list[RatedCandidate]:
+    """Return the candidates that are Pareto-optimal in cost and error, the cheapest first."""
+    return pareto_front(rated, lambda each: (-each.cost, -each.error))
+
+
+def evenly_spaced(items: Sequence[T], max_items: int) -> list[T]:
+    """Return at most `max_items` of the items, evenly spaced from the first to the last."""
+    if len(items) <= max_items:
+        return list(items)
+    return [items[round(index * (len(items) - 1) / max(1, max_items - 1))] for index in range(max_items)]

@@ -12,16 +12,20 @@ from chop.searching.evaluation.problem import Problem
 from chop.searching.space import Params
 from chop.searching.space.dimension import distinct_params
 from chop.searching.strategies.base import register_strategy
-from chop.searching.strategies.candidates import (
+from chop.searching.strategies.measuring import (
     Candidate,
     CandidateCosts,
+    ErrorMeasure,
+    MeasuringStrategy,
+    PlanningClock,
+    PlanningTimeoutError,
+    as_unitwise,
     configuration_of,
     cost_objectives,
     evenly_spaced,
     find_candidates,
     params_of,
 )
-from chop.searching.strategies.measuring import ErrorMeasure, MeasuringStrategy, PlanningClock, PlanningTimeoutError
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +45,7 @@ class SensitivityStrategy(MeasuringStrategy):
     """Steps after which all candidates are measured again; in between, only those of the unit that changed."""
 
     def plan(self, problem: Problem, objectives: Objectives, seed: int) -> Sequence[Params]:
-        unitwise = problem.as_unitwise()
+        unitwise = as_unitwise(problem)
         metrics = cost_objectives(objectives, NAME)
         candidates = find_candidates(unitwise, NAME)
         found: list[Params] = []

@@ -35,11 +35,6 @@ class LearnedInput(nn.Module):
         self.register_buffer("most", most.float())
         self.register_buffer("least", most.float() - width - 1)  # all values are rounded to 0
 
-    @property
-    def rounding(self) -> Literal["nearest_away", "nearest_even"]:
-        """Half a step is added in advance, to the bias of the layer before, if no number is negative."""
-        return "nearest_even" if self.is_signed else "nearest_away"
-
     def forward(self, x: Tensor) -> Tensor:
         return round_to_fraction(x, self.fraction)
 
@@ -56,20 +51,16 @@ class LearnedInput(nn.Module):
         torch.minimum(self.low, _reduced(rounded, shape, torch.amin), out=self.low)
         torch.maximum(self.high, _reduced(rounded, shape, torch.amax), out=self.high)
 
-    def forget_range(self) -> None:
-        """Start to record the range again."""
-        self.low.zero_()
-        self.high.zero_()
-
     def number_format(self) -> MixedInteger:
         """Return the format that holds all values of the recorded range."""
         fraction = self.fraction.detach().round()
         largest = torch.maximum(self.high, -self.low - torch.exp2(-fraction)).clamp(min=0)
         bits = torch.where((self.high > 0) | (self.low < 0), _integer_bits(largest) + fraction, 0.0).clamp(min=0)
         widths = torch.where(bits > 0, bits + int(self.is_signed), 0.0).clamp(max=MAX_WIDTH)
-        return MixedInteger.of(
-            widths, torch.where(widths > 0, fraction, 0.0), is_signed=self.is_signed, rounding=self.rounding
-        )
+        # Half a step is added in advance, to the bias of the layer before, if no number is negative.
+        rounding: Literal["nearest_away", "nearest_even"] = "nearest_even" if self.is_signed else "nearest_away"
+        fraction = torch.where(widths > 0, fraction, 0.0)
+        return MixedInteger.of(widths, fraction, is_signed=self.is_signed, rounding=rounding)
 
 
 class LearnedParameter(nn.Module):
@@ -108,8 +99,8 @@ class LearnedParameter(nn.Module):
         fraction = self.fraction.detach().round().expand_as(values)
         integers = (values * torch.exp2(fraction)).round().long()
         shape = self.fraction.shape
-        kept = torch.where(integers == 0, -torch.inf, fraction - _trailing_zeros(integers))
-        kept = _reduced(kept, shape, torch.amax)
+        trailing_zeros = torch.frexp((integers & -integers).double()).exponent - 1
+        kept = _reduced(torch.where(integers == 0, -torch.inf, fraction - trailing_zeros), shape, torch.amax)
         magnitude = torch.where(integers == 0, -torch.inf, _integer_bits(values.abs()))
         widths = _reduced(magnitude, shape, torch.amax) + kept + 1
         return MixedInteger.of(*(each.nan_to_num(0.0, 0.0, 0.0) for each in (widths, kept)))
@@ -156,11 +147,6 @@ def rounded_bits(fraction: Tensor) -> Tensor:
     return fraction + (fraction.round() - fraction).detach()
 
 
-def round_to_fraction(x: Tensor, fraction: Tensor) -> Tensor:
-    """Return `x` with this many fraction bits, rounded; gradients flow to both."""
-    return _round_to_fraction(x, fraction)
-
-
 class _RoundToFraction(torch.autograd.Function):
     """Rounding with the gradient of its error: one more bit halves it (HGQ, Sun et al. 2024, arXiv:2405.00645)."""
 
@@ -178,8 +164,8 @@ class _RoundToFraction(torch.autograd.Function):
         return gradient, (gradient * error).sum_to_size(ctx.fraction_shape).mul(math.log(2))
 
 
-# `Function.apply` has no type annotations.
-_round_to_fraction: Callable[[Tensor, Tensor], Tensor] = _RoundToFraction.apply
+round_to_fraction: Callable[[Tensor, Tensor], Tensor] = _RoundToFraction.apply
+"""Returns a tensor with this many fraction bits, rounded; gradients flow to both."""
 
 
 def _by_input(weights: Tensor, layer: Any) -> Tensor:
@@ -199,11 +185,6 @@ def _num_signed_digits(integers: Tensor) -> Tensor:
     """Return how many canonical signed digits are not 0: the bits in which n and 3 n differ."""
     differing = integers.abs() ^ (3 * integers.abs())
     return sum(((differing >> place) & 1 for place in range(MAX_WIDTH + 2)), torch.zeros_like(integers))
-
-
-def _trailing_zeros(integers: Tensor) -> Tensor:
-    lowest = integers & -integers
-    return torch.where(integers == 0, 0, torch.frexp(lowest.double()).exponent - 1)
 
 
 def _reduced(x: Tensor, shape: Sequence[int], reduce: Callable[..., Tensor]) -> Tensor:

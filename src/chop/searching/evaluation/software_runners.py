@@ -1,13 +1,14 @@
-"""`[search.strategy.sw_runner.basic_train]`: the short training of each trial."""
+"""`[search.strategy.sw_runner]`: how trials are evaluated, and the short training of each one before it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from chop.config import SearchConfig, TrainConfig, TrainingOptions, option
 from chop.dataset import MaseDataModule, Rows
+from chop.display.figures import KEY_FIGURES, KeyFigure
 from chop.options import check_options
 
 SEARCHABLE_OPTIONS = (
@@ -19,6 +20,26 @@ SEARCHABLE_OPTIONS = (
     "lr_scheduler",
 )
 """The options that `[search.search_space.training]` may list choices for."""
+
+
+@dataclass(frozen=True)
+class BasicEvaluation:
+    """Loss and accuracy on the first `num_samples` rows of a split, or on all rows if it has fewer."""
+
+    metrics: ClassVar[tuple[KeyFigure, ...]] = (KEY_FIGURES["accuracy"], KEY_FIGURES["loss"])
+    data_loader: Literal["train_dataloader", "val_dataloader", "test_dataloader"] = "val_dataloader"
+    num_samples: int = 10_000
+
+    def __post_init__(self) -> None:
+        if self.num_samples < 1:
+            raise ValueError(f"'num_samples' must be at least 1, got {self.num_samples}")
+
+    def rows(self, data: MaseDataModule) -> Rows:
+        """Return the rows to evaluate on."""
+        split: Rows = getattr(data.splits, self.data_loader.removesuffix("_dataloader"))
+        if len(split.labels) == 0:
+            raise ValueError(f"the data set has no rows for '{self.data_loader}'")
+        return Rows(split.features[: self.num_samples], split.labels[: self.num_samples])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,12 +56,6 @@ class BasicTrain(TrainingOptions):
         if self.max_steps == 0:
             raise ValueError("'max_steps' must be 1 or more, or -1 for no limit, got 0")
 
-    @property
-    def _train_options(self) -> dict[str, Any]:
-        known = {each.name for each in fields(TrainConfig)}
-        given = {each.name: getattr(self, each.name) for each in fields(self) if each.name in known}
-        return {name: value for name, value in given.items() if value is not None}
-
     def rows(self, data: MaseDataModule) -> Rows:
         """Return the rows to train on."""
         split = data.splits.train
@@ -48,8 +63,10 @@ class BasicTrain(TrainingOptions):
 
     def train_config(self, config: SearchConfig, searched: Mapping[str, Any]) -> TrainConfig:
         """Return the options of `ch train` for a trial, in which `searched` training options are chosen."""
-        fixed = {"model": config.model, "dataset": config.dataset, "batch_size": config.batch_size}
-        return TrainConfig(**{**fixed, "seed": config.seed, **self._train_options, **searched})
+        names = {option.name for option in fields(TrainConfig)} & {option.name for option in fields(self)}
+        own = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        fixed = {name: getattr(config, name) for name in ("model", "dataset", "batch_size", "seed")}
+        return TrainConfig(**{**fixed, **own, **searched})
 
     def max_epochs_of(self, searched: Mapping[str, tuple[Any, ...]]) -> int:
         """Return the number of epochs of the longest training, given the choices of training options."""
