@@ -36,10 +36,7 @@ def _curves(run: Run, title: str) -> Figure:
 
 
 def _sweep(run: Run, title: str) -> Figure:
-    rows = run.summary["rows"]
-    points = [(row["format"].partition(" ")[0], row["bits"], row["accuracy"]) for row in rows]
-    baseline = run.summary["baseline"]
-    return sweep_figure(points, baseline["accuracy"], title, baseline.get("format", "unchanged"))
+    return sweep_figure([run.summary["baseline"], *run.summary["rows"]], title)
 
 
 def _front(run: Run, title: str) -> Figure:

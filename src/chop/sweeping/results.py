@@ -1,30 +1,30 @@
-"""The table, the plot and the best setting of a sweep."""
+"""The results of a sweep: the rows of its table, the plot and the best setting."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from chop.config import SweepConfig, TransformConfig, common_options
+from chop.config import SweepConfig
 from chop.config.settings import write_options
 from chop.display.figures import figure
 from chop.display.html import shown_in_notebook
-from chop.display.numbers import counted, memory, percentage_points, table_number
+from chop.display.numbers import counted, percentage_points
 from chop.display.tables import plain_table, write_table
 from chop.files import write_text
 from chop.runs import RunFolder
-from chop.runs.folder import with_absolute_paths
 from chop.sweeping.settings import Setting
-from chop.transforming.pipeline import Passes
+from chop.sweeping.table import FLOAT_BITS, cells_of, exact_cells_of
+from chop.transforming.pipeline import Passes, as_transform
 
-FLOAT_BITS = 32.0
 SCALES_NOTE = (
     "Bits per weight and per activation include shared scales; rows shorter than a block have more of them."
 )
 QUANTIZED_NOTE = (
     "The model was quantised before the sweep: what the sweep does not quantise keeps those formats in all rows."
 )
-COSTS = ("quantized_weight_bits", "quantized_activation_bits")
+BITS_WITH_SCALES = ("quantized_weight_bits", "quantized_activation_bits")
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,6 @@ class Row:
     """Whether the model had number formats before."""
 
     @property
-    def accuracy(self) -> float:
-        """The accuracy on test rows."""
-        return self.metrics["accuracy"]
-
-    @property
     def label(self) -> str:
         unchanged = "unchanged (quantised)" if self.is_quantized else "unchanged"
         return unchanged if self.setting is None else self.setting.label
@@ -58,16 +53,15 @@ class Row:
             return self.costs["quantized_weight_bits"] if self.is_quantized else FLOAT_BITS
         return self.setting.number_format.bits
 
+    @property
+    def table_row(self) -> dict[str, Any]:
+        """The row as it is in the summary of the run."""
+        return {"format": self.label, "bits": self.bits, **self.choice, **self.metrics, **self.costs}
+
     def cells(self, *, exact: bool = False) -> dict[str, str]:
         """Return the row of the table by the title of the column; with `exact`, as it is written to files."""
-        cells = {"format": self.label, "bits": "" if self.setting is None else f"{self.bits:g}"}
-        measured = [*self.choice.items(), *list(self.metrics.items())[:2]]
-        shown = [*measured, *((name, self.costs[name]) for name in COSTS)]
-        cells |= {figure(name).column_title: figure(name).column_text(value) for name, value in shown}
-        bitops, weight_bits = self.costs["bitops"], self.costs["weight_bits"]
-        if exact:
-            return cells | {"BitOPs": f"{bitops:.12g}", "weight memory in bits": f"{weight_bits:.0f}"}
-        return cells | {"BitOPs": table_number(round(bitops)), "weight memory": memory(weight_bits)}
+        first = {"format": self.label, "bits": "" if self.setting is None else f"{self.bits:g}"}
+        return first | (exact_cells_of if exact else cells_of)(self.table_row)
 
 
 @dataclass(frozen=True)
@@ -112,11 +106,14 @@ def write_results(
         print(plain_table(headers, cells, align))
     if results.baseline.is_quantized:
         print(f"\n{QUANTIZED_NOTE}")
-    elif any(FLOAT_BITS > row.costs[name] > row.bits + 0.005 for row in results.rows for name in COSTS):
+    elif any(FLOAT_BITS > row.costs[name] > row.bits + 0.005 for row in results.rows for name in BITS_WITH_SCALES):
         print(f"\n{SCALES_NOTE}")
     exact = [row.cells(exact=True) for row in rows]
     write_table(folder.sweep_table, list(exact[0]), [list(row.values()) for row in exact])
-    plot(results, folder)
+    from chop.display.plots import save_figure  # here, because importing Matplotlib takes long
+    from chop.sweeping.plot import sweep_figure
+
+    save_figure(sweep_figure([row.table_row for row in rows], results.title), folder.sweep_plot)
     best, allowed = results.best(config.max_drop), percentage_points(config.max_drop or 0)
     chosen_by = figure(results.chosen_by).title
     if best is None or best.setting is None:
@@ -124,18 +121,6 @@ def write_results(
         return
     print(
         f"\nfewest bit operations with a loss of at most {allowed} of {chosen_by}: {best.label}, "
-        f"{counted(best.bits, 'bit')} (test accuracy {best.accuracy:.4f}): {folder.sweep_config}"
+        f"{counted(best.bits, 'bit')} (test accuracy {best.metrics['accuracy']:.4f}): {folder.sweep_config}"
     )
-    options = common_options(with_absolute_paths(config)) | {"name": None}
-    best_config = TransformConfig(**options, passes=passes(best.setting))
-    write_text(folder.sweep_config, write_options(best_config))
-
-
-def plot(results: SweepResults, folder: RunFolder) -> None:
-    """Plot accuracy over bits per element."""
-    from chop.display.plots import save_figure  # here, because importing Matplotlib takes long
-    from chop.sweeping.plot import sweep_figure
-
-    points = [(row.setting.format, row.bits, row.accuracy) for row in results.rows if row.setting is not None]
-    baseline = results.baseline
-    save_figure(sweep_figure(points, baseline.accuracy, results.title, baseline.label), folder.sweep_plot)
+    write_text(folder.sweep_config, write_options(as_transform(config, passes(best.setting))))

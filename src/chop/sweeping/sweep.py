@@ -5,28 +5,24 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import torch
-from torch import nn
 
 from chop.config import SweepConfig
 from chop.cost import estimate
 from chop.cost.summary import COST_CONVENTION
-from chop.dataset import Rows
 from chop.dataset.splits import first_rows
 from chop.display.numbers import counted
 from chop.display.progress import StatusLine
 from chop.ir import MaseGraph
 from chop.ir.graph.meta import annotated_batch_size
 from chop.runs import Experiment, RunFolder
-from chop.sweeping.results import COSTS, Row, SweepResults, write_results
+from chop.sweeping.results import Row, SweepResults, write_results
 from chop.sweeping.settings import Setting, read_roles, read_settings
-from chop.training.batches import evaluation_batches, to_device
+from chop.sweeping.table import COSTS
 from chop.training.devices import pick_device
-from chop.training.evaluation import evaluate
+from chop.training.evaluation import evaluate_on
 from chop.training.parallel import map_in_processes
 from chop.training.threads import limit_threads_for
 from chop.transforming.pipeline import Passes, pass_messages_from, run_passes, with_recovery
@@ -89,31 +85,26 @@ class Bench:
         if setting is not None:
             graph = run_passes(self.passes(setting), self.original, self.experiment).graph
         device = pick_device(self.config.accelerator)
-        model, splits = graph.model.to(device), self.experiment.data.splits
+        model, splits = graph.model, self.experiment.data.splits
+        split, rows = ("validation", splits.val) if len(splits.val.labels) else ("training", splits.train)
         with limit_threads_for(self.experiment, self.config.batch_size):
-            test = self._evaluate(model, splits.test, device)
-            split, rows = ("validation", splits.val) if len(splits.val.labels) else ("training", splits.train)
-            chosen = self._evaluate(model, first_rows(rows, self.config.max_samples or len(rows.labels)), device)
+            test = evaluate_on(splits.test, model, self.experiment, device).metrics
+            rows = first_rows(rows, self.config.max_samples or len(rows.labels))
+            chosen = evaluate_on(rows, model, self.experiment, device).metrics
         cost = estimate(graph.metas(), COST_CONVENTION).total
-        costs = {name: float(getattr(cost, name)) for name in (*COSTS, "bitops", "weight_bits")}
+        costs = {name: float(getattr(cost, name)) for name in COSTS}
         costs["bitops"] /= annotated_batch_size(graph.metas())
         choice = {f"{split}_accuracy": chosen["accuracy"]}
         return Row(setting, test, costs, choice, self.experiment.starts_quantized)
-
-    def _evaluate(self, model: nn.Module, rows: Rows, device: torch.device) -> Mapping[str, float]:
-        batches = evaluation_batches(to_device(rows, device), self.config.batch_size)
-        meter, arguments = self.experiment.meter(device), self.experiment.arguments
-        return evaluate(model, batches, meter, device, arguments=arguments).metrics
 
 
 def _measure_all(config: SweepConfig, bench: Bench, settings: Sequence[Setting]) -> Iterator[Row]:
     line = StatusLine()
     workers = min(config.workers or 1, len(settings))
     rows = map_in_processes(_load, config, settings, workers) if workers > 1 else map(bench.measure, settings)
-    for number in range(len(settings)):
-        setting = settings[number]
+    for number, setting in enumerate(settings, 1):
         bits = counted(setting.number_format.width, "bit")
-        line.draw(f"setting {number + 1} of {len(settings)}: {setting.label}, {bits}")
+        line.draw(f"setting {number} of {len(settings)}: {setting.label}, {bits}")
         yield next(rows)
     line.close()
 
@@ -129,8 +120,8 @@ def _write_summary(
     summary: dict[str, Any] = {
         **experiment.describe("sweep"),
         "checkpoint": None if config.load_name is None else str(config.load_name),
-        "baseline": _summary_of(results.baseline),
-        "rows": [_summary_of(row) for row in results.rows],
+        "baseline": results.baseline.table_row,
+        "rows": [row.table_row for row in results.rows],
         "best": None if best is None else f"{best.label}, {counted(best.bits, 'bit')}",
         "chosen_by": results.chosen_by,
         "seconds": round(seconds, 3),
@@ -141,7 +132,3 @@ def _write_summary(
         costs = {name: dict(row.costs) for name, row in named.items()}
         summary["cost"] = {"samples": 1, "convention": COST_CONVENTION, **costs}
     folder.write_summary(summary)
-
-
-def _summary_of(row: Row) -> dict[str, Any]:
-    return {"format": row.label, "bits": row.bits, **row.choice, **row.metrics, **row.costs}

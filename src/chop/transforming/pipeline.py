@@ -12,16 +12,24 @@ from typing import Any
 from torch import nn
 
 from chop.allocator import release_freed_memory
+from chop.config import ActionConfig, TransformConfig, common_options
 from chop.display.launcher import option_name
 from chop.ir import MaseGraph
 from chop.nn.quantized import forget_rounded
 from chop.passes import PASSES
 from chop.passes.base import arguments_of, read_arguments
 from chop.runs import Experiment
+from chop.runs.folder import with_absolute_paths
 from chop.transforming.pass_results import to_json
 
 Passes = Mapping[str, Mapping[str, Any]]
 """The arguments of each pass, in the order in which they run."""
+
+
+def as_transform(config: ActionConfig, passes: Passes, **options: Any) -> TransformConfig:
+    """Return the options of `ch transform` that run passes on the model and the data of another command."""
+    common = common_options(with_absolute_paths(config)) | {"name": None} | options
+    return TransformConfig(**common, passes=passes)
 
 
 @dataclass(frozen=True)

@@ -38,12 +38,7 @@ from chop.reporting.view.run_figures import ACCURACY, ALL_FIGURES
 from chop.reporting.view.run_record import RunRecord, run_names
 from chop.reporting.view.served_files import find_run_file, list_files
 from chop.runs import RunFolder
-
-SWEEP_FIGURES = (
-    *("validation_accuracy", "training_accuracy", "accuracy", "loss"),
-    *("quantized_weight_bits", "quantized_activation_bits", "bitops", "weight_bits"),
-)
-FLOAT_BITS = 32
+from chop.sweeping.table import FLOAT_BITS, columns_of
 
 PLOTS: Sequence[Callable[[RunFolder], Path]] = (
     lambda folder: folder.curves_plot,
@@ -206,8 +201,8 @@ def sweep_table(record: RunRecord) -> Html | None:
     rows = tables_at(record.summary, "rows")
     if not rows or record.action != "sweep":
         return None
-    names = [name for name in SWEEP_FIGURES if any(is_number(row.get(name)) for row in rows)]
-    heads = ["format", "bits", *(figure(name).column_title for name in names)]
+    columns = columns_of({name: value for row in rows for name, value in row.items() if is_number(value)})
+    heads = ["format", "bits", *(column.column_title for column in columns)]
     best = text_at(record.summary, "best")
     lines = []
     baseline = record.summary.get("baseline")
@@ -215,7 +210,8 @@ def sweep_table(record: RunRecord) -> Html | None:
         rows = [{"format": "unchanged", "bits": FLOAT_BITS, **baseline}, *rows]
     for row in rows:
         texts = [str(row.get("format", NOTHING)), _numbers(row.get("bits"))]
-        texts += [figure(name).text(value) if is_number(value := row.get(name)) else NOTHING for name in names]
+        values = ((column, row.get(column.name)) for column in columns)
+        texts += [column.text(value) if is_number(value) else NOTHING for column, value in values]
         is_best = (
             is_number(bits := row.get("bits")) and best == f"{row.get('format')}, {counted(float(bits), 'bit')}"
         )

@@ -14,8 +14,7 @@ from chop.files import CorruptFileError, atomic_path, read_json, write_text
 from chop.runs import Experiment, RunFolder
 from chop.searching.evaluation.objectives import known_metrics
 from chop.searching.evaluation.problem import Problem
-from chop.searching.evaluation.transform_config import transform_config
-from chop.searching.results.command import command_of_best
+from chop.searching.evaluation.transform_config import command_of_best, transform_config
 from chop.searching.results.results import Baseline, BestTrial, Importances, Results
 from chop.searching.space import Configuration
 from chop.searching.spec import SearchSpec

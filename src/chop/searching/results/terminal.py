@@ -13,7 +13,7 @@ from chop.display.tables import plain_table, wrapped_text
 from chop.runs import RunFolder
 from chop.searching.evaluation import COST_RUNNERS, CostRunner
 from chop.searching.evaluation.objectives import Objectives, known_metrics, measured, pareto_front, quality_figure
-from chop.searching.results.command import command_of_best
+from chop.searching.evaluation.transform_config import command_of_best
 from chop.searching.results.results import Results
 from chop.searching.study.study import Study, TrialRecord
 
