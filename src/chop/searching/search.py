@@ -8,6 +8,7 @@ import sys
 import time
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import optuna
 
@@ -34,15 +35,15 @@ from chop.transforming.pipeline import pass_messages_from
 logger = logging.getLogger(__name__)
 
 
-def search(config: SearchConfig) -> RunFolder:
-    """Run the search of a configuration and return its run folder.
+def search(config: SearchConfig) -> Path:
+    """Run the search of a configuration and return its run folder; with `finetune`, that of the training.
 
-    With `apply` no search is run, and the folder is that of the new graph; with `finetune` it is that of the
-    training.
+    With `apply` no search is run, and the folder is that of the new graph.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     if config.apply is not None:
-        return apply_trial(config)
+        folder = apply_trial(config)
+        return folder.path if config.finetune else folder.transform
     config = with_storage_of_resumed_run(config)
     spec = SearchSpec.read(config)
     num_workers = config.workers or spec.strategy.n_jobs
@@ -65,7 +66,7 @@ def search(config: SearchConfig) -> RunFolder:
                 with open_study(spec, experiment, problem, location) as (folder, study):
                     experiment.log_data()
                     results = Search(spec, experiment, problem, folder, study, num_workers, end).run()
-            return apply_best(spec, experiment, problem, results, folder)
+            return apply_best(spec, experiment, problem, results, folder).path
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
-"""`ch search`, and the import path of its strategies."""
+"""`ch search`. It is a folder, so that `chop.compat` can add a module to it."""
 
-from chop.actions.search.command import search
+from chop.searching.search import search
 
 __all__ = ["search"]
