@@ -165,6 +165,6 @@ def _use_reciprocal(meta: NodeMeta) -> bool:
     meta.model.set_submodule(str(meta.node.target), quantize_layer(layer, formats, "Integer"))
     meta.op = meta.find_op()
     meta.settings = {}
-    meta.args["weight"] = TensorMeta.of(layer.weight, keep_value=False, is_parameter=True)
+    meta.args["weight"] = TensorMeta.of(layer.weight, is_parameter=True)
     meta.note_formats()
     return True

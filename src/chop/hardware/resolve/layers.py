@@ -65,5 +65,5 @@ def replace_layer(meta: NodeMeta, layer: nn.Module) -> None:
     for name in ("weight", "bias"):
         value = getattr(layer, name, None)
         if value is not None and name not in meta.args:
-            meta.args[name] = TensorMeta.of(value, keep_value=False, is_parameter=True)
+            meta.args[name] = TensorMeta.of(value, is_parameter=True)
     meta.note_formats()

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
-from torch import Tensor, fx, nn
-from torch._ops import OpOverload
+from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 
@@ -24,10 +22,8 @@ from chop.ir.graph.interpreter import (
     tensors_in,
     undisturbed,
 )
-from chop.ir.graph.kinds import UnknownKindError, kind_of, kind_of_layer
 from chop.ir.graph.mase_graph import MaseGraph
 from chop.ir.graph.meta import GRAPH_KINDS, NodeMeta, TensorMeta, largest_magnitude
-from chop.ops import Op
 
 logger = logging.getLogger(__name__)
 _LARGE = 2**23
@@ -86,7 +82,7 @@ def _annotate_without_data(model: fx.GraphModule, metas: list[NodeMeta], argumen
         return False
     try:
         with evaluation_mode(model), no_messages_of_torch(), FakeTensorMode(allow_non_fake_inputs=True) as fake:
-            _AnnotatorWithoutData(model).run(*pytree.tree_map_only(Tensor, fake.from_tensor, arguments))
+            _Annotator(model).run(*pytree.tree_map_only(Tensor, fake.from_tensor, arguments))
     except Exception:  # the run with data shows whether it is an error
         logger.debug("annotating without data", exc_info=True)
         return False
@@ -115,11 +111,17 @@ class _Annotator(NodeInterpreter):
         meta.op = meta.find_op()
         meta.args = {name: self._note(tensor) for name, tensor in named_inputs(meta, args, kwargs).items()}
         if meta.op is not None:
-            meta.args |= self._parameters(meta.op, module)
+            parameters = meta.op.parameters_of(module) if module is not None else {}
+            meta.args |= {name: TensorMeta.of(value, is_parameter=True) for name, value in parameters.items()}
         meta.settings = meta.op.settings(module, args, kwargs) if meta.op is not None else {}
         meta.given = ()
-        if self.keep_values and _may_overwrite(meta, module):
-            self._save_from_overwriting(args or tuple(kwargs.values()))
+        if not self.keep_values or node.op in GRAPH_KINDS:
+            return
+        if meta.op is None or writes_in_place(node, module):  # unknown ops may overwrite their input
+            for tensor in tensors_in((args or tuple(kwargs.values()))[:1]):
+                for noted in self.by_storage.pop(tensor.untyped_storage().data_ptr(), []):
+                    if noted.value is not None:
+                        noted.value = noted.value.clone()
 
     def after(self, node: fx.Node, result: Any) -> None:
         meta: NodeMeta = node.meta["mase"]
@@ -141,15 +143,6 @@ class _Annotator(NodeInterpreter):
                     tensor.largest = largest_magnitude(tensor.value)
                 tensor.value = None
 
-    def _parameters(self, op: Op, module: nn.Module | None) -> dict[str, TensorMeta]:
-        """Return the operands that are parameters of the layer."""
-        if module is None:
-            return {}
-        return {
-            name: TensorMeta.of(value, keep_value=self.keep_values, is_parameter=True)
-            for name, value in op.parameters_of(module).items()
-        }
-
     def _note(self, tensor: Tensor) -> TensorMeta:
         noted = TensorMeta.of(tensor, keep_value=self.keep_values)
         if self.keep_ranges and tensor.is_floating_point():
@@ -157,54 +150,3 @@ class _Annotator(NodeInterpreter):
         if noted.value is not None:
             self.by_storage[tensor.untyped_storage().data_ptr()].append(noted)
         return noted
-
-    def _save_from_overwriting(self, args: tuple[Any, ...]) -> None:
-        """Copy the stored values that share memory with the first argument, before an op overwrites it."""
-        for tensor in tensors_in(args[:1]):
-            for noted in self.by_storage.pop(tensor.untyped_storage().data_ptr(), []):
-                if noted.value is not None:
-                    noted.value = noted.value.clone()
-
-
-class _AnnotatorWithoutData(_Annotator):
-    """An annotator that computes each result once: another node of the same kind gets the same tensors.
-
-    That is not possible if functions such as `unsqueeze_` change the shapes of tensors.
-    """
-
-    def __init__(self, model: fx.GraphModule) -> None:
-        super().__init__(model)
-        self.results: dict[Hashable, Any] = {}
-        calls = (node for node in model.graph.nodes if node.op in ("call_function", "call_method"))
-        self.may_share = not any(writes_in_place(node, None) for node in calls)
-
-    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        run = partial(super().call_function, target, args, kwargs)
-        if not isinstance(target, OpOverload):
-            return run()
-        return self._once(lambda: target, args, kwargs, run)
-
-    def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        module = self.fetch_attr(target)
-        run = partial(super().call_module, target, args, kwargs)
-        return self._once(lambda: kind_of_layer(module), args, kwargs, run)
-
-    def _once(
-        self, kind: Callable[[], Hashable], args: tuple[Any, ...], kwargs: dict[str, Any], run: Callable[[], Any]
-    ) -> Any:
-        if not self.may_share:
-            return run()
-        try:
-            key = (kind(), kind_of((args, kwargs), []))
-        except UnknownKindError:
-            return run()
-        if key not in self.results:
-            self.results[key] = run()
-        return self.results[key]
-
-
-def _may_overwrite(meta: NodeMeta, module: nn.Module | None) -> bool:
-    """Whether a node may overwrite its input; unknown ops may."""
-    if meta.op is None:
-        return meta.node.op not in GRAPH_KINDS
-    return writes_in_place(meta.node, module)

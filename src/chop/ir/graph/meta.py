@@ -38,10 +38,9 @@ class TensorMeta:
     notes: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, tensor: Tensor, *, keep_value: bool, is_parameter: bool = False) -> TensorMeta:
+    def of(cls, tensor: Tensor, *, keep_value: bool = False, is_parameter: bool = False) -> TensorMeta:
         """Return the metadata of a tensor in floating point."""
-        keep = keep_value and not is_parameter
-        value = tensor.detach() if keep else None
+        value = tensor.detach() if keep_value else None
         return cls(list(tensor.shape), tensor.dtype, value=value, is_parameter=is_parameter)
 
     def describe_format(self) -> str:

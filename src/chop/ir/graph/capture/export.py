@@ -27,6 +27,8 @@ from chop.ir.graph.capture.buffer_updates import (
 from chop.ir.graph.capture.carried_state import check_attributes, check_gradients_mode, no_random_numbers
 from chop.ir.graph.capture.dynamic_sizes import (
     captured_sizes,
+    check_sizes_of_one,
+    copied,
     free_axes,
     has_lengths,
     holds_for_its_ranges,
@@ -41,11 +43,9 @@ from chop.ir.graph.capture.errors import (
     no_messages_of_torch,
     source_line,
 )
-from chop.ir.graph.capture.inline import inline, operator_name
+from chop.ir.graph.capture.exported_nodes import STACK, inline, operator_name, raise_modules
 from chop.ir.graph.capture.mode_of_functions import bind_to_training, calls_that_may_follow_the_mode, recorded_runs
-from chop.ir.graph.capture.raise_modules import STACK, raise_modules
 from chop.ir.graph.capture.signature import register_dataclasses, restore_inputs, restore_output
-from chop.ir.graph.capture.sizes_of_one import check_sizes_of_one, copied
 from chop.ir.graph.input_sizes import CAPTURED_SIZES
 from chop.ir.graph.model_state import Attribute, ModelState, join, unchanged
 from chop.ir.graph.training_mode import BY_MODE, CONSTANT, EVALUATION_ONLY, MODE_OF
@@ -137,34 +137,14 @@ def _check_that_it_runs(model: nn.Module, inputs: Mapping[str, Any]) -> None:
 
 def _exported(model: nn.Module, inputs: Mapping[str, Any], shapes: dict[str, Any] | None) -> ExportedProgram:
     printed = StringIO()  # unfinished graphs, and what the model itself writes
-    quiet = redirect_stderr(printed)
     try:
-        with (
-            torch.no_grad(),
-            warnings.catch_warnings(),
-            quiet,
-            no_messages_of_torch(),
-            _fast_export(inputs, shapes),
-        ):
+        with torch.no_grad(), warnings.catch_warnings(), redirect_stderr(printed), no_messages_of_torch():
             warnings.simplefilter("ignore")
             # Of an input that is a view, a program would be fixed to the sizes of the whole tensor.
             return torch.export.export(model, (), copied(dict(inputs)), dynamic_shapes=shapes, strict=False)
     finally:
         if printed.getvalue():
             logger.debug("printed during torch.export: %s", printed.getvalue())
-
-
-@contextmanager
-def _fast_export(inputs: Mapping[str, Any], shapes: dict[str, Any] | None) -> Iterator[None]:
-    """With free lengths, let torch not remember the shapes of results.
-
-    It rarely finds them again, because most calls have other expressions as sizes, and keeping them takes longer.
-    """
-    from torch._dynamo import config  # takes long to import
-
-    remember = shapes is None or shapes == free_axes(inputs, lengths=False)
-    with config.patch(fake_tensor_cache_enabled=remember):
-        yield
 
 
 def _with_two_rows(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
