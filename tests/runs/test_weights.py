@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import pickle
 from collections import OrderedDict
@@ -22,6 +23,7 @@ from chop.passes.graph import (
     save_mase_graph_interface_pass,
 )
 from chop.runs import RunFolder
+from chop.runs.weights import share_equal_weights
 from chop.tools import load_model
 
 State = dict[str, Tensor]
@@ -260,3 +262,25 @@ def test_a_pipe_in_place_of_a_checkpoint_is_reported(tmp_path: Path) -> None:
     os.mkfifo(folder.best_checkpoint)
     with pytest.raises(ValueError, match=r"best.ckpt' is a pipe or a device, not a file"):
         load_model(folder.path, model=nn.Linear(2, 2))
+
+
+def test_only_equal_weights_use_the_same_memory() -> None:
+    ours = nn.ModuleDict({"a": nn.Linear(3, 2), "b": nn.Linear(3, 2), "c": nn.Linear(2, 2)})
+    theirs = nn.ModuleDict({"a": nn.Linear(3, 2), "b": nn.Linear(3, 2), "c": nn.Linear(2, 4)})
+    theirs["a"].load_state_dict(ours["a"].state_dict())
+    before = {name: weight.clone() for name, weight in ours.state_dict().items()}
+    share_equal_weights(ours, theirs)
+    known = dict(theirs.named_parameters())
+    shared = [name for name, weight in ours.named_parameters() if weight.data_ptr() == known[name].data_ptr()]
+    assert shared == ["a.weight", "a.bias"]
+    assert all(torch.equal(weight, before[name]) for name, weight in ours.state_dict().items())
+
+
+def test_tied_weights_stay_tied() -> None:
+    first, second = nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False)
+    second.weight = first.weight
+    ours = nn.Sequential(first, second)
+    theirs = copy.deepcopy(ours)
+    share_equal_weights(ours, theirs)
+    assert second.weight is first.weight
+    assert [weight.data_ptr() for weight in theirs.parameters()] == [first.weight.data_ptr()]

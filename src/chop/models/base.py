@@ -92,7 +92,9 @@ class ModelInfo:
             if name not in self.options:
                 known = closest(name, self.options) if self.options else "it has none"
                 raise ValueError(f"model '{self.name}' has no option '{name}'; {known}")
-        if not _takes_info(self.name, self.make) or (dataset_info is None and self._info_is_optional):
+        info = inspect.signature(self.make).parameters.get("info")
+        is_optional = info is not None and info.default is not info.empty
+        if not _takes_info(self.name, self.make) or (dataset_info is None and is_optional):
             return self._with_named_inputs(self.make(**given))
         if dataset_info is None:
             raise ValueError(f"model '{self.name}' needs dataset_info, for example data_module.dataset_info")
@@ -103,35 +105,25 @@ class ModelInfo:
             )
         return self._with_named_inputs(self.make(dataset_info, **given))
 
-    @property
-    def _info_is_optional(self) -> bool:
-        info = inspect.signature(self.make).parameters.get("info")
-        return info is not None and info.default is not info.empty
-
     def _with_named_inputs(self, model: nn.Module) -> nn.Module:
+        """Return the model with the values of `cf_args` as defaults, which every call and every capture uses."""
         if not isinstance(model, nn.Module):
             raise ValueError(f"model '{self.name}' returned {type(model).__name__}, not an nn.Module")
         if type(model) is nn.Sequential and self.inputs == ("x",):
             model = _NamedSequential(OrderedDict(model.named_children()))
-        names = inspect.signature(model.forward).parameters.values()
-        known = [p.name for p in names if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+        parameters = inspect.signature(model.forward).parameters
+        known = [p.name for p in parameters.values() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+        takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
         for name in self.inputs:
-            if name not in known and not any(p.kind is p.VAR_KEYWORD for p in names):
+            if name not in known and not takes_any:
                 raise ValueError(
                     f"model '{self.name}' is registered with the input '{name}', but its forward takes "
                     f"{', '.join(known) or 'no named argument'}: pass inputs= to register_model"
                 )
-        return self._with_fixed_arguments(model)
-
-    def _with_fixed_arguments(self, model: nn.Module) -> nn.Module:
-        """Return the model with the values of `cf_args` as defaults, which every call and every capture uses."""
-        known = inspect.signature(model.forward).parameters
-        takes_any = any(each.kind is each.VAR_KEYWORD for each in known.values())
         for name in self.cf_args:
-            if name not in known and not takes_any:
-                raise ValueError(
-                    f"cf_args: the forward of model '{self.name}' has no argument '{name}'; {closest(name, known)}"
-                )
+            if name not in parameters and not takes_any:
+                nearest = closest(name, parameters)
+                raise ValueError(f"cf_args: the forward of model '{self.name}' has no argument '{name}'; {nearest}")
         if self.cf_args:
             vars(model)["forward"] = partial(model.forward, **self.cf_args)
         return model
@@ -144,6 +136,18 @@ class _NamedSequential(nn.Sequential):
         for layer in self:
             x = layer(x)
         return x
+
+
+class LayerSequence(nn.Module):
+    """A sequence of layers; nodes of the traced graph are called `seq_blocks_0`, `seq_blocks_1`, ..."""
+
+    def __init__(self, *layers: nn.Module) -> None:
+        super().__init__()
+        self.seq_blocks = nn.Sequential(*layers)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.seq_blocks(x)
+        return scores
 
 
 MODELS: Registry[ModelInfo] = Registry("model")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -12,7 +13,6 @@ from torch import Tensor, nn
 
 from chop.display.extras import need
 from chop.models.base import ModelInfo
-from chop.models.gguf_tokenizer import make_tokenizer
 from chop.models.hugging_face import quiet
 from chop.registry import closest
 
@@ -30,6 +30,16 @@ OPTIONS = {
     "rope_theta": "rope.freq_base",
 }
 """Options of the configurations of transformers, with the keys of their values in GGUF files."""
+
+CONTROL_TOKEN = 3  # the type of tokens that do not stand for text
+SPLIT_LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
+    r"\s+(?!\S)|\s+"
+)
+SPLIT_QWEN2 = SPLIT_LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+SPLITS = {"llama-bpe": SPLIT_LLAMA3, "qwen2": SPLIT_QWEN2}
+DIGITS = ("smollm", "refact", "command-r")  # each digit is a token of its own
+PLAIN = ("gpt-2", "default")
 
 
 class GGUFModel:
@@ -65,7 +75,7 @@ class GGUFModel:
 
     def tokenizer(self) -> Any:
         """Return the tokenizer, as one of transformers."""
-        return make_tokenizer(self.path, self.value)
+        return _tokenizer(self.path, self.value)
 
     @cached_property
     def _tensors(self) -> dict[str, Any]:
@@ -92,19 +102,15 @@ class GGUFModel:
         make = getattr(self.transformers, f"{ARCHITECTURES[self.architecture]}ForCausalLM")
         with quiet(self.transformers):
             model = make(config)
-        names = self._tensor_names(config.num_hidden_layers)
+        kind = next(kind for kind, name in self.gguf.MODEL_ARCH_NAMES.items() if name == self.architecture)
+        names = self.gguf.get_tensor_name_map(kind, config.num_hidden_layers)
         with torch.no_grad():
             for key, parameter in model.named_parameters():  # tied weights once
-                parameter.copy_(self._read(names(key), key, config))
+                name = names.get_name(key, try_suffixes=(".weight", ".bias"))
+                parameter.copy_(self._read(name, key, config))
         for attribute in ("_tensors", "_reader"):
             vars(self).pop(attribute)  # the file, which stays in memory as long as they exist
         return cast(nn.Module, model.eval())
-
-    def _tensor_names(self, num_layers: int) -> Any:
-        """Return a function from the keys of transformers to the names in the file."""
-        kind = next(each for each, name in self.gguf.MODEL_ARCH_NAMES.items() if name == self.architecture)
-        table = self.gguf.get_tensor_name_map(kind, num_layers)
-        return lambda key: table.get_name(key, try_suffixes=(".weight", ".bias"))
 
     def _read(self, name: str | None, key: str, config: Any) -> Tensor:
         if name not in self._tensors:
@@ -113,7 +119,9 @@ class GGUFModel:
         weight = torch.from_numpy(np.array(self.gguf.quants.dequantize(tensor.data, tensor.tensor_type)))
         if self.architecture == "llama" and ("q_proj" in key or "k_proj" in key):
             heads = config.num_attention_heads if "q_proj" in key else config.num_key_value_heads
-            return _halves_first(weight, heads)
+            # llama.cpp rotates neighbouring pairs of rows of a head, transformers its two halves
+            pairs = weight.reshape(heads, -1, 2, *weight.shape[1:])
+            return pairs.transpose(1, 2).reshape(weight.shape)
         return weight
 
 
@@ -132,7 +140,52 @@ def describe_gguf(name: str) -> ModelInfo:
     )
 
 
-def _halves_first(weight: Tensor, num_heads: int) -> Tensor:
-    """Reorder the rows of each head: llama.cpp rotates neighbouring pairs, transformers the two halves."""
-    pairs = weight.reshape(num_heads, -1, 2, *weight.shape[1:])
-    return pairs.transpose(1, 2).reshape(weight.shape)
+def _tokenizer(path: Path, value: Callable[..., Any]) -> Any:
+    """Return a tokenizer of transformers; `value` returns the metadata of the file by key."""
+    transformers = need("transformers", f"the tokenizer of '{path.name}'")
+    kind = value("tokenizer.ggml.model")
+    if kind != "gpt2":
+        return transformers.AutoTokenizer.from_pretrained(str(path.parent), gguf_file=path.name)
+    tokens = value("tokenizer.ggml.tokens")
+
+    def name(key: str) -> str | None:
+        index = value(f"tokenizer.ggml.{key}_token_id")
+        return None if index is None else str(tokens[index])
+
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=_byte_level_bpe(path, tokens, value),
+        bos_token=name("bos"),
+        eos_token=name("eos"),
+        unk_token=name("unknown"),
+        pad_token=name("padding") or name("eos"),
+    )
+
+
+def _byte_level_bpe(path: Path, tokens: list[str], value: Callable[..., Any]) -> Any:
+    tokenizers = need("tokenizers", f"the tokenizer of '{path.name}'")
+    merges = [tuple(pair.split(" ")) for pair in value("tokenizer.ggml.merges")]
+    found = tokenizers.Tokenizer(tokenizers.models.BPE({token: i for i, token in enumerate(tokens)}, merges))
+    split = str(value("tokenizer.ggml.pre", "default"))
+    found.pre_tokenizer = _pre_tokenizer(path, split, tokenizers.pre_tokenizers, tokenizers.Regex)
+    found.decoder = tokenizers.decoders.ByteLevel()
+    kinds = value("tokenizer.ggml.token_type", [])
+    found.add_special_tokens([token for token, kind in zip(tokens, kinds, strict=False) if kind == CONTROL_TOKEN])
+    if value("tokenizer.ggml.add_bos_token", False):
+        first = value("tokenizer.ggml.bos_token_id")
+        found.post_processor = tokenizers.processors.TemplateProcessing(
+            single=f"{tokens[first]} $A", special_tokens=[(tokens[first], first)]
+        )
+    return found
+
+
+def _pre_tokenizer(path: Path, split: str, kinds: Any, regex: Any) -> Any:
+    """Return what divides a text into words, by its name in the file."""
+    if split in PLAIN:
+        return kinds.ByteLevel(add_prefix_space=False)
+    if split in DIGITS:
+        return kinds.Sequence([kinds.Digits(individual_digits=True), kinds.ByteLevel(add_prefix_space=False)])
+    if split in SPLITS:
+        words = kinds.Split(regex(SPLITS[split]), behavior="isolated")
+        return kinds.Sequence([words, kinds.ByteLevel(add_prefix_space=False, use_regex=False)])
+    known = [*PLAIN, *DIGITS, *SPLITS]
+    raise ValueError(f"'{path}' has a tokenizer of the unknown kind '{split}'; {closest(split, known)}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, cast
@@ -72,7 +72,11 @@ class HuggingFaceModel:
 
     def tokenizer(self) -> Any:
         """Return the tokenizer of the model."""
-        self._check_tokenizer()
+        if self._lacks(TOKENIZER):
+            raise ValueError(
+                f"folder '{self.folder}' has no tokenizer (such as tokenizer.json): save it there with "
+                "tokenizer.save_pretrained"
+            )
         return self._load("AutoTokenizer", what="tokenizer")
 
     def build(
@@ -89,7 +93,9 @@ class HuggingFaceModel:
         options: dict[str, Any] = {}
         if self.task == "cls" and not self.class_names and info is not None:
             options["num_labels"] = info.num_classes
-        auto = self._auto_class()
+        auto = AUTO_CLASSES.get(
+            self.task, f"AutoModelFor{'Image' if self.takes_images else 'Sequence'}Classification"
+        )
         common: dict[str, Any] = {"dtype": torch.float32, "attn_implementation": attention}
         if untrained:
             config = self._load("AutoConfig", **options)
@@ -97,43 +103,26 @@ class HuggingFaceModel:
             model = make(config, trust_remote_code=self.trust_remote_code, **common)
             self.random_weights = tuple(name for name, _ in model.named_parameters())
         else:
-            self._check_weights()
+            if self._lacks(WEIGHTS):
+                raise ValueError(
+                    f"folder '{self.folder}' has no weights ({' or '.join(WEIGHTS)}); "
+                    "for random weights use --model-option untrained=true"
+                )
             common |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
             model, report = self._load(auto, **common, **options)
-            self._check_sizes(report["mismatched_keys"])
+            for name, stored, expected in sorted(report["mismatched_keys"]):
+                raise ValueError(
+                    f"the weights of '{self.source}' do not fit its config.json: '{name}' has the shape "
+                    f"{list(stored)}, but the configuration needs {list(expected)}"
+                )
             unused = self.task == "similarity"  # by which only the last hidden state is used, not a pooler after it
             self.random_weights = () if unused else tuple(sorted(report["missing_keys"]))
         model.config.use_cache = False  # the outputs are scores only
         return cast(nn.Module, model)
 
-    def _auto_class(self) -> str:
-        kind = "Image" if self.takes_images else "Sequence"
-        return AUTO_CLASSES.get(self.task, f"AutoModelFor{kind}Classification")
-
-    def _check_tokenizer(self) -> None:
-        if self._lacks(TOKENIZER):
-            raise ValueError(
-                f"folder '{self.folder}' has no tokenizer (such as tokenizer.json): save it there with "
-                "tokenizer.save_pretrained"
-            )
-
     def _lacks(self, patterns: tuple[str, ...]) -> bool:
         """Whether the model is a folder without a file of these patterns."""
         return self.folder is not None and not any(path for each in patterns for path in self.folder.glob(each))
-
-    def _check_weights(self) -> None:
-        if self._lacks(WEIGHTS):
-            raise ValueError(
-                f"folder '{self.folder}' has no weights ({' or '.join(WEIGHTS)}); "
-                "for random weights use --model-option untrained=true"
-            )
-
-    def _check_sizes(self, mismatched: Iterable[tuple[str, Sequence[int], Sequence[int]]]) -> None:
-        for name, stored, expected in sorted(mismatched):
-            raise ValueError(
-                f"the weights of '{self.source}' do not fit its config.json: '{name}' has the shape "
-                f"{list(stored)}, but the configuration needs {list(expected)}"
-            )
 
     def _load(self, auto: str, what: str = "model", **options: Any) -> Any:
         """Return what a class of transformers loads; its errors become one sentence."""

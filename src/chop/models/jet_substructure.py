@@ -5,25 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from torch import Tensor, nn
+from torch import nn
 
-from chop.models.base import DataInfo, register_model
-
-
-class _JetTagger(nn.Module):
-    """A sequence of layers; nodes of the traced graph are called `seq_blocks_0`, `seq_blocks_1`, ..."""
-
-    def __init__(self, *layers: nn.Module) -> None:
-        super().__init__()
-        self.seq_blocks = nn.Sequential(*layers)
-
-    def forward(self, x: Tensor) -> Tensor:
-        scores: Tensor = self.seq_blocks(x)
-        return scores
+from chop.models.base import DataInfo, LayerSequence, register_model
 
 
 @register_model("jsc-tiny", sample_dims=1)
-class JSCTiny(_JetTagger):
+class JSCTiny(LayerSequence):
     """The smallest jet tagger: one linear layer, 117 parameters."""
 
     def __init__(self, info: DataInfo) -> None:
@@ -36,7 +24,7 @@ class JSCTiny(_JetTagger):
 
 
 @register_model("jsc-toy", sample_dims=1)
-class JSCToy(_JetTagger):
+class JSCToy(LayerSequence):
     """A small jet tagger: hidden layers of 8 and 8, 327 parameters."""
 
     def __init__(self, info: DataInfo) -> None:
@@ -56,7 +44,7 @@ class JSCToy(_JetTagger):
 
 
 @register_model("jsc-s", sample_dims=1)
-class JSCS(_JetTagger):
+class JSCS(LayerSequence):
     """A jet tagger with hidden layers of 64, 32, 32 and 32: 5,615 parameters."""
 
     def __init__(self, info: DataInfo) -> None:
@@ -79,7 +67,7 @@ class JSCS(_JetTagger):
 
 
 @register_model("jsc-mlp", sample_dims=1)
-class JSCMLP(_JetTagger):
+class JSCMLP(LayerSequence):
     """A jet tagger with hidden layers of any width; the default is 64, 32 and 32."""
 
     def __init__(self, info: DataInfo, hidden: Sequence[int] = (64, 32, 32)) -> None:

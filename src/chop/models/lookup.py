@@ -13,7 +13,7 @@ from chop.files import read_file
 from chop.models.base import MODELS, DataInfo, ModelInfo, describe_model
 from chop.models.gguf_model import describe_gguf
 from chop.models.hugging_face import describe_hugging_face
-from chop.models.onnx_model import describe_onnx
+from chop.models.onnx_reader.read import describe_onnx
 from chop.models.timm_model import TIMM, describe_timm
 from chop.plugins import is_reference, load_maker
 from chop.registry import UnknownNameError, closest

@@ -15,7 +15,13 @@ TIMM = "timm/"
 
 def describe_timm(name: str, pretrained: bool) -> ModelInfo:
     """Return the description of `timm/NAME`; `pretrained` downloads its weights."""
-    timm = _import(name)
+    try:
+        timm: Any = need("timm", f"model '{name}'")  # a module without types
+    except (ImportError, RuntimeError) as error:  # a torchvision for another torch fails while it is imported
+        raise ValueError(
+            f"model '{name}' needs timm, which cannot be imported because torchvision does not fit this torch: "
+            f"{error}"
+        ) from error
     architecture = name.removeprefix(TIMM)
     if not timm.is_model(architecture):
         raise ValueError(f"timm has no model '{architecture}'; {closest(architecture, timm.list_models())}")
@@ -40,13 +46,3 @@ def describe_timm(name: str, pretrained: bool) -> ModelInfo:
         normalization=None if config is None else Normalization(tuple(config.mean), tuple(config.std)),
         has_weights=pretrained,
     )
-
-
-def _import(name: str) -> Any:  # a module without types
-    purpose = f"model '{name}'"
-    try:
-        return need("timm", purpose)
-    except (ImportError, RuntimeError) as error:  # a torchvision for another torch fails while it is imported
-        raise ValueError(
-            f"{purpose} needs timm, which cannot be imported because torchvision does not fit this torch: {error}"
-        ) from error

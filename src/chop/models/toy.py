@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import nn
 
-from chop.models.base import DataInfo, register_model
+from chop.models.base import DataInfo, LayerSequence, register_model
 
 
 @register_model("toy", sample_dims=1)
-class Toy(nn.Module):
+class Toy(LayerSequence):
     """Three linear layers with ReLU in between; the hidden layers have 16 units each."""
 
     def __init__(self, info: DataInfo) -> None:
-        super().__init__()
-        self.seq_blocks = nn.Sequential(
+        super().__init__(
             nn.Linear(info.num_features, 16),
             nn.ReLU(),
             nn.Linear(16, 16),
@@ -21,18 +20,13 @@ class Toy(nn.Module):
             nn.Linear(16, info.num_classes),
         )
 
-    def forward(self, x: Tensor) -> Tensor:
-        scores: Tensor = self.seq_blocks(x)
-        return scores
-
 
 @register_model("toy-convnet", sample_dims=3)
-class ToyConvNet(nn.Module):
+class ToyConvNet(LayerSequence):
     """Two convolutions with batch norm and pooling, then a linear layer; for images from 2 x 2 pixels."""
 
     def __init__(self, info: DataInfo) -> None:
-        super().__init__()
-        self.seq_blocks = nn.Sequential(
+        super().__init__(
             nn.Conv2d(info.feature_shape[0], 8, kernel_size=3, padding=1),
             nn.BatchNorm2d(8),
             nn.ReLU(),
@@ -44,7 +38,3 @@ class ToyConvNet(nn.Module):
             nn.Flatten(),
             nn.Linear(16, info.num_classes),
         )
-
-    def forward(self, x: Tensor) -> Tensor:
-        scores: Tensor = self.seq_blocks(x)
-        return scores

@@ -37,7 +37,7 @@ from chop.runs import RunFolder
 from chop.runs.listing import find_grid
 from chop.runs.output_file import output_file
 from chop.runs.run import Run, TestBatches, open_run
-from chop.runs.shared_weights import share_equal_weights
+from chop.runs.weights import share_equal_weights
 from chop.searching.evaluation.transform_config import command_of_best
 from chop.training.terminal import print_grid
 from chop.training.threads import limit_threads_for

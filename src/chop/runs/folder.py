@@ -34,11 +34,73 @@ STARTED, MAX_STARTED_LENGTH = "# started ", 100
 """The first line of `run.toml`: when the run was started or resumed."""
 
 
+class _File:
+    """A file or folder of a run, by its path in the folder of the run."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, folder: RunFolder, owner: type[RunFolder]) -> Path:
+        return folder.path / self.name
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """A run on disk. No other class spells the names of its files."""
 
     path: Path
+
+    # Every run
+    config = _File("run.toml")
+    """The options of the run: `ch ACTION --config run.toml` repeats it."""
+    summary = _File("summary.json")
+    """What the run was and its results, as JSON; written at its end."""
+    metrics = _File("metrics.jsonl")
+    """Numbers logged during the run, one JSON object per line."""
+    report = _File("report.html")
+
+    # Training and testing
+    checkpoints = _File("software/training_ckpts")
+    last_checkpoint = _File("software/training_ckpts/last.ckpt")
+    best_checkpoint = _File("software/training_ckpts/best.ckpt")
+    tensorboard = _File("software/tensorboard")
+    curves_plot = _File("curves.png")
+    confusion_plot = _File("confusion.png")
+
+    # A grid of training runs
+    grid = _File("grid.json")
+    """The rows of a grid, as JSON."""
+    grid_table = _File("grid.csv")
+    grid_plot = _File("grid.png")
+
+    # Sweeping
+    sweep_table = _File("sweep.csv")
+    sweep_plot = _File("sweep.png")
+    sweep_config = _File("best.toml")
+    """The best setting, as options of `ch transform`."""
+
+    # Transforming
+    transform = _File("software/transform")
+    graph = _File("software/transform/transformed_ckpt")
+    """The folder of the saved graph, with its number formats."""
+    transformed_weights = _File("software/transform/transformed.pt")
+    """The `state_dict` of a model that was transformed module by module."""
+    pass_results = _File("software/transform/passes.json")
+    """What the passes of a transform returned, as JSON."""
+
+    # Hardware
+    hardware = _File("hardware")
+    """The circuit of the run's model, its test bench, scripts and reports."""
+
+    # Searching
+    search = _File("search")
+    journal = _File("search/study.journal")
+    best_config = _File("search/best.toml")
+    front_table = _File("search/pareto.csv")
+    front_plot = _File("search/pareto.png")
+    search_log = _File("search/log.json")
+    """Every trial of a search, as JSON; the report page reads it."""
+    trials_table = _File("search/trials.parquet")
 
     def __fspath__(self) -> str:
         return str(self.path)
@@ -50,147 +112,9 @@ class RunFolder:
     def name(self) -> str:
         return self.path.name
 
-    # Every run
-
-    @property
-    def config(self) -> Path:
-        """The options of the run: `ch ACTION --config run.toml` repeats it."""
-        return self.path / "run.toml"
-
-    @property
-    def summary(self) -> Path:
-        """What the run was and its results, as JSON; written at its end."""
-        return self.path / "summary.json"
-
-    @property
-    def metrics(self) -> Path:
-        """Numbers logged during the run, one JSON object per line."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def report(self) -> Path:
-        return self.path / "report.html"
-
-    # Training and testing
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.path / "software" / "training_ckpts"
-
-    @property
-    def last_checkpoint(self) -> Path:
-        return self.checkpoints / "last.ckpt"
-
-    @property
-    def best_checkpoint(self) -> Path:
-        return self.checkpoints / "best.ckpt"
-
-    @property
-    def tensorboard(self) -> Path:
-        return self.path / "software" / "tensorboard"
-
-    @property
-    def curves_plot(self) -> Path:
-        return self.path / "curves.png"
-
-    @property
-    def confusion_plot(self) -> Path:
-        return self.path / "confusion.png"
-
-    # A grid of training runs
-
-    @property
-    def grid(self) -> Path:
-        """The rows of a grid, as JSON."""
-        return self.path / "grid.json"
-
-    @property
-    def grid_table(self) -> Path:
-        return self.path / "grid.csv"
-
-    @property
-    def grid_plot(self) -> Path:
-        return self.path / "grid.png"
-
-    # Sweeping
-
-    @property
-    def sweep_table(self) -> Path:
-        return self.path / "sweep.csv"
-
-    @property
-    def sweep_plot(self) -> Path:
-        return self.path / "sweep.png"
-
-    @property
-    def sweep_config(self) -> Path:
-        """The best setting, as options of `ch transform`."""
-        return self.path / "best.toml"
-
-    # Transforming
-
-    @property
-    def transform(self) -> Path:
-        return self.path / "software" / "transform"
-
-    @property
-    def graph(self) -> Path:
-        """The folder of the saved graph, with its number formats."""
-        return self.transform / "transformed_ckpt"
-
-    @property
-    def transformed_weights(self) -> Path:
-        """The `state_dict` of a model that was transformed module by module."""
-        return self.transform / "transformed.pt"
-
-    @property
-    def pass_results(self) -> Path:
-        """What the passes of a transform returned, as JSON."""
-        return self.transform / "passes.json"
-
-    # Hardware
-
-    @property
-    def hardware(self) -> Path:
-        """The circuit of the run's model, its test bench, scripts and reports."""
-        return self.path / "hardware"
-
-    # Exporting
-
     def exported(self, name: str) -> Path:
         """Return the path of the run's model as a file for other tools."""
         return self.path / "export" / name
-
-    # Searching
-
-    @property
-    def search(self) -> Path:
-        return self.path / "search"
-
-    @property
-    def journal(self) -> Path:
-        return self.search / "study.journal"
-
-    @property
-    def best_config(self) -> Path:
-        return self.search / "best.toml"
-
-    @property
-    def front_table(self) -> Path:
-        return self.search / "pareto.csv"
-
-    @property
-    def front_plot(self) -> Path:
-        return self.search / "pareto.png"
-
-    @property
-    def search_log(self) -> Path:
-        """Every trial of a search, as JSON; the report page reads it."""
-        return self.search / "log.json"
-
-    @property
-    def trials_table(self) -> Path:
-        return self.search / "trials.parquet"
 
     # State
 

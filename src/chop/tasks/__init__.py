@@ -1,9 +1,8 @@
 """What models are evaluated on, one file per task."""
 
-from chop.tasks.base import Evaluation, Meter, Reduce, Task
+from chop.tasks.base import Evaluation, Meter, Reduce, Task, get_task
 from chop.tasks.classification import Classification
 from chop.tasks.language_modelling import LanguageModelling
-from chop.tasks.lookup import get_task
 from chop.tasks.similarity import Similarity
 
 __all__ = [

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from chop.dataset import DatasetInfo
 from chop.ir.graph.interpreter import tensors_in
+from chop.task_names import check_task
 
 Reduce = Callable[[Tensor], Tensor]
 """Sums a tensor over all processes."""
@@ -67,6 +68,21 @@ class Task(Protocol):
     def check_output(self, output: Any, num_rows: int, info: DatasetInfo) -> str | None:
         """Return what a model should have returned for `num_rows` rows, or None if the output is right."""
         ...
+
+
+_TASKS: dict[str, Task] = {}
+T = TypeVar("T", bound=Task)
+
+
+def register_task(task: type[T]) -> type[T]:
+    """Register a task under its name."""
+    _TASKS[task.name] = task()
+    return task
+
+
+def get_task(name: str) -> Task:
+    """Return the task `name`."""
+    return _TASKS[check_task(name)]
 
 
 def first_tensor(output: Any) -> Tensor:

@@ -10,12 +10,13 @@ from torch import Tensor
 
 from chop.dataset import DatasetInfo
 from chop.statistics.scoring import Score
-from chop.tasks.base import Evaluation, Reduce, first_tensor
+from chop.tasks.base import Evaluation, Reduce, first_tensor, register_task
 
 MAX_CONFUSION_CLASSES = 1000
 """With more classes there is no confusion matrix: it would need 8 bytes per pair of classes."""
 
 
+@register_task
 class Classification:
     """One class per sample: accuracy, mean loss and confusion matrix."""
 

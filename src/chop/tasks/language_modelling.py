@@ -11,7 +11,7 @@ from torch import Tensor
 
 from chop.dataset import DatasetInfo
 from chop.statistics.scoring import Score
-from chop.tasks.base import Evaluation, Reduce, first_tensor
+from chop.tasks.base import Evaluation, Reduce, first_tensor, register_task
 
 MAX_EXPONENT = 700  # of a float
 
@@ -21,6 +21,7 @@ def perplexity(loss: float) -> float:
     return math.exp(loss) if loss < MAX_EXPONENT else math.inf
 
 
+@register_task
 class LanguageModelling:
     """A score per token of the vocabulary, at every position of a text: perplexity, loss and accuracy per token."""
 

@@ -10,11 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from chop.dataset import DatasetInfo
-from chop.tasks.base import Evaluation, Reduce, first_tensor
+from chop.tasks.base import Evaluation, Reduce, first_tensor, register_task
 
 MASK = "attention_mask"
 
 
+@register_task
 class Similarity:
     """A vector per sentence: Spearman's rank correlation of the cosine similarities with those of the original."""
 

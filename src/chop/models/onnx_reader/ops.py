@@ -10,10 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from chop.models.onnx_reader.constants import Constant
 from chop.models.onnx_reader.protos import tensor_of
-from chop.models.onnx_reader.reader import Flow, OnnxReader, ReadNode
-from chop.models.onnx_reader.table import READERS, constant, reads
+from chop.models.onnx_reader.reader import READERS, Constant, Flow, OnnxReader, ReadNode, constant, reads
 
 # Layers with parameters
 

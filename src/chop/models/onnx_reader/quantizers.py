@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,17 +11,20 @@ from torch import Tensor, nn
 
 from chop.formats.fp8 import FP8
 from chop.formats.integer import Integer
-from chop.models.onnx_reader.constants import (
-    ROUNDINGS,
-    Constant,
-    Quantization,
-    broadcast_scale,
-    float_quantization,
-    integer_quantization,
-)
+from chop.formats.minifloat import OnGrid
+from chop.formats.minifloat_ieee import MinifloatIEEE
+from chop.formats.rounding import Rounding
 from chop.models.onnx_reader.protos import FLOAT_TYPES, INTEGER_TYPES, type_name
-from chop.models.onnx_reader.reader import Flow, OnnxReader, ReadNode
-from chop.models.onnx_reader.table import constant, reads
+from chop.models.onnx_reader.reader import Constant, Flow, OnnxReader, Quantization, ReadNode, constant, reads
+
+ROUNDINGS: dict[str, Rounding] = {
+    "ROUND": "nearest_even",
+    "HALF_EVEN": "nearest_even",
+    "HALF_UP": "nearest_away",
+    "FLOOR": "floor",
+    "DOWN": "towards_zero",
+    "ROUND_TO_ZERO": "towards_zero",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,3 +196,47 @@ def _width_covering(limits: tuple[int, int], signed: bool) -> int:
         if low <= limits[0] and limits[1] <= high:
             return width
     raise ValueError(f"no integers of at most 32 bits reach from {limits[0]} to {limits[1]}")
+
+
+def integer_quantization(width: int, is_signed: bool, scale: Tensor, rounding: Rounding) -> Quantization:
+    """Return fixed point if the scale is a power of two, else integers with the scale of the file."""
+    if not bool((scale > 0).all()):
+        raise ValueError("a scale is not positive")
+    if scale.numel() == 1:
+        mantissa, exponent = math.frexp(float(scale))
+        if mantissa == 0.5 and -96 <= 1 - exponent <= 126:
+            return Quantization(Integer(width, 1 - exponent, is_signed, rounding=rounding))
+        number_format = Integer(width, is_signed=is_signed, scale="float", rounding=rounding)
+        return Quantization(number_format, scale.reshape(()).float())
+    number_format = Integer(
+        width, is_signed=is_signed, scale="float", granularity="channel", channel_dim=0, rounding=rounding
+    )
+    return Quantization(number_format, scale.float())
+
+
+def float_quantization(
+    exponent_width: int, mantissa_width: int, bias: int, largest: float, rounding: Rounding
+) -> Quantization:
+    """Return the format of a FloatQuant node with a scale of 1."""
+    candidates: list[OnGrid] = [FP8("e4m3", rounding=rounding), FP8("e5m2", rounding=rounding)]
+    width = 1 + exponent_width + mantissa_width
+    candidates.append(MinifloatIEEE(width, exponent_width, bias, rounding=rounding))
+    for candidate in candidates:
+        grid = candidate.grid
+        if (grid.mantissa, grid.min_exponent, grid.largest) == (mantissa_width, 1 - bias, largest):
+            return Quantization(candidate)
+    raise ValueError(
+        f"no format has {exponent_width} exponent bits, {mantissa_width} mantissa bits and ends at {largest:g}"
+    )
+
+
+def broadcast_scale(scale: Tensor, ndim: int, axis: int, block_size: int, shape: torch.Size) -> Tensor:
+    """Return the scales of QuantizeLinear in a shape that broadcasts against the tensor."""
+    if scale.numel() == 1 and scale.dim() <= 1:
+        return scale.reshape(())
+    axis %= ndim
+    if block_size:
+        return scale.repeat_interleave(block_size, axis).narrow(axis, 0, shape[axis])
+    if scale.dim() == 1:
+        return scale.reshape([-1 if d == axis else 1 for d in range(ndim)])
+    return scale

@@ -1,19 +1,20 @@
-"""From an ONNX file to a GraphModule."""
+"""Models in ONNX and QONNX files as graphs; the formats of their quantisers are set in the graph."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from torch import fx
+from torch import fx, nn
 
 import chop.models.onnx_reader.ops
 import chop.models.onnx_reader.quantizers  # noqa: F401
+from chop.models.base import ModelInfo
 from chop.models.onnx_reader.protos import Attributes, read_model
-from chop.models.onnx_reader.reader import OnnxReader, ReadNode
-from chop.models.onnx_reader.table import READERS
+from chop.models.onnx_reader.reader import READERS, OnnxReader, ReadNode
 from chop.registry import closest
 
 MAX_REASON_LENGTH = 200
@@ -29,6 +30,25 @@ _UNREADABLE = (
     ValueError,
 )
 """What PyTorch and the readers of ops raise for nodes that do not fit each other."""
+
+
+def describe_onnx(name: str) -> ModelInfo:
+    """Return the description of a model in an ONNX file."""
+    model, inputs = read_onnx(Path(name).expanduser())
+
+    def make() -> nn.Module:
+        """A model of an ONNX file."""
+        return copy.deepcopy(model)
+
+    return ModelInfo(
+        name=name,
+        make=make,
+        inputs=inputs,
+        tasks=("cls",),
+        summary="A model of an ONNX file.",
+        sample_dims=None,
+        has_weights=True,
+    )
 
 
 def read_onnx(path: Path) -> tuple[fx.GraphModule, tuple[str, ...]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
+from chop.formats import Format
 from chop.ir.graph.graph_module import graph_module
-from chop.models.onnx_reader.constants import Constant, Quantization
 from chop.models.onnx_reader.protos import opset_of, tensor_of, type_name
 from chop.nn.quantized import quantize_layer
 from chop.ops import op_of_module
+from chop.registry import Registry
 
 SAMPLE_ROWS = 2
 """The batch on which shapes are computed while the graph is built."""
@@ -28,6 +29,37 @@ RESERVED_NAMES = frozenset(
     {*keyword.kwlist, *dir(nn.Module()), "self", "torch", "device", "inf", "nan", "NoneType"}
 )
 """What a layer, or an input in the source that torch.fx writes, cannot be called."""
+
+
+@dataclass(frozen=True, eq=False)
+class Quantization:
+    """A number format, and the scale of the file if it is not part of the format."""
+
+    format: Format
+    scale: Tensor | None = None
+    """A number, or a tensor that broadcasts against the values."""
+
+    def transposed(self, order: list[int]) -> Quantization:
+        """Return the quantisation of a tensor whose dimensions are permuted."""
+        if self.scale is None or self.scale.dim() < 2:
+            return self
+        return replace(self, scale=self.scale.permute(order))
+
+    def reshaped(self) -> Quantization:
+        """Return the quantisation of a tensor in another shape, for which only one scale has a meaning."""
+        if self.scale is not None and self.scale.numel() > 1:
+            raise ValueError("a tensor with several scales is reshaped")
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """A constant of the file as real numbers, and how they were quantised."""
+
+    value: Tensor
+    quantization: Quantization | None = None
+    limits: tuple[int, int] | None = None
+    """The smallest and the largest integer, if they are narrower than the type."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,3 +212,25 @@ def _quantized(module: nn.Module, found: Mapping[str, Quantization]) -> nn.Modul
         if each.scale is not None:
             layer.register_buffer(f"{key.removesuffix('_0')}_scale", each.scale.clone())
     return layer
+
+
+Reader = Callable[[OnnxReader, ReadNode], Any]
+READERS: Registry[Reader] = Registry("op of ONNX")
+
+
+def reads(*ops: str) -> Callable[[Reader], Reader]:
+    """Register a function that adds the nodes of these ops."""
+
+    def decorate(function: Reader) -> Reader:
+        for op in ops:
+            READERS.add(op, function)
+        return function
+
+    return decorate
+
+
+def constant(value: Any, what: str) -> Tensor:
+    """Return an input that must be a constant."""
+    if not isinstance(value, Constant):
+        raise ValueError(f"{what} is not a constant")
+    return value.value
