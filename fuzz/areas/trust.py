@@ -25,7 +25,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import chop
 from chop.dataset import FileDataset
-from chop.dataset.readers.hdf5 import read_hdf5
+from chop.dataset.readers.arrays import read_hdf5
 from chop.models.onnx_reader.read import read_onnx
 from chop.plugins import load_object, source_files
 from chop.registry import UnknownNameError

@@ -53,9 +53,9 @@ class Decorator(Protocol):
 class Registry(Mapping[str, T]):
     """A read-only mapping from names to entries, in the order of registration; `kind` names it in errors."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, entries: Mapping[str, T] | None = None) -> None:
         self.kind = kind
-        self._entries: dict[str, T] = {}
+        self._entries: dict[str, T] = dict(entries or {})
 
     def add(self, name: str, entry: T) -> None:
         """Add an entry; a name can be used once."""

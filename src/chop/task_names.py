@@ -4,18 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from chop.files import read_json
+from chop.registry import Registry, closest
 
-TASKS: Mapping[str, str] = {
-    "cls": "classification",
-    "lm": "language-modelling",
-    "similarity": "similarity",
-}
-"""Tasks with the names that run folders and summaries use."""
+
+class TaskName(NamedTuple):
+    """What is known of a task without its engine."""
+
+    title: str
+    """As run folders and summaries write it."""
+    batch_size: int
+    """The default number of samples per batch; the outputs of a language model take a lot of memory."""
+
+
+TASKS: Registry[TaskName] = Registry(
+    "task",
+    {
+        "cls": TaskName("classification", 128),
+        "lm": TaskName("language-modelling", 2),
+        "similarity": TaskName("similarity", 16),
+    },
+)
 ALIASES: Mapping[str, str] = {"classification": "cls"}
-BATCH_SIZES: Mapping[str, int] = {"cls": 128, "lm": 2, "similarity": 16}
-"""Default numbers of samples per batch; the outputs of a language model take a lot of memory."""
 
 HUGGING_FACE = "hf/"
 """How names of Hugging Face models start."""
@@ -27,7 +39,7 @@ def check_task(task: str) -> str:
     """Return the canonical name of a task."""
     name = ALIASES.get(task, task)
     if name not in TASKS:
-        raise ValueError(f"unknown task '{task}'; allowed: {', '.join((*TASKS, *ALIASES))}")
+        raise ValueError(f"unknown task '{task}'; {closest(task, (*TASKS, *ALIASES))}")
     return name
 
 

@@ -13,7 +13,7 @@ import pytest
 from chop.actions.train import train
 from chop.actions.transform import transform
 from chop.config import TrainConfig, TransformConfig
-from chop.reporting.view.start_server import address_of, make_server
+from chop.reporting.view.server import address_of, make_server
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -19,6 +19,8 @@ from chop.config import (
     ViewConfig,
 )
 from chop.config.settings import Settings, read_settings
+from chop.config.train import OPTIMIZERS, SCHEDULES
+from chop.task_names import TASKS
 
 
 def settings(*words: str) -> Settings:
@@ -224,3 +226,30 @@ def test_set_does_not_replace_a_value_by_a_table(tmp_path: Path) -> None:
 def test_wrong_names_of_runs_are_reported(name: str) -> None:
     with pytest.raises(ValueError, match="'name' must "):
         train("toy", "jsc", "--name", name)
+
+
+def test_names_of_plug_ins_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OPTIMIZERS, "_entries", {**OPTIMIZERS})
+    monkeypatch.setattr(SCHEDULES, "_entries", {**SCHEDULES})
+    monkeypatch.setattr(TASKS, "_entries", {**TASKS})
+    plugin = write(
+        tmp_path / "names.py",
+        """
+from chop.config.train import OPTIMIZERS, SCHEDULES
+from chop.task_names import TASKS, TaskName
+OPTIMIZERS.add("nadam", ("NAdam", {}))
+SCHEDULES.add("half", lambda done: 0.5)
+TASKS.add("ner", TaskName("entities", 8))
+""",
+    )
+    options = {"model": "toy", "dataset": "toy_tiny", "plugins": (Path(plugin),)}
+    names = {"training_optimizer": "nadam", "lr_scheduler": "half"}
+    with pytest.raises(ValueError, match=r"^train: unknown optimizer 'nadam'; did you mean 'adam'\?$"):
+        read_settings("train", {**options, **names}).config()
+    read = read_settings("train", {**options, **names})
+    read.prepare()
+    assert isinstance(trained := read.config(), TrainConfig)
+    assert (trained.training_optimizer, trained.lr_scheduler) == ("nadam", "half")
+    tested = read_settings("test", {**options, "task": "ner"}).config()
+    assert isinstance(tested, ActionConfig)
+    assert (tested.task, tested.batch_size) == ("ner", 8)

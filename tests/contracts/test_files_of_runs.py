@@ -12,12 +12,12 @@ ROOMS = ("runs", "reporting", "searching", "sweeping", "training", "transforming
 OPENING = ("open", "read_text", "read_bytes")
 EXCEPTIONS = {
     "reporting/run_report.py: webbrowser.open(path.absolute().as_uri())",
-    "reporting/view/start_server.py: webbrowser.open(address)",
+    "reporting/view/server.py: webbrowser.open(address)",
     "reporting/view/html.py: ASSETS[name].read_text(encoding='utf-8')",  # part of this package
     "searching/study/journal.py: self._path.open('rb')",  # open_journal has checked it
     "searching/study/journal.py: self._path.open('r+b', buffering=0)",
     "training/metrics_log.py: open(path, 'a', encoding='utf-8')",  # open_log has read it
-    "training/tensorboard.py: open(self._path, 'ab')",  # a new file
+    "training/metrics_log.py: open(self._path, 'ab')",  # a new file
     "searching/strategies/ilp.py: os.open(os.devnull, os.O_WRONLY)",
 }
 

@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from chop.dataset import CIFAR10, MNIST, DatasetInfo, Digits, FashionMNIST, MaseDataModule
-from chop.dataset.download import DownloadError, Remote, transfer
-from chop.dataset.download.integrity import digest
-from chop.dataset.idx_images import IdxImages
+from chop.dataset import CIFAR10, MNIST, DatasetInfo, Digits, FashionMNIST, MaseDataModule, download
+from chop.dataset.download import DownloadError, Remote, digest
 from chop.dataset.images import Images, check_images, split_images
+from chop.dataset.mnist import IdxImages
 from chop.models import get_model
 from dataset.data_samples import cifar_archive, cifar_files, idx_bytes, some_images, write_mnist
 from dataset.local_server import serve
@@ -26,7 +25,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache folder, and no network."""
     monkeypatch.setenv("CHOP_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("CHOP_OFFLINE", "1")
-    monkeypatch.setattr(transfer, "_failures", {})
+    monkeypatch.setattr(download, "_failures", {})
     return tmp_path / "cache"
 
 

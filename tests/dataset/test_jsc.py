@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from chop.dataset import JSC, MaseDataModule, jsc_published
-from chop.dataset.download import DownloadError, transfer
-from chop.dataset.download.integrity import digest
+from chop.dataset import JSC, MaseDataModule, download, jsc_published
+from chop.dataset.download import DownloadError, digest
 from dataset.data_samples import cernbox_jets, openml_jets, write_arff, write_cernbox
 from dataset.local_server import Site, serve
 
@@ -25,7 +24,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache folder, and no network."""
     monkeypatch.setenv("CHOP_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("CHOP_OFFLINE", "1")
-    monkeypatch.setattr(transfer, "_failures", {})
+    monkeypatch.setattr(download, "_failures", {})
     return tmp_path / "cache" / "jsc"
 
 

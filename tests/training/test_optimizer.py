@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from chop.config import TrainConfig
-from chop.config.optimizers import OPTIMIZERS, SCHEDULES
+from chop.config.train import OPTIMIZERS, SCHEDULES
 from chop.options import read_options
 from chop.training.optimizer import make_optimizer, set_learning_rate
 
@@ -37,7 +37,7 @@ def test_every_optimizer_makes_a_step(train_config: TrainConfig, name: str) -> N
 
 
 def test_an_unknown_optimizer_lists_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="'training_optimizer' must be 'adam' or 'sgd' or 'adamw'"):
+    with pytest.raises(ValueError, match="unknown optimizer 'adm'; did you mean 'adam'"):
         read_options(TrainConfig, {"model": "toy", "dataset": "toy_tiny", "training_optimizer": "adm"}, "run.toml")
 
 

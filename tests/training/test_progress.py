@@ -7,8 +7,7 @@ import re
 
 import pytest
 
-from chop.training import progress
-from chop.training.progress import TrainingProgress
+from chop.training.terminal import TrainingProgress
 
 
 class Terminal(io.StringIO):
@@ -23,7 +22,7 @@ def numbers() -> str:
 def test_the_bar_on_a_terminal_has_all_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
-    monkeypatch.setattr(progress, "SECONDS_PER_REDRAW", -1.0)
+    monkeypatch.setattr("chop.training.terminal.SECONDS_PER_REDRAW", -1.0)
     monkeypatch.setenv("COLUMNS", "150")
     shown = TrainingProgress(num_epochs=3, num_batches=4, done=0)
     for _ in range(6):
@@ -39,7 +38,7 @@ def test_the_bar_on_a_terminal_has_all_numbers(monkeypatch: pytest.MonkeyPatch) 
 def test_the_bar_is_cut_to_the_width_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
-    monkeypatch.setattr(progress, "SECONDS_PER_REDRAW", -1.0)
+    monkeypatch.setattr("chop.training.terminal.SECONDS_PER_REDRAW", -1.0)
     monkeypatch.setenv("COLUMNS", "40")
     TrainingProgress(1, 1, 0).step(1, numbers)
     assert len(terminal.getvalue().split("\r\x1b[K")[-1]) == 39

@@ -9,12 +9,12 @@ import shlex
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from chop.cli.next_command import next_command
 from chop.cli.parser import parse
@@ -90,7 +90,7 @@ def _check_current_folder() -> None:
 
 def run_action(settings: Settings) -> Path | None:
     """Run an action and return the path of its results, if it has any."""
-    _prepare(settings.configs()[0])
+    _prepare(settings.values)
     settings.prepare()
     # Imported here, and torch with it: `ch --help` stays fast.
     from chop.display.progress import Stage
@@ -128,14 +128,14 @@ def _with_run_to_load(config: CommandConfig | TrainGrid) -> CommandConfig | Trai
     return with_run_to_load(config)
 
 
-def _prepare(config: CommandConfig) -> None:
+def _prepare(options: Mapping[str, Any]) -> None:
     """Set up logging and the memory allocator."""
     from chop.allocator import keep_freed_memory
     from chop.tools.logger import set_logging_verbosity
 
-    level = "debug" if config.debug else config.log_level
-    set_logging_verbosity("error" if config.no_warnings else level, repeat_warnings=False)
-    if config.no_warnings:
+    level = "debug" if options.get("debug") else options.get("log_level", CommandConfig.log_level)
+    set_logging_verbosity("error" if options.get("no_warnings") else level, repeat_warnings=False)
+    if options.get("no_warnings"):
         warnings.simplefilter("ignore")
     keep_freed_memory()
 

@@ -193,7 +193,7 @@ def _argument(field: Field[Any], cls: type[CommandConfig]) -> dict[str, Any]:
     if hint is bool:
         return common | {"action": "store_const", "const": "true"}
     action = "append" if field.name in (*REPEATABLE, *PAIRS) else _UnderOneName
-    return common | {"metavar": _metavar(field.name, hint), "action": action}
+    return common | {"metavar": _metavar(field, hint), "action": action}
 
 
 class _UnderOneName(argparse.Action):
@@ -208,9 +208,11 @@ class _UnderOneName(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
-def _metavar(name: str, hint: object) -> str:
-    if name in PAIRS:
+def _metavar(field: Field[Any], hint: object) -> str:
+    if field.name in PAIRS:
         return "NAME=VALUE"
+    if field.metadata["choices"]:
+        return "|".join(field.metadata["choices"])
     kinds = get_args(hint) or (hint,)
     for kind in (hint, *kinds):
         if get_origin(kind) is Literal:

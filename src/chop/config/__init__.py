@@ -1,6 +1,16 @@
 """Options of each command, as dataclasses; imports no torch."""
 
-from chop.config.actions import ACTIONS, AnyConfig
+from chop.config.actions import (
+    ACTIONS,
+    INFO_KINDS,
+    AnyConfig,
+    DemoConfig,
+    ExplainConfig,
+    InfoConfig,
+    ReportConfig,
+    TestConfig,
+    ViewConfig,
+)
 from chop.config.base import (
     COMMAND_LINE_ONLY,
     LATEST,
@@ -14,21 +24,18 @@ from chop.config.base import (
     common_options,
     option,
 )
-from chop.config.demo import DemoConfig
-from chop.config.emit import EmitConfig
-from chop.config.explain import ExplainConfig
 from chop.config.export import ExportConfig, ExportOptions
 from chop.config.hardware import (
     CheckedCircuitOptions,
     CircuitOptions,
     DesignOptions,
+    EmitConfig,
     ResolveOptions,
+    SimulateConfig,
     SimulationOptions,
     SimulatorName,
     Strategy,
 )
-from chop.config.info import INFO_KINDS, InfoConfig
-from chop.config.report import ReportConfig
 from chop.config.search import (
     Direction,
     Granularity,
@@ -40,12 +47,9 @@ from chop.config.search import (
     StrategyTable,
     WidthTrainingOptions,
 )
-from chop.config.simulate import SimulateConfig
 from chop.config.sweep import SweepConfig
-from chop.config.test import TestConfig
 from chop.config.train import TrainConfig, TrainGrid, TrainingOptions
 from chop.config.transform import TransformConfig, TransformTable
-from chop.config.view import ViewConfig
 
 __all__ = [
     "ACTIONS",

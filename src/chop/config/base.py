@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from chop.task_names import BATCH_SIZES, TASKS, check_task, guess_task
+from chop.registry import Registry, closest
+from chop.task_names import ALIASES, TASKS, check_task, guess_task
 
 LATEST = "latest"
 """Stands for the newest run, where a run can be given."""
@@ -23,17 +24,26 @@ def option(
     group: str = "general",
     least: float | None = None,
     most: float | None = None,
+    choices: Collection[str] = (),
     grid: bool = False,
     same_on_resume: bool = False,
 ) -> Any:
     """Return a dataclass field that is one command-line option, one TOML key and one line of help.
 
     A `toml` option is not on the command line. `group` is the heading in the help, `least` and `most` are bounds.
+    The help shows `choices`; if they are a registry, the value must be in it, and plug-ins may add to it.
     `ch train` accepts a list for a `grid` option. A run can only be resumed with the same value of a
     `same_on_resume` option, because the weights depend on it.
     """
-    metadata = {"help": help, "aliases": aliases, "kind": kind, "group": group, "least": least, "most": most}
-    metadata |= {"grid": grid, "same_on_resume": same_on_resume}
+    metadata: dict[str, Any] = {
+        "help": help,
+        "aliases": aliases,
+        "kind": kind,
+        "group": group,
+        "least": least,
+        "most": most,
+    }
+    metadata |= {"choices": choices, "grid": grid, "same_on_resume": same_on_resume}
     if isinstance(default, dict):
         return field(default_factory=default.copy, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -65,6 +75,9 @@ class Options:
                 raise ValueError(f"'{each.name}' must be at least {least}, got {value}")
             if most is not None and value is not None and value > most:
                 raise ValueError(f"'{each.name}' must be at most {most}, got {value}")
+            choices = each.metadata.get("choices")
+            if isinstance(choices, Registry) and value not in choices:
+                raise ValueError(f"unknown {choices.kind} '{value}'; {closest(value, choices)}")
 
     def without_effect(self) -> dict[str, str]:
         """Return the options that change nothing beside the others, each with the reason."""
@@ -111,8 +124,9 @@ class WorkOptions:
     )
 
     config: Path | None = option(None, help="TOML file with these options; the command line overrides it")
-    task: Literal["auto", "cls", "classification", "lm", "similarity"] = option(
+    task: str = option(
         "auto",
+        choices=("auto", *sorted((*TASKS, *ALIASES))),
         help="task: classification, language modelling or similarity of sentences; auto: what the model is for",
     )
     pretrained: bool = option(False, help="download the weights of hf/ID or timm/NAME")
@@ -187,7 +201,8 @@ class WorkOptions:
 class ActionConfig(CommandConfig, WorkOptions):
     """Options of every action that loads a model; a TOML file may hold them."""
 
-    supported_tasks: ClassVar[tuple[str, ...]] = tuple(TASKS)
+    supported_tasks: ClassVar[tuple[str, ...]] = ()
+    """All tasks, if none is named."""
     needs: ClassVar[Mapping[str, str]] = {"load_type": "load_name"}
 
     @property
@@ -198,14 +213,14 @@ class ActionConfig(CommandConfig, WorkOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         task = guess_task(self.model, self.dataset) if self.task == "auto" else check_task(self.task)
-        if task not in self.supported_tasks:
+        if self.supported_tasks and task not in self.supported_tasks:
             raise ValueError(
                 f"the task '{task}' is not supported by this command, only {' and '.join(self.supported_tasks)}; "
                 "use ch test or ch transform"
             )
         object.__setattr__(self, "task", task)
         if self.batch_size is None:
-            object.__setattr__(self, "batch_size", BATCH_SIZES[task])
+            object.__setattr__(self, "batch_size", TASKS[task].batch_size)
         if self.name is not None and not re.fullmatch(r"\w[\w.+-]*", self.name):
             raise ValueError(f"'name' must consist of letters, digits, '.', '-', '+' and '_', got '{self.name}'")
         if self.name is not None and self.name.partition(":")[0] == LATEST:
@@ -225,10 +240,16 @@ class PageOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunConfig(CommandConfig):
+class ProjectOptions(CommandConfig):
+    """The option of commands that read or write runs."""
+
+    project_dir: Path = option(Path("mase_output"), help="folder with the runs")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig(ProjectOptions):
     """Options of every command that opens an existing run."""
 
     run: Path | None = option(
         None, kind="positional", help="run folder, its name in --project-dir, latest (default), latest:train, ..."
     )
-    project_dir: Path = option(Path("mase_output"), help="folder with the runs")

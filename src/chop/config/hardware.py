@@ -1,16 +1,16 @@
-"""Options of circuits, which commands, passes and the engine share."""
+"""Options of circuits, which `ch emit`, `ch simulate`, passes and the engine share."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
-from chop.config.base import Options, option
+from chop.config.base import Options, RunConfig, option
 
 Strategy = Literal["unrolled", "folded", "stream_conv"]
-StrategyName = Literal["auto", "unrolled", "folded", "stream_conv"]
+StrategyName = Literal["auto", Strategy]
 SimulatorName = Literal["auto", "verilator", "icarus", "emulator"]
 
 
@@ -85,3 +85,34 @@ class SimulationOptions(CheckedCircuitOptions):
     simulator: SimulatorName = option(
         "auto", help="program that simulates the circuit; emulator: run the integer program in numpy only"
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmitConfig(CheckedCircuitOptions, RunConfig):
+    """Write the model of a run as a circuit in SystemVerilog."""
+
+    examples: ClassVar[tuple[str, ...]] = (
+        "ch emit latest",
+        "ch emit latest --strategy folded --p-in 8 --p-out 4",
+    )
+
+    synthesis: Literal["none", "xc7", "ecp5"] = option("none", help="FPGA family for which Yosys measures the area")
+    route: bool = option(False, help="also place and route for ECP5 with nextpnr, and print the clock frequency")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulateConfig(SimulationOptions, RunConfig):
+    """Simulate the circuit of a run's model and compare every bit with PyTorch."""
+
+    examples: ClassVar[tuple[str, ...]] = ("ch simulate latest", "ch simulate latest --emulate")
+
+    emulate: bool = option(False, help="same as --simulator emulator")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.emulate:
+            object.__setattr__(self, "simulator", "emulator")
+
+    def without_effect(self) -> dict[str, str]:
+        """Return the options that change nothing beside the others, each with the reason."""
+        return super().without_effect() | ({"simulator": "with 'emulate'"} if self.emulate else {})

@@ -91,15 +91,15 @@ class Settings:
         for path in self.given.get("trust", ()):
             if not path.is_file():
                 raise ValueError(f"the file '{path}' of {option_name('trust')} does not exist")
-        if self.caller != str(self.file) and (unused := self.unused()):
-            caller = self.caller or f"ch {self.action}"
-            logger.info("%s does not use these keys of the file: %s", caller, ", ".join(unused))
         named = named_files(self.given)
         trust(*named)
         if self.file is not None:
             check_trusted([each for each in named_files(self.values) if each not in named], self.file)
         for plugin in self.values.get("plugins", ()):
             load_plugin(plugin)
+        if self.caller != str(self.file) and (unused := self.unused()):
+            caller = self.caller or f"ch {self.action}"
+            logger.info("%s does not use these keys of the file: %s", caller, ", ".join(unused))
 
     def config(self) -> CommandConfig | TrainGrid:
         """Return what the action is called with: its configuration, or a grid if there are lists."""

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from chop.config.base import ActionConfig, Options, option
-from chop.config.optimizers import OptimizerName, ScheduleName
+from chop.registry import Registry
+
+OPTIMIZERS: Registry[tuple[str, Mapping[str, Any]]] = Registry(
+    "optimizer", {"adam": ("Adam", {}), "sgd": ("SGD", {"momentum": 0.9}), "adamw": ("AdamW", {})}
+)
+"""For each name the class in `torch.optim`, and its arguments besides the learning rate and the weight decay."""
+
+SCHEDULES: Registry[Callable[[float], float]] = Registry(
+    "learning rate schedule",
+    {
+        "none": lambda done: 1.0,
+        "cosine": lambda done: (1 + math.cos(math.pi * done)) / 2,
+        "linear": lambda done: 1 - done,
+        "step": lambda done: 0.1 ** ((done >= 0.5) + (done >= 0.75)),
+    },
+)
+"""For each name the factor of the learning rate after a share of all steps, for example 0.5 halfway with `linear`.
+
+A schedule depends on nothing but the step, so that a resumed training needs no state of it.
+"""
 
 _NEEDED = {
     "distill": ("teacher", "distill_temperature", "distill_weight"),
@@ -33,11 +53,16 @@ class TrainingOptions(Options):
     weight_decay: float = option(
         0.0, least=0, grid=True, group="training", same_on_resume=True, help="weight decay"
     )
-    training_optimizer: OptimizerName = option(
-        "adam", aliases=("optimizer",), group="training", same_on_resume=True, help="optimizer"
+    training_optimizer: str = option(
+        "adam",
+        aliases=("optimizer",),
+        choices=OPTIMIZERS,
+        group="training",
+        same_on_resume=True,
+        help="optimizer",
     )
-    lr_scheduler: ScheduleName = option(
-        "none", group="training", same_on_resume=True, help="learning rate schedule"
+    lr_scheduler: str = option(
+        "none", choices=SCHEDULES, group="training", same_on_resume=True, help="learning rate schedule"
     )
 
 

@@ -12,11 +12,10 @@ from chop.dataset.base import (
 from chop.dataset.cifar10 import CIFAR10
 from chop.dataset.data_module import MaseDataModule
 from chop.dataset.digits import Digits
-from chop.dataset.fashion_mnist import FashionMNIST
 from chop.dataset.file_dataset import FileDataset
 from chop.dataset.jsc import JSC
 from chop.dataset.lookup import dataset_from, get_dataset_info, resolve_dataset
-from chop.dataset.mnist import MNIST
+from chop.dataset.mnist import MNIST, FashionMNIST
 from chop.dataset.toy_tiny import ToyTiny
 
 __all__ = [

@@ -11,12 +11,11 @@ from typing import ClassVar
 import numpy as np
 import torch
 
+from chop.cache import cache_folder
 from chop.dataset.base import DatasetInfo, Normalized, Splits, register_dataset
-from chop.dataset.download import Remote, cache_folder, verify_recorded
+from chop.dataset.download import Remote, fetch_from_mirrors, find_file, named_folder, verify_recorded
 from chop.dataset.images import Images, check_images, given_scaling, split_images
-from chop.dataset.readers.cifar import read_archive, split_records
-from chop.dataset.readers.gzip_bytes import read_bytes
-from chop.dataset.source_files import fetch_from_mirrors, find_file, named_folder
+from chop.dataset.readers.image_files import read_archive, read_bytes, split_records
 
 ARCHIVE = "cifar-10-binary.tar.gz"
 FOLDER = "cifar-10-batches-bin"  # in the archive
@@ -42,18 +41,7 @@ class CIFAR10(Normalized):
         3 * 32 * 32,
         10,
         feature_shape=(3, 32, 32),
-        class_names=(
-            "airplane",
-            "automobile",
-            "bird",
-            "cat",
-            "deer",
-            "dog",
-            "frog",
-            "horse",
-            "ship",
-            "truck",
-        ),
+        class_names=("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
     )
     remotes: ClassVar[tuple[Remote, ...]] = (
         Remote(

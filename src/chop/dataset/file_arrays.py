@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from chop.dataset.readers.npz import Arrays
+from chop.dataset.readers.arrays import Arrays
 from chop.dataset.splits import SPLIT_NAMES, TEST, TRAIN
 from chop.registry import closest
 

@@ -12,16 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from chop.cache import cache_folder, is_offline
 from chop.dataset.columns import to_numbers
-from chop.dataset.download import (
-    DownloadError,
-    Remote,
-    cache_folder,
-    fetch,
-    fetch_text,
-    is_offline,
-    verify_recorded,
-)
+from chop.dataset.download import DownloadError, Remote, fetch, fetch_text, verify_recorded
 from chop.dataset.readers import read_content
 from chop.dataset.readers.errors import reading
 from chop.display.extras import installed, missing_package
@@ -33,22 +26,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FEATURES = (
-    "zlogz",
-    "c1_b0_mmdt",
-    "c1_b1_mmdt",
-    "c1_b2_mmdt",
-    "c2_b1_mmdt",
-    "c2_b2_mmdt",
-    "d2_b1_mmdt",
-    "d2_b2_mmdt",
-    "d2_a1_b1_mmdt",
-    "d2_a1_b2_mmdt",
-    "m2_b1_mmdt",
-    "m2_b2_mmdt",
-    "n2_b1_mmdt",
-    "n2_b2_mmdt",
-    "mass_mmdt",
-    "multiplicity",
+    *("zlogz", "c1_b0_mmdt", "c1_b1_mmdt", "c1_b2_mmdt", "c2_b1_mmdt", "c2_b2_mmdt"),
+    *("d2_b1_mmdt", "d2_b2_mmdt", "d2_a1_b1_mmdt", "d2_a1_b2_mmdt", "m2_b1_mmdt", "m2_b2_mmdt"),
+    *("n2_b1_mmdt", "n2_b2_mmdt", "mass_mmdt", "multiplicity"),
 )
 CLASSES = ("g", "q", "t", "w", "z")
 

@@ -11,13 +11,14 @@ from pathlib import Path
 from chop.dataset.base import DATASETS, Dataset, DatasetInfo, DatasetMaker
 from chop.dataset.file_dataset import FileDataset
 from chop.dataset.readers import KINDS
-from chop.dataset.text_table import Sentences, TextTable
-from chop.dataset.text_windows import TextWindows
+from chop.dataset.text_files import Sentences, TextTable, TextWindows
 from chop.options import check_options
 from chop.plugins import is_reference, load_maker
-from chop.registry import closest
+from chop.registry import Registry, closest
 
-TEXT_FILES: Mapping[str, DatasetMaker] = {"cls": TextTable, "lm": TextWindows, "similarity": Sentences}
+TEXT_FILES: Registry[DatasetMaker] = Registry(
+    "task with files of text", {"cls": TextTable, "lm": TextWindows, "similarity": Sentences}
+)
 """By task: the data set of a user's file, for models that take text."""
 
 

@@ -186,7 +186,7 @@ class Experiment:
             "action": action,
             "model": config.model,
             "dataset": config.dataset,
-            "task": TASKS[config.task],
+            "task": TASKS[config.task].title,
             "project": config.project,
             "seed": config.seed,
             "data": {
@@ -249,7 +249,7 @@ class Experiment:
             shape = list(first_tensor(output).shape)
             raise ValueError(
                 f"model '{self.config.model}' returns {shape} for {len(features)} rows; "
-                f"{TASKS[self.config.task]} on '{self.config.dataset}' needs {expected}"
+                f"{TASKS[self.config.task].title} on '{self.config.dataset}' needs {expected}"
             )
 
 

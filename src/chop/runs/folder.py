@@ -250,7 +250,7 @@ def run_prefix(config: ActionConfig) -> str:
         r"[^\w.-]+", "-", Path(config.model.rpartition(":")[2]).name.removesuffix(GGUF).removesuffix(ONNX)
     )
     dataset = re.sub(r"[^\w.-]+", "-", Path(config.dataset.rpartition(":")[2]).stem)
-    return f"{model}_{TASKS[config.task]}_{dataset}_"
+    return f"{model}_{TASKS[config.task].title}_{dataset}_"
 
 
 def with_absolute_paths(config: ActionConfig) -> ActionConfig:

@@ -1,6 +1,6 @@
 """What models are evaluated on, one file per task."""
 
-from chop.tasks.base import Evaluation, Meter, Reduce, Task, get_task
+from chop.tasks.base import Evaluation, Meter, Reduce, Task, get_task, register_task
 from chop.tasks.classification import Classification
 from chop.tasks.language_modelling import LanguageModelling
 from chop.tasks.similarity import Similarity
@@ -14,4 +14,5 @@ __all__ = [
     "Similarity",
     "Task",
     "get_task",
+    "register_task",
 ]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
 from chop.dataset import DatasetInfo
 from chop.ir.graph.interpreter import tensors_in
+from chop.registry import Decorator, Registry
 from chop.task_names import check_task
 
 Reduce = Callable[[Tensor], Tensor]
@@ -57,7 +58,6 @@ class Meter(Protocol):
 class Task(Protocol):
     """What a model does, and how that is measured."""
 
-    name: ClassVar[str]
     compares: ClassVar[bool]
     """Whether the result says how close a model is to its original, rather than how good it is."""
 
@@ -70,14 +70,12 @@ class Task(Protocol):
         ...
 
 
-_TASKS: dict[str, Task] = {}
-T = TypeVar("T", bound=Task)
+_TASKS: Registry[Task] = Registry("task")
 
 
-def register_task(task: type[T]) -> type[T]:
-    """Register a task under its name."""
-    _TASKS[task.name] = task()
-    return task
+def register_task(name: str) -> Decorator:
+    """Register a class like `Classification` under one of `chop.task_names.TASKS`; plug-ins add theirs first."""
+    return _TASKS.register(name, lambda cls: cls())
 
 
 def get_task(name: str) -> Task:

@@ -16,11 +16,10 @@ MAX_CONFUSION_CLASSES = 1000
 """With more classes there is no confusion matrix: it would need 8 bytes per pair of classes."""
 
 
-@register_task
+@register_task("cls")
 class Classification:
     """One class per sample: accuracy, mean loss and confusion matrix."""
 
-    name: ClassVar[str] = "cls"
     compares: ClassVar[bool] = False
 
     def meter(

@@ -21,11 +21,10 @@ def perplexity(loss: float) -> float:
     return math.exp(loss) if loss < MAX_EXPONENT else math.inf
 
 
-@register_task
+@register_task("lm")
 class LanguageModelling:
     """A score per token of the vocabulary, at every position of a text: perplexity, loss and accuracy per token."""
 
-    name: ClassVar[str] = "lm"
     compares: ClassVar[bool] = False
 
     def meter(

@@ -15,11 +15,10 @@ from chop.tasks.base import Evaluation, Reduce, first_tensor, register_task
 MASK = "attention_mask"
 
 
-@register_task
+@register_task("similarity")
 class Similarity:
     """A vector per sentence: Spearman's rank correlation of the cosine similarities with those of the original."""
 
-    name: ClassVar[str] = "similarity"
     compares: ClassVar[bool] = True
 
     def meter(self, info: DatasetInfo, device: torch.device, original: Evaluation | None = None) -> SimilarityMeter:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from chop.config import TrainConfig
-from chop.config.optimizers import OPTIMIZERS, SCHEDULES
+from chop.config.train import OPTIMIZERS, SCHEDULES
 from chop.ir.graph.learned_scales import scales_of_calls
 from chop.nn.quantized import QuantizedLayer
 

@@ -34,7 +34,7 @@ from chop.training.loop import EpochMetrics, Processes, TrainingLoop
 from chop.training.metrics_log import MetricsLog
 from chop.training.optimizer import Optimizer
 from chop.training.phases import Phases
-from chop.training.progress import TrainingProgress
+from chop.training.terminal import TrainingProgress
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

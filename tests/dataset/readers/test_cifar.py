@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chop.dataset.readers.cifar import read_archive, split_records
+from chop.dataset.readers.image_files import read_archive, split_records
 from dataset.data_samples import cifar_archive, cifar_bytes, cifar_files, some_images
 
 

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from chop.dataset.jsc_published import read_jets
-from chop.dataset.readers.cifar import read_archive
 from chop.dataset.readers.dispatch import KINDS, read_content
-from chop.dataset.readers.gzip_bytes import read_bytes
-from chop.dataset.readers.text import read_text
+from chop.dataset.readers.image_files import read_archive, read_bytes
+from chop.dataset.text_files import read_text
 from chop.models import get_model_info
 from chop.registry import UnknownNameError
 

@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 import pytest
 
-from chop.dataset.readers.hdf5 import read_hdf5
+from chop.dataset.readers.arrays import read_hdf5
 
 RECORD = np.dtype([("a", "f4"), ("b", "f4")])
 

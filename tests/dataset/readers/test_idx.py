@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chop.dataset.readers.idx import read_idx
+from chop.dataset.readers.image_files import read_idx
 from dataset.data_samples import idx_bytes
 
 shapes = st.lists(st.integers(0, 6), min_size=1, max_size=4)

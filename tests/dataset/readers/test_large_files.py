@@ -16,8 +16,7 @@ import pytest
 from pyarrow import parquet
 
 from chop.dataset.readers import errors, read_content
-from chop.dataset.readers.cifar import read_archive
-from chop.dataset.readers.gzip_bytes import read_bytes
+from chop.dataset.readers.image_files import read_archive, read_bytes
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +27,7 @@ SIZE = 2**20
 def _small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Treat 100 kB as large, so that the tests need no large files."""
     monkeypatch.setattr(errors, "LARGE", 10**5)
-    monkeypatch.setattr("chop.dataset.readers.gzip_bytes.LARGE", 10**5)
+    monkeypatch.setattr("chop.dataset.readers.image_files.LARGE", 10**5)
 
 
 def test_an_npz_file_is_refused_before_it_is_read(tmp_path: Path) -> None:

@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from chop.reporting.view.server import ViewServer
-from chop.reporting.view.start_server import make_server
+from chop.reporting.view.server import ViewServer, make_server
 
 DATA = {"title": "jsc (generated)", "version": "generated"}
 Summary = dict[str, Any]

@@ -9,8 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from chop.reporting.view.compare import ComparedRow, figure_rows, format_rows, is_same, option_rows, summary_rows
-from chop.reporting.view.formats_by_operand import format_text
+from chop.reporting.view.compare import (
+    ComparedRow,
+    figure_rows,
+    format_rows,
+    format_text,
+    is_same,
+    option_rows,
+    summary_rows,
+)
 from chop.reporting.view.run_record import RunRecord, list_records
 from reporting.view.conftest import integer, train_summary, transform_summary, write_graph
 

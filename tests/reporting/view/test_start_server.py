@@ -15,8 +15,7 @@ import pytest
 
 from chop.config import ViewConfig
 from chop.reporting.view import view
-from chop.reporting.view.server import ViewServer
-from chop.reporting.view.start_server import address_of, make_server
+from chop.reporting.view.server import ViewServer, address_of, make_server
 
 
 def test_only_this_machine_can_connect(project: Path) -> None:

@@ -6,11 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from chop.dataset.readers.arff import read_arff
-from chop.dataset.readers.csv import read_csv, read_tsv
-from chop.dataset.readers.hdf5 import read_hdf5
-from chop.dataset.readers.npz import Arrays, read_npz
-from chop.dataset.readers.parquet import read_parquet
+from chop.dataset.readers.arrays import Arrays, read_hdf5, read_npz
+from chop.dataset.readers.tables import read_arff, read_csv, read_parquet, read_tsv
 from chop.files import check_regular
 
 if TYPE_CHECKING:

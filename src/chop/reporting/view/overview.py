@@ -10,7 +10,6 @@ from pathlib import Path
 from chop.display import numbers
 from chop.display.launcher import launcher
 from chop.display.numbers import counted
-from chop.reporting.view.differences import OptionColumn, differing_options
 from chop.reporting.view.html import (
     NOTHING,
     Html,
@@ -23,16 +22,19 @@ from chop.reporting.view.html import (
     scrolling,
     synthetic_badge,
 )
-from chop.reporting.view.overview_controls import (
+from chop.reporting.view.key_figures import COLUMNS, PARAMETERS, RunFigure
+from chop.reporting.view.option_columns import OptionColumn, differing_options
+from chop.reporting.view.run_record import MAX_RECORDS_KEPT, RunRecord
+from chop.reporting.view.run_selection import (
+    PAGE_SIZE,
+    RunSelection,
+    SortValues,
     chosen_elsewhere,
     column_head,
     page_buttons,
     run_box,
     toolbar,
 )
-from chop.reporting.view.run_figures import COLUMNS, PARAMETERS, RunFigure
-from chop.reporting.view.run_record import MAX_RECORDS_KEPT, RunRecord
-from chop.reporting.view.run_selection import PAGE_SIZE, RunSelection, SortValues
 
 TEXT_COLUMNS, START_COLUMN = ("run", "action", "model", "data"), "started"
 """The first columns and the last one. Between them are the key figures, and options that differ."""

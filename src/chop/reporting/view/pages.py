@@ -11,6 +11,7 @@ from chop.display.figures import figure
 from chop.display.launcher import launcher
 from chop.display.numbers import counted
 from chop.reporting.view.compare import (
+    NOT_QUANTIZED,
     ComparedCell,
     ComparedRow,
     figure_rows,
@@ -18,7 +19,6 @@ from chop.reporting.view.compare import (
     option_rows,
     summary_rows,
 )
-from chop.reporting.view.formats_by_operand import NOT_QUANTIZED
 from chop.reporting.view.html import (
     NOTHING,
     Content,
@@ -33,8 +33,8 @@ from chop.reporting.view.html import (
     section,
     synthetic_badge,
 )
+from chop.reporting.view.key_figures import ACCURACY, ALL_FIGURES
 from chop.reporting.view.nested_tables import is_number, tables_at, text_at
-from chop.reporting.view.run_figures import ACCURACY, ALL_FIGURES
 from chop.reporting.view.run_record import RunRecord, run_names
 from chop.reporting.view.served_files import find_run_file, list_files
 from chop.runs import RunFolder

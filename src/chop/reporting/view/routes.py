@@ -9,10 +9,9 @@ from urllib.parse import parse_qs, unquote
 
 from chop.reporting.view.html import ASSETS, Html
 from chop.reporting.view.overview import overview_page
-from chop.reporting.view.overview_controls import NUM_COMPARED
 from chop.reporting.view.pages import compare_page, run_page
 from chop.reporting.view.run_record import RunRecord, find_record, list_records
-from chop.reporting.view.run_selection import RunSelection
+from chop.reporting.view.run_selection import NUM_COMPARED, RunSelection
 from chop.reporting.view.served_files import CONTENT_TYPES, find_file, find_served_run
 
 ASSET_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}

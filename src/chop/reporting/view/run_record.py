@@ -14,8 +14,7 @@ from typing import Any
 from chop.display.numbers import counted, exact
 from chop.files import MAX_RECORD_BYTES, CorruptFileError, open_regular, parse_json
 from chop.reporting.view.nested_tables import number_at, tables_at, text_at, value_at
-from chop.reporting.view.run_files import read_table
-from chop.reporting.view.served_files import find_run_file, find_served_run, is_allowed_name
+from chop.reporting.view.served_files import find_run_file, find_served_run, is_allowed_name, read_table
 from chop.runs import RunFolder, list_runs
 
 MAX_RECORDS_KEPT = 4096

@@ -11,7 +11,7 @@ from chop.display.figures import KEY_FIGURES, KeyFigure
 from chop.registry import closest
 from chop.searching.evaluation.cost_runners import COST_RUNNERS
 from chop.searching.evaluation.software_runners import BasicEvaluation
-from chop.tasks.language_modelling import LanguageModelling, perplexity
+from chop.tasks.language_modelling import perplexity
 
 T = TypeVar("T")
 Gains = tuple[float, ...]
@@ -29,7 +29,7 @@ def known_metrics() -> dict[str, KeyFigure]:
 
 def quality_figure(task: str) -> KeyFigure:
     """Return the figure that tables show for the quality of a trial of a task."""
-    return KEY_FIGURES["perplexity"] if task == LanguageModelling.name else KEY_FIGURES["accuracy"]
+    return KEY_FIGURES["perplexity"] if task == "lm" else KEY_FIGURES["accuracy"]
 
 
 def measured(figure: KeyFigure, metrics: Mapping[str, float]) -> float | None:

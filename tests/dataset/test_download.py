@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from chop.dataset.download import DownloadError, Remote, fetch, fetch_text, transfer
+from chop.dataset import download
+from chop.dataset.download import DownloadError, Remote, fetch, fetch_text
 from dataset.local_server import Site, serve
 
 pytestmark = pytest.mark.slow
@@ -29,7 +30,7 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 def _local_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CHOP_OFFLINE", raising=False)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr(transfer, "_failures", {})
+    monkeypatch.setattr(download, "_failures", {})
 
 
 @pytest.fixture
@@ -141,7 +142,7 @@ def test_an_error_of_the_server_is_reported_and_not_requested_again(
 
 
 def test_a_silent_server_times_out(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "TIMEOUT", 0.1)
+    monkeypatch.setattr(download, "TIMEOUT", 0.1)
     site.silence = 0.5
     with pytest.raises(DownloadError, match=r"127\.0\.0\.1 did not respond in time"):
         fetch(Remote(site.url, "data.bin"), tmp_path)

@@ -1,13 +1,15 @@
-"""Downloading a file: resumed after an interruption, verified, and renamed when it is complete."""
+"""The files of published data sets: in a user's folder, or downloaded once, verified, and kept in the cache."""
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import re
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from typing import cast
@@ -16,11 +18,49 @@ from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from chop.cache import is_offline
-from chop.dataset.download.integrity import digest, record, verify_recorded
-from chop.dataset.download.progress import Progress
+from chop.display.progress import ProgressBar
 from chop.folder_lock import locked
 
 logger = logging.getLogger(__name__)
+
+
+def digest(path: Path, algorithm: str) -> str:
+    """Return the checksum of a file in hex digits, without reading it at once."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
+
+
+def record(path: Path, target: Path) -> None:
+    """Write the sha256 of `path`, which will be renamed to `target`, in the format of `sha256sum`."""
+    record_file = _record_file(target)
+    unfinished = record_file.with_name(f"{record_file.name}.part")
+    unfinished.write_text(f"{digest(path, 'sha256')}  {target.name}\n", encoding="utf-8")
+    os.replace(unfinished, record_file)
+
+
+def verify_recorded(path: Path) -> None:
+    """Raise an error if a file differs from what was downloaded; a file without a record is accepted."""
+    record_file = _record_file(path)
+    if not record_file.exists():
+        return
+    words = record_file.read_text(encoding="utf-8", errors="replace").split()
+    status = path.stat()
+    if not words or _sha256(path, status.st_size, status.st_mtime_ns) != words[0]:
+        raise ValueError(
+            f"'{path}' is corrupt or was changed: its sha256 differs from '{record_file.name}', which was recorded "
+            "after the download; delete both files to download it again"
+        )
+
+
+@lru_cache(maxsize=64)
+def _sha256(path: Path, size: int, changed_at: int) -> str:
+    """Return the checksum; it is cached until size or time of the file change."""
+    return digest(path, "sha256")
+
+
+def _record_file(path: Path) -> Path:
+    return path.with_name(f"{path.name}.sha256")
+
 
 TIMEOUT = 15.0  # seconds for connecting to an address, and without a byte
 MAX_ATTEMPTS = 5  # as long as each one receives some bytes
@@ -159,18 +199,22 @@ def _append(url: str, part: Path, tag: Path) -> None:
     done = _length(part) if tag.exists() else 0  # without its tag the version of `part` is unknown
     resume_headers = {"Range": f"bytes={done}-", "If-Range": tag.read_text(encoding="latin-1")} if done else {}
     with _open(url, resume_headers) as response:
-        start = _range_start(response)
+        found = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
+        start = int(found[1]) if found and response.status == 206 else 0
         if start not in (0, done):
             raise ConnectionError(f"the server resumes at byte {start}, not at {done}")
-        done = start
-        total = _total(response, done)
+        done, length = start, response.headers.get("Content-Length", "")
+        total = done + int(length) if length.isdecimal() else None
         if done == 0:
             part.unlink(missing_ok=True)  # before the tag, so that they always match
             _note_tag(response, tag)
-        with part.open("ab") as file, Progress(part.stem, done, total) as progress:
+        size = "size unknown" if total is None else _megabytes(total)
+        logger.info("downloading %s (%s)%s", part.stem, size, f", resuming at {_megabytes(done)}" if done else "")
+        missing = None if total is None else total - done
+        with part.open("ab") as file, ProgressBar(f"bytes of {part.stem}", missing) as progress:
             while chunk := response.read(CHUNK_SIZE):
                 file.write(chunk)
-                progress.update(file.tell())
+                progress.step(len(chunk))
             file.flush()
             os.fsync(file.fileno())
     if total is not None and _length(part) != total:
@@ -181,15 +225,8 @@ def _length(part: Path) -> int:
     return part.stat().st_size if part.exists() else 0
 
 
-def _range_start(response: HTTPResponse) -> int:
-    """Return the position of the first byte of a response."""
-    found = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
-    return int(found[1]) if found and response.status == 206 else 0
-
-
-def _total(response: HTTPResponse, done: int) -> int | None:
-    length = response.headers.get("Content-Length", "")
-    return done + int(length) if length.isdecimal() else None
+def _megabytes(num_bytes: int) -> str:
+    return f"{num_bytes / 1e6:.1f} MB"
 
 
 def _note_tag(response: HTTPResponse, tag: Path) -> None:
@@ -200,3 +237,33 @@ def _note_tag(response: HTTPResponse, tag: Path) -> None:
         tag.write_text(strong, encoding="latin-1")
     else:
         tag.unlink(missing_ok=True)
+
+
+def named_folder(path: str | os.PathLike[str], dataset: str) -> Path:
+    """Return the user's folder; raise an error if it does not exist."""
+    folder = Path(path).expanduser()
+    if not folder.is_dir():
+        raise ValueError(f"the folder '{folder}' for data set '{dataset}' does not exist")
+    return folder
+
+
+def find_file(folder: Path, name: str, dataset: str) -> Path:
+    """Return the file called `name` in a folder, compressed or not."""
+    for candidate in (folder / name, folder / f"{name}.gz"):
+        if candidate.is_file():
+            return candidate
+    raise ValueError(f"the folder '{folder}' has no file '{name}' or '{name}.gz', which data set '{dataset}' needs")
+
+
+def fetch_from_mirrors(remotes: Sequence[Remote], folder: Path, dataset: str, alternative: str) -> Path:
+    """Return a file from the first server that has it; `alternative` says what path= accepts instead."""
+    reasons = []
+    for remote in remotes:
+        try:
+            return fetch(remote, folder)
+        except DownloadError as error:
+            reasons.append(str(error))
+    raise DownloadError(
+        f"data set '{dataset}' is not in '{folder}' and cannot be downloaded: {'; '.join(reasons)}; "
+        f"if you have {alternative} give it as path="
+    )
