@@ -146,6 +146,11 @@ def test_numbers_are_found_at_the_top_in_the_total_and_as_the_lowest_sqnr() -> N
     assert numbers_in(info) == {"total_flops": 3, "macs": 5, "lowest SQNR in dB (fc1.data_in_0)": 12.5}
 
 
+def test_operands_without_error_do_not_have_the_lowest_sqnr() -> None:
+    info = {"fc1": {"weight": {"sqnr_db": 20.0}, "bias": {"sqnr_db": "inf"}}}
+    assert numbers_in(info) == {"lowest SQNR in dB (fc1.weight)": 20.0}
+
+
 def test_recovery_runs_after_quantisation_and_calibration() -> None:
     assert list(with_recovery({"quantize": QUANTIZE, "gptq": {}})) == ["quantize", "recover_accuracy", "gptq"]
     assert list(with_recovery({"quantize": {}, "calibrate": {}})) == ["quantize", "calibrate", "recover_accuracy"]

@@ -155,7 +155,7 @@ def numbers_in(info: Mapping[str, Any]) -> dict[str, float]:
 def _lowest_sqnr(info: Mapping[str, Any]) -> dict[str, float]:
     """Return the lowest `info[node][operand]["sqnr_db"]` with its name, or nothing if there is none."""
     found = {
-        f"{node}.{operand}": measured["sqnr_db"]
+        f"{node}.{operand}": float(measured["sqnr_db"])  # infinity is a text in what is kept of an `info`
         for node, operands in info.items()
         if isinstance(operands, Mapping)
         for operand, measured in operands.items()
