@@ -109,23 +109,33 @@ def of_original(op: str, number: int) -> tuple[torch.Size, torch.dtype, list[str
 
 
 @pytest.mark.parametrize("case", PAIRS, indirect=True, scope="module")
-def test_shape_dtype_names_and_state_are_kept(case: QuantizedCase) -> None:
-    (op, number, _), sample, graph = case
+def test_shape_dtype_names_and_state_are_kept_and_the_class_says_op_and_format(case: QuantizedCase) -> None:
+    (op, number, format_name), sample, graph = case
     got = run(graph.model, sample.arguments())
     assert got.isfinite().all()
     names = [node.name for node in graph.fx_graph.nodes]
     assert (got.shape, got.dtype, names, list(graph.model.state_dict())) == of_original(op, number)
     verify_common_metadata_analysis_pass(graph)
+    (target,) = targets(graph)
+    if isinstance(target, QuantizedLayer):
+        assert type(target).__name__ == type(sample.module).__name__ + FORMATS[format_name].__name__
+        assert isinstance(target, type(sample.module))
+    else:
+        assert target.__name__ == f"{op}_{format_name}"
 
 
-@pytest.mark.parametrize("training", [False, pytest.param(True, marks=pytest.mark.slow)])
+def targets(graph: MaseGraph) -> list[QuantizedLayer | QuantizedCall]:
+    return [meta.quantized for meta in graph.metas() if meta.quantized is not None]
+
+
 @pytest.mark.parametrize(("op", "index"), FIRST_IS_QUICK)
-def test_format_float_is_bit_identical_to_pytorch(op: str, index: int, training: bool) -> None:
+def test_format_float_is_bit_identical_to_pytorch(op: str, index: int) -> None:
     sample = sample_of(op, index)
-    plain = copy.deepcopy(sample.model()).train(training)
+    plain = copy.deepcopy(sample.model())
     graph = quantized(op, sample, "float")
-    graph.model.train(training)
-    for _ in range(2):  # running statistics must change in the same way
+    for training in (False, True, True, False):  # running statistics must change in the same way
+        plain.train(training)
+        graph.model.train(training)
         assert run(graph.model, sample.arguments()).equal(run(plain, sample.arguments()))
     for key, value in plain.state_dict().items():
         assert graph.model.state_dict()[key].equal(value)
@@ -142,32 +152,6 @@ def test_saved_graphs_load_without_the_model(op: str, index: int, tmp_path: Path
     loaded.model.eval()
     assert run(loaded.model, sample.arguments()).equal(run(graph.model, sample.arguments()))
     assert loaded.model.state_dict().keys() == graph.model.state_dict().keys()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", PAIRS, indirect=True, scope="module")
-def test_gradients_reach_every_parameter_and_input(case: QuantizedCase) -> None:
-    _, sample, graph = case
-    arguments = {k: v.requires_grad_(v.is_floating_point()) for k, v in sample.arguments().items()}
-    result = run(graph.model, arguments)
-    (result * torch.rand_like(result)).sum().backward()
-    used = list(arguments.values())[: len(sample.inputs)]
-    for tensor in (*graph.model.parameters(), *(t for t in used if t.is_floating_point())):
-        assert tensor.grad is not None
-        assert tensor.grad.isfinite().all()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", PAIRS, indirect=True, scope="module")
-def test_class_and_function_names_say_op_and_format(case: QuantizedCase) -> None:
-    (op, _, format_name), sample, graph = case
-    (target,) = [meta.quantized for meta in graph.metas() if meta.quantized is not None]
-    if isinstance(target, QuantizedLayer):
-        assert type(target).__name__ == type(sample.module).__name__ + FORMATS[format_name].__name__
-        assert isinstance(target, type(sample.module))
-    else:
-        assert isinstance(target, QuantizedCall)
-        assert target.__name__ == f"{op}_{format_name}"
 
 
 @pytest.mark.parametrize("op", ["dropout", "view", "embedding_indices"])
@@ -214,13 +198,23 @@ def without_dropout(model: torch.nn.Module) -> torch.nn.Module:
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
-@pytest.mark.parametrize("training", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", PAIRS, indirect=True, scope="module")
-def test_derivatives_by_torch_func_are_those_of_a_backward_pass(case: QuantizedCase, training: bool) -> None:
+def test_gradients_reach_every_parameter_and_input_and_torch_func_agrees(case: QuantizedCase) -> None:
+    _, _, graph = case
+    (target,) = targets(graph)
+    for training in (False, True) if isinstance(target, QuantizedLayer) else (False,):  # functions have no mode
+        check_derivatives(case, training)
+
+
+def check_derivatives(case: QuantizedCase, training: bool) -> None:
+    """Compare a backward pass with the derivatives of `torch.func`, if torch has rules for the op."""
     (op, *_), sample, graph = case
     model, arguments = without_dropout(graph.model).train(training), sample.arguments()
     used = {name: each for name, each in list(arguments.items())[: len(sample.inputs)] if each.is_floating_point()}
     leaves = dict(model.named_parameters()) | {name: each.clone().requires_grad_() for name, each in used.items()}
+    result = run(model, arguments | {name: leaves[name] for name in used})
+    gradients = torch.autograd.grad(result.sin().sum(), list(leaves.values()))
+    assert all(gradient.isfinite().all() for gradient in gradients)
     tangents = {name: torch.randn_like(each) for name, each in leaves.items()}
     if op == "embedding":  # only the backward pass of torch leaves out the row of padding
         tangents = {name: each.index_fill(0, torch.tensor(0), 0.0) for name, each in tangents.items()}
@@ -228,13 +222,10 @@ def test_derivatives_by_torch_func_are_those_of_a_backward_pass(case: QuantizedC
         found, derivative = by_torch_func(model, arguments, tangents)
     except (RuntimeError, NotImplementedError):
         plain = without_dropout(sample.model()).train(training)
+        tangents = {name: tangents[name] for name in leaves if not name.endswith("_scale")}
         with pytest.raises((RuntimeError, NotImplementedError)):  # torch has no rule for it
-            by_torch_func(
-                plain, arguments, {name: tangents[name] for name in leaves if not name.endswith("_scale")}
-            )
+            by_torch_func(plain, arguments, tangents)
         return
-    result = run(model, arguments | {name: leaves[name] for name in used})
-    gradients = torch.autograd.grad(result.sin().sum(), list(leaves.values()))
     torch.testing.assert_close(list(found.values()), list(gradients))
     if op == "prelu":  # torch has two derivatives at 0
         return
