@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import torch
@@ -12,17 +14,18 @@ from dataset.data_samples import write_downloads
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(autouse=True)
-def _own_files(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, scope="module")
+def _own_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Disable downloads, and use a cache folder with small files instead."""
-    folder = tmp_path_factory.getbasetemp() / "cache_of_contracts"
-    if not folder.exists():
-        write_downloads(folder)
-    monkeypatch.setenv("CHOP_CACHE", str(folder))
-    monkeypatch.setenv("CHOP_OFFLINE", "1")
+    folder = tmp_path_factory.mktemp("cache_of_contracts")
+    write_downloads(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CHOP_CACHE", str(folder))
+        patch.setenv("CHOP_OFFLINE", "1")
+        yield
 
 
-@pytest.fixture(params=list(DATASETS))
+@pytest.fixture(scope="module", params=list(DATASETS))
 def module(request: pytest.FixtureRequest) -> MaseDataModule:
     data_module = MaseDataModule(name=request.param, batch_size=32)
     data_module.prepare_data()
@@ -32,7 +35,9 @@ def module(request: pytest.FixtureRequest) -> MaseDataModule:
 
 def test_every_dataset_matches_its_info(module: MaseDataModule) -> None:
     info = module.dataset_info
-    assert info.name == module.name
+    assert info.name == module.name == get_dataset_info(module.name).name
+    assert info.provenance
+    assert info.version
     for rows in (module.splits.train, module.splits.val, module.splits.test):
         assert rows.features.shape == (len(rows.labels), *info.feature_shape)
         assert (rows.features.dtype, rows.labels.dtype) == (torch.float32, torch.int64)
@@ -54,17 +59,6 @@ def test_every_dataset_has_a_separate_validation_split(module: MaseDataModule) -
     assert len(splits.val.labels) == round((len(splits.train.labels) + len(splits.val.labels)) / 10)
     train, val = (set(map(tuple, rows.features.flatten(1).tolist())) for rows in (splits.train, splits.val))
     assert len(train & val) <= len(val) // 100  # real rows may be equal by chance
-
-
-def test_every_dataset_has_provenance_version_and_hash(module: MaseDataModule) -> None:
-    info = module.dataset_info
-    assert info.provenance
-    assert info.version
-
-
-@pytest.mark.parametrize("name", DATASETS)
-def test_every_dataset_has_an_info_before_loading(name: str) -> None:
-    assert get_dataset_info(name).name == name
 
 
 @pytest.mark.parametrize("name", DATASETS)
