@@ -95,7 +95,12 @@ def check(case: Case, folder: Path) -> None:
     x = make_tensor(case)
     if case["flush_denormal"]:
         _check_flushed(number_format, x)
-    _check_transform(number_format, x, case["transform"])
+    check_transform(number_format, x, case["transform"])
+    check_numbers(number_format, x)
+
+
+def check_numbers(number_format: Any, x: Tensor) -> None:
+    """Check what a format promises for all numbers."""
     before, y = x.clone(), number_format.quantize(x)
     assert (y.shape, y.dtype) == (x.shape, x.dtype), "shape or dtype changed"
     assert _same(x, before), "the input was changed"
@@ -255,7 +260,7 @@ def _check_flushed(number_format: Format, x: Tensor) -> None:
         torch.set_flush_denormal(False)
 
 
-def _check_transform(number_format: Format, x: Tensor, name: str) -> None:
+def check_transform(number_format: Format, x: Tensor, name: str, scale: Tensor | None = None) -> None:
     """Every transform of torch sees the identity, and rounds as outside of it."""
     torch.manual_seed(0)
     x = x.clone() if 0 in x.stride() else x  # torch makes no dual numbers of elements that share their memory
@@ -265,55 +270,63 @@ def _check_transform(number_format: Format, x: Tensor, name: str) -> None:
     )
     result, derivative, expected = None, v, v
 
+    def rounded(x: Tensor) -> Tensor:
+        return number_format(x, scale)
+
     def weighted(x: Tensor) -> Tensor:
-        return (number_format(x) * v).sum()
+        return (rounded(x) * v).sum()
 
     def squares(x: Tensor) -> Tensor:
-        return number_format(x).square().sum()
+        return rounded(x).square().sum()
 
     match name:
         case "jvp":
-            result, derivative, *_ = func.jvp(number_format, (x,), (v,))
+            result, derivative, *_ = func.jvp(rounded, (x,), (v,))
         case "forward_ad":
             with torch.no_grad(), forward_ad.dual_level():
-                result, derivative = forward_ad.unpack_dual(number_format(forward_ad.make_dual(x, v)))
+                result, derivative = forward_ad.unpack_dual(rounded(forward_ad.make_dual(x, v)))
         case "vjp":
-            result, pull, *_ = func.vjp(number_format, x)
+            result, pull, *_ = func.vjp(rounded, x)
             (derivative,) = pull(v)
         case "grad":
             derivative = func.grad(weighted)(x)
         case "checkpoint":
-            result = checkpoint(number_format, leaf, use_reentrant=False)
+            result = checkpoint(rounded, leaf, use_reentrant=False)
             (derivative,) = torch.autograd.grad(result, leaf, v)
         case "in_place":
-            (derivative,) = torch.autograd.grad(number_format(leaf).mul_(2), leaf, v)
+            (derivative,) = torch.autograd.grad(rounded(leaf).mul_(2), leaf, v)
             expected = 2 * v
         case "vmap" | "vmap_grad" | "grad_vmap":
-            _check_vmap(number_format, x, v, name)
+            _check_vmap(number_format, x, v, name, scale)
         case _ if eye is None:
             return
         case "jacrev" | "jacfwd":
-            derivative, expected = getattr(func, name)(number_format)(x), eye
+            derivative, expected = getattr(func, name)(rounded)(x), eye
         case "hessian" if number_format.is_repeatable:
             derivative, expected = func.hessian(squares)(x), 2 * eye
         case "double_backward":
             (first,) = torch.autograd.grad(squares(leaf), leaf, create_graph=True)
             (derivative,) = torch.autograd.grad(first, leaf, v)
             expected = 2 * v
+            if number_format.is_repeatable:
+                assert _same(first.detach(), 2 * rounded(x), number_format), "the derivative of squares is wrong"
     assert derivative.equal(expected), f"the derivative by {name} is not that of the identity"
     if result is not None and number_format.is_repeatable:
-        assert _same(result.detach(), number_format.quantize(x), number_format), f"{name} rounds differently"
+        assert _same(result.detach(), rounded(x), number_format), f"{name} rounds differently"
 
 
-def _check_vmap(number_format: Format, x: Tensor, v: Tensor, name: str) -> None:
+def _check_vmap(number_format: Format, x: Tensor, v: Tensor, name: str, scale: Tensor | None) -> None:
     """Samples are rounded as in a loop, or refused as there."""
 
+    def rounded(x: Tensor) -> Tensor:
+        return number_format(x, scale)
+
     def weighted(x: Tensor, v: Tensor) -> Tensor:
-        return (number_format(x) * v).sum()
+        return (rounded(x) * v).sum()
 
     def run() -> Any:
         if name == "vmap":
-            return func.vmap(number_format, randomness="different")(x)
+            return func.vmap(rounded, randomness="different")(x)
         if name == "vmap_grad":
             return func.vmap(func.grad(weighted), randomness="different")(x, v)
         return func.grad(lambda x: func.vmap(weighted, randomness="different")(x, v).sum())(x)
@@ -321,7 +334,7 @@ def _check_vmap(number_format: Format, x: Tensor, v: Tensor, name: str) -> None:
     if not x.dim():
         return
     try:
-        samples = [number_format.quantize(each) for each in x]
+        samples = [rounded(each) for each in x]
     except ValueError as error:
         with pytest.raises(ValueError, match=re.escape(str(error))):
             run()
@@ -349,7 +362,7 @@ def _check_zeros(number_format: Format, x: Tensor, y: Tensor) -> None:
 
 def _check_loops(number_format: Format, x: Tensor) -> None:
     """Compiled loops give the same bits as the eager definitions."""
-    with patch.object(settings, "min_numel_to_load", 0):
+    with patch.multiple(settings, enabled=True, min_numel_to_load=0):
         compiled = number_format.quantize(x)
     with patch.object(settings, "enabled", False):
         eager = number_format.quantize(x)
