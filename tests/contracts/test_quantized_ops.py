@@ -163,6 +163,17 @@ def test_movement_dropout_and_indices_are_never_quantised(op: str) -> None:
         assert not OPS[op].quantizable
 
 
+def test_only_the_first_of_several_results_is_rounded_and_their_names_are_kept() -> None:
+    sample = Sample("max()", None, lambda x, *_: torch.max(x, 1), torch.tensor([[0.3, 2.0], [1.6, -1.0]]))
+    graph = annotated(sample.model(), **sample.arguments())
+    config = {"name": "integer", "data_in_width": 8, "data_in_frac_width": 6, "data_out_width": 4}
+    config["data_out_frac_width"] = 1
+    graph, _ = quantize_transform_pass(graph, {"by": "type", "max": {"config": config}})
+    result = run(graph.model, sample.arguments())
+    assert result.values.tolist() == [2.0, 1.5]
+    assert result.indices.tolist() == [1, 0]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("case", FIRST_PAIRS, indirect=True, scope="module")
 def test_copies_and_pickles_compute_the_same(case: QuantizedCase) -> None:
@@ -171,6 +182,7 @@ def test_copies_and_pickles_compute_the_same(case: QuantizedCase) -> None:
     for again in (copy.deepcopy(graph), pickle.loads(pickle.dumps(graph))):
         torch.testing.assert_close(run(again.model, sample.arguments()), expected, rtol=0, atol=0, equal_nan=True)
         assert again.fx_graph is not graph.fx_graph
+        assert [type(target) for target in targets(again)] == [type(target) for target in targets(graph)]
 
 
 def by_torch_func(model: torch.nn.Module, arguments: dict[str, Tensor], tangents: dict[str, Tensor]) -> Any:
