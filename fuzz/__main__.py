@@ -8,8 +8,7 @@ import secrets
 import sys
 from pathlib import Path
 
-from fuzz.child import Progress, run_area_in_child
-from fuzz.frame import area_names, write_failures
+from fuzz.frame import area_names, run_area
 
 MAX_MEMORY = 16 * 2**30  # bytes of address space: a case that needs more fails instead of filling the machine
 
@@ -32,20 +31,12 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"seed {seed}", flush=True)
     num_failures = 0
     for area in areas:
-        result = run_area_in_child(area, seed, options.seconds / len(areas), options.cases, report=_report)
-        print(f"{area}: {result.num_cases} cases, {len(result.failures)} failures", flush=True)
-        for path, failure in zip(
-            write_failures(result.failures, options.failures) if result.failures else [],
-            result.failures,
-            strict=True,
-        ):
-            print(f"  {path}: {failure.error.splitlines()[-1][:200]}")
+        result = run_area(area, seed, options.seconds / len(areas), options.cases)
+        print(result, flush=True)
+        for failure in result.failures:
+            print(f"  {failure.write(options.failures)}: {failure.error.splitlines()[-1][:200]}")
         num_failures += len(result.failures)
     return int(num_failures > 0)
-
-
-def _report(progress: Progress) -> None:
-    print(f"{progress.area}: {progress.num_cases} cases, {len(progress.failures)} failures", file=sys.stderr)
 
 
 def _limit_memory() -> None:
