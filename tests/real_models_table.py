@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 
 from chop.ir import MaseGraph
 from chop.ir.graph.input_sizes import CapturedSizes, input_sizes
-from chop.ir.graph.named_outputs import NamedOutputs
+from chop.ir.graph.storage.nodes import NamedOutputs
 from chop.passes import PASSES
 from real_models import MODELS
 from real_models_base import RealModel

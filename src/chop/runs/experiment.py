@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import platform
 from collections.abc import Callable
@@ -25,8 +26,9 @@ from chop.display.progress import Stage
 from chop.ir import MaseGraph
 from chop.ir.graph.annotate import annotate, init_metadata, init_software_metadata
 from chop.ir.graph.interpreter import evaluation_mode
+from chop.ir.graph.storage.nodes import plain_call
 from chop.models import ModelInfo, check_supported, get_model_info
-from chop.runs.float_model import is_quantized, without_formats
+from chop.nn.quantized import QuantizedCall, QuantizedLayer, plain_layer
 from chop.runs.folder import RunFolder
 from chop.runs.input_generator import InputGenerator
 from chop.runs.weights import load_model
@@ -55,7 +57,11 @@ class Experiment:
     def load(cls, config: ActionConfig, data: MaseDataModule | None = None) -> Experiment:
         """Load the model and the data of `config`, or use `data`, and check that they fit together."""
         with Stage(f"reading {Path(config.model).name}"):
-            model_info = _model_info(config)
+            model_info = get_model_info(
+                config.model, config.task, pretrained=config.pretrained, trust_remote_code=config.trust_remote_code
+            )
+            check_supported(model_info, config.task, config.pretrained)
+            model_info = model_info.with_arguments(config.cf_args) if config.cf_args else model_info
             data = data or open_data(config, model_info)
             torch.manual_seed(config.seed)
             model = model_info.build(data.dataset_info, config.model_options)
@@ -253,15 +259,6 @@ class Experiment:
             )
 
 
-def _model_info(config: ActionConfig) -> ModelInfo:
-    """Return the description of the model that `config` names."""
-    info = get_model_info(
-        config.model, config.task, pretrained=config.pretrained, trust_remote_code=config.trust_remote_code
-    )
-    check_supported(info, config.task, config.pretrained)
-    return info.with_arguments(config.cf_args) if config.cf_args else info
-
-
 def _first_batch(data: MaseDataModule, model_info: ModelInfo, task: str) -> dict[str, torch.Tensor]:
     data.prepare_data()
     data.setup()
@@ -315,3 +312,25 @@ def _num_positions(model: nn.Module) -> int | None:
     embeddings = getattr(getattr(model, "base_model", None), "embeddings", None)
     padding = getattr(getattr(embeddings, "position_embeddings", None), "padding_idx", None)
     return positions if not isinstance(positions, int) or padding is None else positions - padding - 1
+
+
+def is_quantized(model: nn.Module) -> bool:
+    """Whether a layer or a call of a model has number formats."""
+    calls = model.graph.nodes if isinstance(model, fx.GraphModule) else ()
+    layers = any(isinstance(layer, QuantizedLayer) for layer in model.modules())
+    return layers or any(isinstance(node.target, QuantizedCall) for node in calls)
+
+
+def without_formats(graph: MaseGraph) -> fx.GraphModule | None:
+    """Return a copy of a graph's model with everything in float; None if it is not quantised."""
+    if all(meta.quantized is None for meta in graph.metas()):
+        return None
+    plain = copy.deepcopy(graph)
+    for meta in plain.metas():
+        quantized, node = meta.quantized, meta.node
+        if isinstance(quantized, QuantizedLayer):
+            plain.model.set_submodule(str(node.target), plain_layer(quantized))
+        else:
+            node.op, node.target = plain_call(node.op, node.target)
+    plain.model.recompile()
+    return plain.model

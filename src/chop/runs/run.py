@@ -19,8 +19,7 @@ from chop.display.figures import figure
 from chop.display.html import html_heading, html_image, html_table
 from chop.files import read_text, read_toml
 from chop.ir import MaseGraph
-from chop.runs.experiment import Experiment
-from chop.runs.float_model import without_formats
+from chop.runs.experiment import Experiment, without_formats
 from chop.runs.folder import RunFolder
 from chop.runs.listing import find_run
 

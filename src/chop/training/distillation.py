@@ -13,7 +13,7 @@ from chop.config import TrainConfig
 from chop.display.launcher import option_name
 from chop.ir import MaseGraph
 from chop.runs import Experiment
-from chop.runs.float_model import without_formats
+from chop.runs.experiment import without_formats
 from chop.tasks.base import first_tensor
 
 

@@ -34,7 +34,13 @@ def draw_nodes(metas: Sequence[NodeMeta]) -> Drawing:
     places = _places([meta.node for meta in metas])
     width = max(x for x, _ in places.values()) + BOX_WIDTH + GAP_X
     height = max(y for _, y in places.values()) + BOX_HEIGHT + GAP_Y
-    edges = [_edge(places[source], places[meta.node]) for meta in metas for source in meta.node.all_input_nodes]
+    edges = []
+    for meta in metas:
+        u, v = places[meta.node][0] + BOX_WIDTH // 2, places[meta.node][1]
+        for source in meta.node.all_input_nodes:
+            x, y = places[source][0] + BOX_WIDTH // 2, places[source][1] + BOX_HEIGHT
+            curve = f"M{x},{y} C{x},{(y + v) // 2} {u},{(y + v) // 2} {u},{v}"
+            edges.append(f'<path d="{curve}" fill="none" stroke="#888"/>')
     boxes = [_box(meta, *places[meta.node]) for meta in metas]
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
     style = 'font-family="sans-serif" font-size="11"'
@@ -52,13 +58,6 @@ def _places(nodes: Sequence[fx.Node]) -> dict[fx.Node, tuple[int, int]]:
         filled[rows[node]] += 1
         places[node] = (GAP_X + column * (BOX_WIDTH + GAP_X), GAP_Y + rows[node] * (BOX_HEIGHT + GAP_Y))
     return places
-
-
-def _edge(source: tuple[int, int], target: tuple[int, int]) -> str:
-    x, y = source[0] + BOX_WIDTH // 2, source[1] + BOX_HEIGHT
-    u, v = target[0] + BOX_WIDTH // 2, target[1]
-    middle = (y + v) // 2
-    return f'<path d="M{x},{y} C{x},{middle} {u},{middle} {u},{v}" fill="none" stroke="#888"/>'
 
 
 def _box(meta: NodeMeta, x: int, y: int) -> str:

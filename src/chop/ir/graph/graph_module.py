@@ -14,11 +14,13 @@ from torch import fx, nn
 from torch._ops import OpOverload
 from torch.fx.node import map_aggregate
 
-from chop.ir.graph.input_sizes import CAPTURED_SIZES, CapturedSizes, check_sizes, explain_sizes, input_sizes
+from chop.ir.graph.input_sizes import CAPTURED_SIZES, check_sizes, explain_sizes, input_sizes
 from chop.ir.graph.learned_scales import bind_scales
 from chop.ir.graph.meta import NodeMeta
-from chop.ir.graph.training_mode import BY_MODE, EVALUATION_ONLY, MODE_OF, ByMode, check_mode, set_arguments
+from chop.ir.graph.training_mode import BY_MODE, EVALUATION_ONLY, MODE_OF, check_mode, set_arguments
 from chop.ops import function_named, op_of_function, qualified_name
+
+CAPTURE_KEYS = (BY_MODE, MODE_OF, CAPTURED_SIZES, EVALUATION_ONLY)
 
 
 @dataclass(frozen=True)
@@ -37,11 +39,9 @@ class NodeRecord:
     target: Any
     args: Any
     kwargs: Any
-    by_mode: ByMode = field(default_factory=dict)
-    mode_of: str = ""
-    meta: NodeMeta | None = None
-    sizes: CapturedSizes | None = None
-    evaluation_only: Mapping[str, str] = field(default_factory=dict)
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    """What capture noted about the node, by the keys of `CAPTURE_KEYS`."""
+    mase: NodeMeta | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         # pickle does not find some functions of torch, which are created inside others; the op table does.
@@ -72,13 +72,16 @@ class MaseGraphModule(fx.GraphModule):
     """A GraphModule that is copied and pickled with its nodes and its full state, part of which fx would drop."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (type(self).__name__, _state(self), records(self.graph))
+        return _restore, (type(self).__name__, self._state(), records(self.graph))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> MaseGraphModule:
-        state = copy.deepcopy(_state(self), memo)
+        state = copy.deepcopy(self._state(), memo)
         graph = copy.deepcopy(self.graph, memo)
         relink(graph)
         return graph_module(_root(state), graph, type(self).__name__)
+
+    def _state(self) -> dict[str, Any]:
+        return {key: vars(self)[key] for key in _STATE}
 
     def train(self, mode: bool = True) -> Self:
         super().train(mode)
@@ -123,10 +126,6 @@ def _calls(graph: fx.Graph) -> list[object]:
 
 _STATE = tuple(vars(nn.Module()))
 _HOOKS = tuple(key for key in _STATE if "hook" in key)
-
-
-def _state(module: nn.Module) -> dict[str, Any]:
-    return {key: vars(module)[key] for key in _STATE}
 
 
 def _root(state: dict[str, Any]) -> nn.Module:
@@ -181,11 +180,8 @@ def records(graph: fx.Graph) -> list[NodeRecord]:
             node.target,
             map_aggregate(node.args, by_name),
             map_aggregate(node.kwargs, by_name),
-            node.meta.get(BY_MODE, {}),
-            node.meta.get(MODE_OF, ""),
+            {key: node.meta[key] for key in CAPTURE_KEYS if key in node.meta},
             node.meta.get("mase"),
-            node.meta.get(CAPTURED_SIZES),
-            node.meta.get(EVALUATION_ONLY, {}),
         )
         for node in graph.nodes
     ]
@@ -207,14 +203,9 @@ def build_graph(nodes: list[NodeRecord]) -> fx.Graph:
         node = graph.create_node(record.op, record.target, args, kwargs, name=record.name)
         if node.name != record.name:
             raise ValueError(f"'{record.name}' cannot be the name of a node: torch.fx changes it to '{node.name}'")
-        if record.by_mode:
-            node.meta[BY_MODE], node.meta[MODE_OF] = record.by_mode, record.mode_of
-        if record.meta is not None:
-            node.meta["mase"] = record.meta.copied(node)
-        if record.sizes is not None:
-            node.meta[CAPTURED_SIZES] = record.sizes
-        if record.evaluation_only:
-            node.meta[EVALUATION_ONLY] = record.evaluation_only
+        node.meta.update(record.meta)
+        if record.mase is not None:
+            node.meta["mase"] = record.mase.copied(node)
         built[record.name] = node
     return graph
 

@@ -73,9 +73,7 @@ class NodeInterpreter(fx.Interpreter):
         return result
 
     def placeholder(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return next(
-            self.args_iter
-        )  # fx itself would take all remaining values as a list for `*args` and `**kwargs`
+        return next(self.args_iter)  # fx itself would take all that remain as a list for `*args` and `**kwargs`
 
 
 class FloatInterpreter(NodeInterpreter):
@@ -208,16 +206,12 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
 
     Modules that the graph calls and that are not in the op table are restored with all their attributes.
     """
-    with unchanged(model, _own_parts(model)), evaluation_mode(model), torch.random.fork_rng(devices=[]):
+    own = None  # all modules
+    if isinstance(model, fx.GraphModule):
+        called = {model.get_submodule(str(node.target)) for node in model.graph.nodes if node.op == "call_module"}
+        own = {part for module in called if not is_known(module) for part in module.modules()}
+    with unchanged(model, own), evaluation_mode(model), torch.random.fork_rng(devices=[]):
         yield
-
-
-def _own_parts(model: nn.Module) -> set[nn.Module]:
-    """Return the modules in which forwards of the user's own run: in a graph, those that it keeps as one node."""
-    if not isinstance(model, fx.GraphModule):
-        return set(model.modules())
-    called = {model.get_submodule(str(node.target)) for node in model.graph.nodes if node.op == "call_module"}
-    return {part for module in called if not is_known(module) for part in module.modules()}
 
 
 def named_inputs(meta: NodeMeta, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Tensor]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import attrgetter
 from typing import Any, cast
 
@@ -120,9 +121,7 @@ class NodeMeta:
 
     @property
     def mase_type(self) -> str:
-        if self.op is not None:
-            return self.op.mase_type
-        return self.node.op if self.node.op in GRAPH_KINDS else UNKNOWN
+        return self.mase_op if self.op is None else self.op.mase_type
 
     @property
     def mase_op(self) -> str:
@@ -199,30 +198,8 @@ class NodeMeta:
     @property
     def parameters(self) -> DictView:
         """The metadata as a dict with the keys `common`, `software` and `hardware`, for users."""
-        return DictView(
-            lambda: {
-                "common": DictView(self._common, self.common),
-                "software": self.software,
-                "hardware": self.hardware,
-            },
-            self.notes,
-        )
 
-    def _common(self) -> dict[str, Any]:
-        if not self.annotated:
-            return {}
-        return {
-            "mase_type": self.mase_type,
-            "mase_op": self.mase_op,
-            "args": DictView(lambda: self._entries(self.args), self.arg_notes),
-            "results": DictView(lambda: self._entries(self.results), self.result_notes),
-        }
-
-    def _entries(self, tensors: Mapping[str, TensorMeta]) -> dict[str, DictView]:
-        return {name: self._entry(name, tensor) for name, tensor in tensors.items()}
-
-    def _entry(self, name: str, tensor: TensorMeta) -> DictView:
-        def fields() -> dict[str, Any]:
+        def fields(name: str, tensor: TensorMeta) -> dict[str, Any]:
             return {
                 "shape": list(tensor.shape),
                 "torch_dtype": tensor.dtype,
@@ -231,7 +208,23 @@ class NodeMeta:
                 "value": self.value(name),
             }
 
-        return DictView(fields, tensor.notes)
+        def entries(tensors: Mapping[str, TensorMeta]) -> dict[str, DictView]:
+            return {name: DictView(partial(fields, name, each), each.notes) for name, each in tensors.items()}
+
+        def common() -> dict[str, Any]:
+            if not self.annotated:
+                return {}
+            return {
+                "mase_type": self.mase_type,
+                "mase_op": self.mase_op,
+                "args": DictView(lambda: entries(self.args), self.arg_notes),
+                "results": DictView(lambda: entries(self.results), self.result_notes),
+            }
+
+        def parts() -> dict[str, Any]:
+            return {"common": DictView(common, self.common), "software": self.software, "hardware": self.hardware}
+
+        return DictView(parts, self.notes)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "node": None}  # a pickled graph brings its own nodes

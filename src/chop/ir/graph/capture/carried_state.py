@@ -44,7 +44,12 @@ def check_attributes(model: nn.Module, changed: Set[Attribute], run: Callable[[]
         between = ModelState(model)
         with _read_before_written(model, changed) as read:
             second = run()
-        differ = {each for each in read & between.changes() if not _holds_results(model, *each)}
+        differ = set()
+        for path, name in read & between.changes():
+            # what torch.fx has traced, such as activations for inspection, makes no difference
+            leaves = pytree.tree_leaves(vars(model.get_submodule(path)).get(name))
+            if not leaves or not all(isinstance(leaf, fx.Proxy) for leaf in leaves):
+                differ.add((path, name))
         differ |= {each for each in changed if each in between.buffers or each[1] == "training"}
     if differ or first != second:
         path, name = min(differ or changed)
@@ -53,12 +58,6 @@ def check_attributes(model: nn.Module, changed: Set[Attribute], run: Callable[[]
         raise CarriedStateError(
             f"{type(model).__name__} changes '{join(path, name)}' for its next call{line}; {_ADVICE}"
         )
-
-
-def _holds_results(model: nn.Module, path: str, name: str) -> bool:
-    """Whether a list or dict holds only what torch.fx has traced, such as activations for inspection."""
-    leaves = pytree.tree_leaves(vars(model.get_submodule(path)).get(name))
-    return bool(leaves) and all(isinstance(leaf, fx.Proxy) for leaf in leaves)
 
 
 @contextmanager

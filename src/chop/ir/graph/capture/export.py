@@ -45,7 +45,7 @@ from chop.ir.graph.capture.errors import (
 )
 from chop.ir.graph.capture.exported_nodes import STACK, inline, operator_name, raise_modules
 from chop.ir.graph.capture.mode_of_functions import bind_to_training, calls_that_may_follow_the_mode, recorded_runs
-from chop.ir.graph.capture.signature import register_dataclasses, restore_inputs, restore_output
+from chop.ir.graph.capture.signature import register_dataclasses, restore_inputs, with_dataclasses
 from chop.ir.graph.input_sizes import CAPTURED_SIZES
 from chop.ir.graph.model_state import Attribute, ModelState, join, unchanged
 from chop.ir.graph.training_mode import BY_MODE, CONSTANT, EVALUATION_ONLY, MODE_OF
@@ -73,7 +73,11 @@ def export(model: nn.Module, inputs: Mapping[str, Any], leaf_modules: tuple[type
         check_gradients_mode(model, lines, lambda: runs()[0].computed)
         calls = calls_that_may_follow_the_mode(graph)
         raise_modules(graph, model, leaf_modules)
-        graph.eliminate_dead_code(_has_effect)
+        graph.eliminate_dead_code(  # layers may update statistics in training
+            lambda node: (
+                node.op == "call_module" or operator_name(node.target) in KEEP_STATISTICS or bool(node.is_impure())
+            )
+        )
         bind_to_training(calls, graph, model, inputs, reads)
         graph = _tidy(graph)
         if program.range_constraints:  # some sizes are free
@@ -81,12 +85,6 @@ def export(model: nn.Module, inputs: Mapping[str, Any], leaf_modules: tuple[type
     if updates_buffers:
         check_aliases(model)
     return graph
-
-
-def _has_effect(node: fx.Node) -> bool:
-    """Whether a node does something even if its result is not used, such as updating statistics in training."""
-    keeps_statistics = operator_name(node.target) in KEEP_STATISTICS
-    return node.op == "call_module" or keeps_statistics or bool(node.is_impure())
 
 
 def _assign_buffers(graph: fx.Graph) -> set[str]:
@@ -117,22 +115,18 @@ def _export(model: nn.Module, inputs: Mapping[str, Any]) -> ExportedProgram:
     try:
         program = _exported(model, inputs, None)
     except Exception as error:
-        _check_that_it_runs(model, inputs)
+        try:
+            with unchanged(model), torch.no_grad(), torch.random.fork_rng(devices=[]):
+                model(**copied(dict(inputs)))
+        except Exception as own:
+            raise ModelFailsError(
+                f"{type(model).__name__} itself fails on example_inputs{source_line(own)}: {first_sentence(own)}"
+            ) from own
         raise (DependsOnValuesError if depends_on_values(error) else ExportError)(
             f"torch.export cannot capture {type(model).__name__}{source_line(error)}: {first_sentence(error)}"
         ) from error
     logger.warning("the graph of %s is fixed to the shapes of example_inputs", type(model).__name__)
     return program
-
-
-def _check_that_it_runs(model: nn.Module, inputs: Mapping[str, Any]) -> None:
-    try:
-        with unchanged(model), torch.no_grad(), torch.random.fork_rng(devices=[]):
-            model(**copied(dict(inputs)))
-    except Exception as error:
-        raise ModelFailsError(
-            f"{type(model).__name__} itself fails on example_inputs{source_line(error)}: {first_sentence(error)}"
-        ) from error
 
 
 def _exported(model: nn.Module, inputs: Mapping[str, Any], shapes: dict[str, Any] | None) -> ExportedProgram:
@@ -166,8 +160,10 @@ def _in_evaluation(model: nn.Module) -> Iterator[set[Attribute]]:
     """
     changed: set[Attribute] = set()
     with unchanged(model):
-        for config in _configs_with_cache(model):  # language models of transformers would return their cache
-            config.use_cache = False
+        for module in model.modules():
+            config: Any = getattr(module, "config", None)
+            if getattr(config, "use_cache", None) is True:
+                config.use_cache = False  # language models of transformers would return their cache
         for name in ("_forward_pre_hooks", "_forward_hooks"):
             vars(model)[name].clear()  # the graph gets those of the model itself
         tensors: dict[Attribute, Any] = {}  # torch.export puts tensors without data in their place
@@ -190,12 +186,6 @@ def _registered(model: nn.Module) -> dict[Attribute, Any]:
     return {(path, name): each for path, part in parts for name, each in (part._parameters | part._buffers).items()}
 
 
-def _configs_with_cache(model: nn.Module) -> list[Any]:
-    """Return the configs of a model and its parts, such as a decoder, that ask for a cache."""
-    configs = {id(config): config for module in model.modules() if (config := getattr(module, "config", None))}
-    return [each for each in configs.values() if getattr(each, "use_cache", None) is True]
-
-
 def _flat_graph(program: ExportedProgram, model: nn.Module, inputs: Mapping[str, Any]) -> fx.Graph:
     """Return the program as a graph with the model's inputs and outputs; its state becomes attributes."""
     graph = fx.Graph()
@@ -212,7 +202,7 @@ def _flat_graph(program: ExportedProgram, model: nn.Module, inputs: Mapping[str,
     flat_output = inline(graph, program.graph_module, sources)
     spec_of_output = program.call_spec.out_spec
     assert spec_of_output is not None, "an exported program has the structure of its output"
-    restore_output(graph, list(flat_output), spec_of_output)
+    graph.output(with_dataclasses(graph, pytree.tree_unflatten(list(flat_output), spec_of_output)))
     restore_inputs(graph, flat_inputs, inputs, captured_sizes(program, inputs))
     for node in graph.nodes:
         stack = node.meta.get(STACK) or {}  # as torch.fx has it, by path; the second call of `fc` is `fc@1`

@@ -90,7 +90,7 @@ def raise_modules(graph: fx.Graph, model: nn.Module, leaf_modules: tuple[type[nn
     """Replace the nodes of each call of a known layer by one node that calls the layer."""
     groups: dict[tuple[str, str], list[fx.Node]] = {}
     modules = [(path, module) for path, module in model.named_modules(remove_duplicate=False) if path]
-    layers = {path for path, module in modules if _is_known(module)}
+    layers = {path for path, module in modules if _computes_op(module)}
     leaves = {path for path, module in modules if isinstance(module, leaf_modules)}
     for node in graph.nodes:
         if node.op == "call_function":
@@ -107,7 +107,7 @@ def raise_modules(graph: fx.Graph, model: nn.Module, leaf_modules: tuple[type[nn
             )
 
 
-def _is_known(module: nn.Module) -> bool:
+def _computes_op(module: nn.Module) -> bool:
     """Whether a module computes what the op table says, from one tensor, so that nodes show all that it was given.
 
     A class that overrides `forward` is not known, even if it inherits from a layer: OPT's positional embedding

@@ -7,6 +7,7 @@ whether anything else does.
 from __future__ import annotations
 
 import inspect
+import itertools
 import logging
 import types
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -183,18 +184,17 @@ def _recorded_run(
 def _recorded() -> Iterator[list[RecordedCall]]:
     """Yield a list to which calls are added, with name and arguments."""
     calls: list[RecordedCall] = []
+
+    def record(name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        calls.append((name, args, kwargs))
+        return function(*args, **kwargs)
+
     with ExitStack() as stack:
-        for owner in (torch, torch._VF, F):
-            for name in _NAMES:
-                original = getattr(owner, name, None)
-                if isinstance(original, types.BuiltinFunctionType):
-                    stack.enter_context(mock.patch.object(owner, name, partial(_record, calls, name, original)))
+        for owner, name in itertools.product((torch, torch._VF, F), _NAMES):
+            original = getattr(owner, name, None)
+            if isinstance(original, types.BuiltinFunctionType):
+                stack.enter_context(mock.patch.object(owner, name, partial(record, name, original)))
         yield calls
-
-
-def _record(calls: list[RecordedCall], name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    calls.append((name, args, kwargs))
-    return function(*args, **kwargs)
 
 
 class OwnCalls(TorchFunctionMode):

@@ -74,21 +74,16 @@ def _replace(leaf: fx.Node, argument: fx.Node, path: Any) -> None:
     leaf.replace_all_uses_with(part)
 
 
-def restore_output(graph: fx.Graph, flat: list[Any], spec: pytree.TreeSpec) -> None:
-    """Let the graph return what the model returns: nested tuples, lists and dicts, or a dataclass of them."""
-    graph.output(_with_dataclasses(graph, pytree.tree_unflatten(flat, spec)))
-
-
-def _with_dataclasses(graph: fx.Graph, value: Any) -> Any:
+def with_dataclasses(graph: fx.Graph, value: Any) -> Any:
     """Return nested outputs in which each dataclass is a node that makes it."""
     if is_dataclass(value) and not isinstance(value, type):
         parts = ((field.name, getattr(value, field.name)) for field in fields(value))
-        given = {name: _with_dataclasses(graph, part) for name, part in parts if part is not None}
+        given = {name: with_dataclasses(graph, part) for name, part in parts if part is not None}
         return graph.call_function(type(value), (), given)
     if isinstance(value, dict):
-        return {key: _with_dataclasses(graph, part) for key, part in value.items()}
+        return {key: with_dataclasses(graph, part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        parts_of = [_with_dataclasses(graph, part) for part in value]
+        parts_of = [with_dataclasses(graph, part) for part in value]
         return type(value)(*parts_of) if hasattr(value, "_fields") else type(value)(parts_of)
     return value
 

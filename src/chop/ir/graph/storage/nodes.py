@@ -12,9 +12,8 @@ from torch import fx
 
 from chop.formats import FORMATS
 from chop.ir.graph.graph_module import NodeRecord, NodeRef
-from chop.ir.graph.input_sizes import CapturedSizes
+from chop.ir.graph.input_sizes import CAPTURED_SIZES, CapturedSizes
 from chop.ir.graph.meta import NOTES, NodeMeta, TensorMeta
-from chop.ir.graph.named_outputs import NamedOutputs
 from chop.ir.graph.storage.identifiers import identifier, segment
 from chop.ir.graph.storage.layers import decode_formats, encode_formats
 from chop.ir.graph.storage.sizes import SizeBound
@@ -28,13 +27,23 @@ from chop.ir.graph.storage.values import (
     encode_dtype,
     encode_format,
 )
-from chop.ir.graph.training_mode import ByMode
+from chop.ir.graph.training_mode import BY_MODE, EVALUATION_ONLY, MODE_OF, ByMode
 from chop.nn.quantized import QuantizedCall
 from chop.ops import function_named, method_names, op_of_function, op_of_method, qualified_name
 
 _CLASS = "class "
 """Before the name of a class, such as the one of a model's outputs."""
 _READABLE_ATTRIBUTES = ("shape", "ndim", "dtype", "device", "T", "mT")
+
+
+class NamedOutputs(dict[str, Any]):
+    """The outputs of a model by name, also as attributes: `outputs["logits"]` or `outputs.logits`."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"the model has no output '{name}'; it has {', '.join(self)}") from None
 
 
 def encode_node(record: NodeRecord) -> dict[str, Any]:
@@ -46,13 +55,13 @@ def encode_node(record: NodeRecord) -> dict[str, Any]:
         data |= {"args": encode(tuple(record.args)), "kwargs": encode(dict(record.kwargs))}
     except NotPlainError as error:
         raise ValueError(f"node '{record.name}' cannot be saved: its arguments contain {error}") from None
-    if record.by_mode:
-        data["by_mode"] = [[key, *values] for key, values in record.by_mode.items()]
-        data["mode_of"] = record.mode_of
-    if record.sizes is not None:
-        data["captured_sizes"] = [list(record.sizes.shape), *astuple(record.sizes)[1:]]
-    if record.evaluation_only:
-        data["evaluation_only"] = dict(record.evaluation_only)
+    if by_mode := record.meta.get(BY_MODE):
+        data["by_mode"] = [[key, *values] for key, values in by_mode.items()]
+        data["mode_of"] = record.meta[MODE_OF]
+    if sizes := record.meta.get(CAPTURED_SIZES):
+        data["captured_sizes"] = [list(sizes.shape), *astuple(sizes)[1:]]
+    if evaluation_only := record.meta.get(EVALUATION_ONLY):
+        data["evaluation_only"] = dict(evaluation_only)
     if quantized is not None:
         data["quantized"] = {
             "format": quantized.format_name,
@@ -95,32 +104,25 @@ def _decode_node(data: Mapping[str, Any], bound: SizeBound) -> NodeRecord:
         raise ValueError(f"node '{name}' may not read '{args[1:]}'; allowed: {', '.join(_READABLE_ATTRIBUTES)}")
     if op == "call_method" and not (args and isinstance(args[0], NodeRef)):
         raise ValueError(f"node '{name}' calls '{target}' on something that is not a node")
-    _check_device(target, args, kwargs)
+    devices = (*(args[1:] if getattr(target, "__name__", target) == "to" else ()), kwargs.get("device"))
+    for device in devices:
+        if isinstance(device, str):
+            decode_device(device)
     bound.add(name, target, args, kwargs)
     if "quantized" in data:
         op, target = "call_function", decode_call(op, target, data["quantized"])
-    by_mode = _decode_by_mode(data.get("by_mode", ()), args, kwargs)
-    sizes = _decode_sizes(data["captured_sizes"]) if "captured_sizes" in data else None
-    evaluation_only = {str(path): str(line) for path, line in data.get("evaluation_only", {}).items()}
-    mode_of = str(data.get("mode_of", ""))
-    return NodeRecord(
-        op, name, target, args, kwargs, by_mode, mode_of, sizes=sizes, evaluation_only=evaluation_only
-    )
-
-
-def _decode_sizes(data: Any) -> CapturedSizes:
-    """Return the sizes of an input during the capture; older files have no bounds of rows."""
-    shape, *bounds = data if len(data) > 3 else [*data, 0, None]
-    least, most, least_rows, most_rows = (None if bound is None else int(bound) for bound in bounds)
-    return CapturedSizes(tuple(map(int, shape)), least or 0, most, least_rows or 0, most_rows)
-
-
-def _check_device(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """Raise an error for a device that is not present."""
-    function = getattr(target, "__name__", target)
-    for device in (*(args[1:] if function == "to" else ()), kwargs.get("device")):
-        if isinstance(device, str):
-            decode_device(device)
+    meta: dict[str, Any] = {}
+    if "by_mode" in data or "mode_of" in data:
+        by_mode = _decode_by_mode(data.get("by_mode", ()), args, kwargs)
+        meta = {BY_MODE: by_mode, MODE_OF: str(data.get("mode_of", ""))}
+    if "captured_sizes" in data:  # older files have no bounds of rows
+        shape, *bounds = data["captured_sizes"]
+        bounds = bounds if len(bounds) > 2 else [*bounds, 0, None]
+        least, most, least_rows, most_rows = (None if bound is None else int(bound) for bound in bounds)
+        meta[CAPTURED_SIZES] = CapturedSizes(tuple(map(int, shape)), least or 0, most, least_rows or 0, most_rows)
+    if data.get("evaluation_only"):
+        meta[EVALUATION_ONLY] = {str(path): str(line) for path, line in data["evaluation_only"].items()}
+    return NodeRecord(op, name, target, args, kwargs, meta)
 
 
 def decode_call(op: str, target: Any, record: Mapping[str, Any]) -> QuantizedCall:
