@@ -11,7 +11,7 @@ from torch import Tensor, fx, nn
 
 from chop.cost.conventions import operations_formula
 from chop.ir import MaseGraph, NodeMeta
-from chop.ir.graph.node_target import get_node_actual_target as get_node_actual_target
+from chop.ir.graph.meta import get_node_actual_target as get_node_actual_target
 from chop.nn.quantized import QuantizedLayer
 from chop.ops import OPS, Call, Shape, op_of_module
 from chop.registry import closest

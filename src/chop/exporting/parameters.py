@@ -11,7 +11,7 @@ from torch import Tensor, fx
 
 from chop.formats import Format
 from chop.ir import MaseGraph, NodeMeta
-from chop.ir.graph.node_target import get_node_actual_target
+from chop.ir.graph.meta import get_node_actual_target
 from chop.nn.parametrized import check_not_parametrized
 from chop.nn.quantized import QuantizedCall, QuantizedLayer
 

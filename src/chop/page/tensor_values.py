@@ -15,7 +15,7 @@ from chop.formats import Format
 from chop.formats.float import Float
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.interpreter import bind_inputs, named_inputs, tensors_in, undisturbed
-from chop.ir.graph.node_target import get_node_actual_target
+from chop.ir.graph.meta import get_node_actual_target
 from chop.nn.quantized import forget_rounded
 from chop.page.representable_values import RepresentableValues, representable_values
 from chop.statistics.batches import limited_batches, num_rows

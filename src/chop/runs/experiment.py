@@ -101,18 +101,9 @@ class Experiment:
             logger.warning(message, name, self.config.task, ", ".join(random[:MAX_WEIGHTS_NAMED]), more)
 
     @property
-    def num_classes(self) -> int:
-        return self.data.dataset_info.num_classes
-
-    @property
     def is_graph(self) -> bool:
         """Whether the model is a graph that was saved with its formats, rather than the plain model."""
         return isinstance(self.model, fx.GraphModule)
-
-    @property
-    def input_name(self) -> str:
-        """The argument of the model's `forward` that takes the rows."""
-        return self.model_info.inputs[0]
 
     @property
     def _preparation(self) -> dict[str, Any]:
@@ -120,7 +111,7 @@ class Experiment:
         splits = self.data.splits
         rows = {"train": splits.train, "validation": splits.val, "test": splits.test}
         return {
-            "rows": {name: len(each.labels) for name, each in rows.items()},
+            "rows": {name: len(split.labels) for name, split in rows.items()},
             "split": splits.split,
             "shape": list(self.data.dataset_info.feature_shape),
             "values": splits.values,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torch import Tensor
-from torch.utils.data import DataLoader
 
 from chop.dataset import MaseDataModule
 from chop.models import ModelInfo
@@ -28,7 +27,15 @@ class InputGenerator:
         model_info.arguments(data_module.splits.train.features[:1])  # raises an error if they do not fit
         self.batch_size = data_module.batch_size
         self._arguments = model_info.arguments
-        self._loader = _pick_loader(data_module, which_dataloader)
+        loaders = {
+            "train": data_module.train_dataloader,
+            "val": data_module.val_dataloader,
+            "test": data_module.test_dataloader,
+            "pred": data_module.pred_dataloader,
+        }
+        if which_dataloader not in loaders:
+            raise ValueError(f"unknown which_dataloader '{which_dataloader}'; allowed: {', '.join(loaders)}")
+        self._loader = loaders[which_dataloader]()
         if len(self._loader) == 0:
             raise ValueError(f"the {which_dataloader} split of data set '{data_module.name}' has no rows")
         self._batches: Iterator[Batch] = iter(())
@@ -52,15 +59,3 @@ class InputGenerator:
         """Yield all batches once, each with the classes of its rows."""
         for features, labels in self._loader:
             yield self._arguments(features), labels
-
-
-def _pick_loader(data_module: MaseDataModule, which: str) -> DataLoader[Batch]:
-    loaders = {
-        "train": data_module.train_dataloader,
-        "val": data_module.val_dataloader,
-        "test": data_module.test_dataloader,
-        "pred": data_module.pred_dataloader,
-    }
-    if which not in loaders:
-        raise ValueError(f"unknown which_dataloader '{which}'; allowed: {', '.join(loaders)}")
-    return loaders[which]()

@@ -12,7 +12,7 @@ from torch import Tensor, fx
 
 from chop.ir import NodeMeta
 from chop.ir.graph.interpreter import NodeInterpreter, named_inputs, tensors_in
-from chop.ir.graph.node_target import get_node_actual_target
+from chop.ir.graph.meta import get_node_actual_target
 from chop.statistics.joint_moments import JointMoments, shared_layout
 from chop.statistics.profile import (
     Collection,

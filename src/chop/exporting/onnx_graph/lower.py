@@ -17,7 +17,7 @@ from chop.exporting.onnx_graph.lowering import LOWERINGS
 from chop.exporting.onnx_graph.recording import ROWS, Recording, constant_nodes, free_shape, record
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.in_place import writes_in_place
-from chop.ir.graph.node_target import get_node_actual_target
+from chop.ir.graph.meta import get_node_actual_target
 
 
 @dataclass(frozen=True)

@@ -148,14 +148,14 @@ class IncrementalRun:
     @torch.no_grad()
     def _first_run(self, replaced: Replacements, *, in_place: bool = False) -> tuple[_Observations, NodeValues]:
         """Run all nodes and observe what they do to memory and to the random generator."""
-        values = self._new_values(replaced)
+        values, observed = self._new_values(replaced), _Observations(in_place, reusable=False, random_states={})
         versions: list[tuple[Tensor, int]] = []
         random_states: dict[fx.Node, Tensor] = {}
         for step in self._steps:
             if not in_place and self._overwrites_shared_memory(step, values):
                 return self._first_run(replaced, in_place=True)
             state = torch.get_rng_state()
-            result = values.by_step[step.index] = _call(step, values, in_place)
+            result = values.by_step[step.index] = _compute(step, values, observed)
             if not torch.equal(state, torch.get_rng_state()):
                 random_states[step.node] = state
             if self._keep:
@@ -252,17 +252,13 @@ def _compute_rounded(step: Step, function: Any, values: NodeValues, cache: Resul
 
 
 def _compute(step: Step, values: NodeValues, observed: _Observations) -> Any:
+    function = values.replaced.get(step.node, step.function)
     state = observed.random_states.get(step.node) if observed.random_states else None
     if state is None:
-        return _call(step, values, observed.in_place)
+        return step.call(values.by_step, function, in_place=observed.in_place)
     with torch.random.fork_rng(devices=[]):
         torch.set_rng_state(state)
-        return _call(step, values, observed.in_place)
-
-
-def _call(step: Step, values: NodeValues, in_place: bool) -> Any:
-    function = values.replaced.get(step.node, step.function)
-    return step.call(values.by_step, function, in_place=in_place)
+        return step.call(values.by_step, function, in_place=observed.in_place)
 
 
 def _release(step: Step, values: NodeValues, kept: Collection[int] = ()) -> None:

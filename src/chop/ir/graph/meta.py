@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
@@ -14,7 +14,6 @@ from torch import Tensor, fx, nn
 
 from chop.formats import Format
 from chop.formats.float import Float
-from chop.ir.graph.dict_view import DictView
 from chop.nn.quantized import QuantizedCall, QuantizedLayer
 from chop.ops import OPS, Call, Op, Operand, op_of_function, op_of_method, op_of_module
 
@@ -22,6 +21,47 @@ GRAPH_KINDS = ("placeholder", "get_attr", "output")
 UNKNOWN = "unknown"
 NOTES = ("software", "hardware", "common", "notes", "arg_notes", "result_notes")
 """The fields of a NodeMeta that passes and users write to."""
+
+
+class DictView(MutableMapping[str, Any]):
+    """A dict whose `derived` keys are computed from typed fields; keys that users add are kept in `notes`.
+
+    A copy is a plain dict, which no longer follows the fields.
+    """
+
+    def __init__(self, derived: Callable[[], dict[str, Any]], notes: dict[str, Any]) -> None:
+        self._derived = derived
+        self._notes = notes
+
+    def __getitem__(self, key: str) -> Any:
+        derived = self._derived()
+        return derived[key] if key in derived else self._notes[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if key in self._derived():
+            raise ValueError(f"'{key}' is computed from the graph and cannot be set; add a different key")
+        self._notes[key] = value
+
+    def __delitem__(self, key: str) -> None:
+        del self._notes[key]
+
+    def __iter__(self) -> Iterator[str]:
+        derived = self._derived()
+        return iter([*derived, *(key for key in self._notes if key not in derived)])
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def __repr__(self) -> str:
+        return repr(plain(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (plain(self),)
+
+
+def plain(value: Any) -> Any:
+    """Return the same content as ordinary nested dicts."""
+    return {key: plain(item) for key, item in value.items()} if isinstance(value, DictView | dict) else value
 
 
 @dataclass
@@ -238,6 +278,17 @@ class NodeMeta:
             results={name: tensor.copied() for name, tensor in self.results.items()},
             **{part: copy.deepcopy(getattr(self, part)) for part in NOTES},
         )
+
+
+def get_node_actual_target(node: fx.Node) -> Any:
+    """Return the layer, function or tensor method that a node calls, the value of an attribute, else the name."""
+    match node.op:
+        case "call_module" | "get_attr":
+            return attrgetter(str(node.target))(node.graph.owning_module)
+        case "call_method":
+            return getattr(Tensor, str(node.target))
+        case _:
+            return node.target
 
 
 def metas(nodes: Iterable[fx.Node]) -> list[NodeMeta]:

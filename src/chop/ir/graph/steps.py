@@ -114,9 +114,11 @@ def steps_of(graph: MaseGraph, inputs: Sequence[Any], replaceable: Collection[fx
             steps[sources[node]].add_follower(node)
             continue
         index = len(steps)
-        step = (
-            _input_step(index, node, next(remaining)) if node.op == "placeholder" else _step(index, node, sources)
-        )
+        if node.op == "placeholder":
+            value = functools.partial(copied, next(remaining))
+            step = Step(index, node, value, (), (), {}, overwrites=False, out_of_place=None)
+        else:
+            step = _step(index, node, sources)
         sources[node] = index
         if step.overwrites:  # later readers of the overwritten value read the result, which is the same
             overwritten = step.sources[0]
@@ -150,10 +152,6 @@ def copied(value: Any) -> Any:
     return map_aggregate(value, lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf)
 
 
-def _input_step(index: int, node: fx.Node, value: Any) -> Step:
-    return Step(index, node, functools.partial(copied, value), (), (), {}, overwrites=False, out_of_place=None)
-
-
 def _step(index: int, node: fx.Node, sources: Mapping[fx.Node, int]) -> Step:
     read: list[int] = []
 
@@ -172,7 +170,8 @@ def _function(node: fx.Node) -> Callable[..., Any]:
         case "call_module":
             return cast("Callable[..., Any]", node.meta["mase"].module)
         case "call_method":
-            return functools.partial(_call_method, str(node.target))
+            name = str(node.target)
+            return lambda owner, *args, **kwargs: getattr(owner, name)(*args, **kwargs)
         case "get_attr":
             attribute = operator.attrgetter(str(node.target))(node.graph.owning_module)
             return lambda: attribute
@@ -180,10 +179,6 @@ def _function(node: fx.Node) -> Callable[..., Any]:
             return lambda result: result
         case _:
             return cast("Callable[..., Any]", node.target)
-
-
-def _call_method(name: str, owner: Any, /, *args: Any, **kwargs: Any) -> Any:
-    return getattr(owner, name)(*args, **kwargs)
 
 
 def _overwrites_first_argument(node: fx.Node) -> bool:

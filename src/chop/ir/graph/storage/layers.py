@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from chop.formats import FORMATS, Format
 from chop.ir.graph.graph_module import has_hooks
-from chop.ir.graph.storage.identifiers import segment
+from chop.ir.graph.model_state import join
+from chop.ir.graph.storage.checks import segment
 from chop.ir.graph.storage.values import NotPlainError, decode, decode_format, encode, encode_format
 from chop.nn.quantized import QuantizedLayer, plain_layer, quantize_layer
 from chop.ops import foreign_module
@@ -98,7 +99,10 @@ def decode_module(record: Mapping[str, Any], path: str, store: TensorStore) -> n
     module = _empty(record, f"module '{path}'" if path else "the model")
     # torch itself rejects names that the class already has, such as `forward`.
     for name, parameter in record["parameters"].items():
-        module.register_parameter(segment(name), None if parameter is None else _parameter(parameter, store))
+        value = None if parameter is None else store.get(parameter)
+        if not isinstance(value, nn.Parameter | None):
+            raise ValueError(f"'{parameter['tensor']}' is not a parameter")
+        module.register_parameter(segment(name), value)
     for name, buffer in record["buffers"].items():
         persistent = name not in record["not_saved"]
         module.register_buffer(segment(name), None if buffer is None else store.get(buffer), persistent)
@@ -110,13 +114,6 @@ def decode_module(record: Mapping[str, Any], path: str, store: TensorStore) -> n
         module = requantize(module, record["quantized"])
     module.training = bool(record["training"])
     return module
-
-
-def _parameter(record: Mapping[str, Any], store: TensorStore) -> nn.Parameter:
-    found = store.get(record)
-    if not isinstance(found, nn.Parameter):
-        raise ValueError(f"'{record['tensor']}' is not a parameter")
-    return found
 
 
 def _empty(record: Mapping[str, Any], where: str) -> nn.Module:
@@ -156,11 +153,6 @@ def encode_formats(formats: Mapping[str, Format]) -> dict[str, Any]:
 def decode_formats(records: Mapping[str, Any]) -> dict[str, Format]:
     """Return the formats by operand from their JSON records."""
     return {name: decode_format(record) for name, record in records.items()}
-
-
-def join(path: str, name: str) -> str:
-    """Return the path of a module's child."""
-    return f"{path}.{name}" if path else name
 
 
 def _layer_class(name: str) -> type[nn.Module] | None:

@@ -12,7 +12,8 @@ from torch import Tensor, fx, nn
 from chop.ir.graph.graph_module import records
 from chop.ir.graph.learned_scales import bind_scales, parameter_name, scales_of_calls
 from chop.ir.graph.mase_graph import MaseGraph
-from chop.ir.graph.storage.layers import KINDS, TensorStore, join, modules_of, requantize
+from chop.ir.graph.model_state import join
+from chop.ir.graph.storage.layers import KINDS, TensorStore, modules_of, requantize
 from chop.ir.graph.storage.nodes import decode_call, decode_metas, encode_node, plain_call
 from chop.nn.quantized import QuantizedCall, QuantizedLayer, plain_layer
 

@@ -14,9 +14,8 @@ from chop.formats import FORMATS
 from chop.ir.graph.graph_module import NodeRecord, NodeRef
 from chop.ir.graph.input_sizes import CAPTURED_SIZES, CapturedSizes
 from chop.ir.graph.meta import NOTES, NodeMeta, TensorMeta
-from chop.ir.graph.storage.identifiers import identifier, segment
+from chop.ir.graph.storage.checks import SizeBound, identifier, segment
 from chop.ir.graph.storage.layers import decode_formats, encode_formats
-from chop.ir.graph.storage.sizes import SizeBound
 from chop.ir.graph.storage.values import (
     NotPlainError,
     decode,

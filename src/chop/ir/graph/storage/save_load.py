@@ -17,7 +17,7 @@ from torch import Tensor
 from chop.files import CorruptFileError, atomic_path, check_regular, read_json, write_json
 from chop.ir.graph.graph_module import build_graph, graph_module, has_hooks, records
 from chop.ir.graph.mase_graph import MaseGraph
-from chop.ir.graph.storage.identifiers import check_starred_inputs, check_targets
+from chop.ir.graph.storage.checks import check_starred_inputs, check_targets
 from chop.ir.graph.storage.layers import TensorStore, decode_module, encode_module, modules_of
 from chop.ir.graph.storage.load_into import load_into
 from chop.ir.graph.storage.nodes import decode_metas, decode_nodes, encode_meta, encode_node
@@ -55,7 +55,11 @@ def save_graph(graph: MaseGraph, folder: Path) -> None:
     # The name depends on the content, so that graph.json always refers to the weights it was saved with.
     data["weights"] = f"weights-{_digest(weights)}.safetensors"
     earlier = _weights_of_earlier_save(folder / GRAPH_FILE)
-    _write_weights(folder / data["weights"], weights)
+    with atomic_path(folder / data["weights"]) as temporary:
+        try:
+            safetensors.torch.save_file(weights, temporary)
+        except SafetensorError as error:  # the disk is full, for example
+            raise OSError(f"cannot write {folder / data['weights']}: {error}") from error
     try:
         write_json(folder / GRAPH_FILE, data, indent=1)
     except OSError:
@@ -144,15 +148,6 @@ def _weights_of_earlier_save(path: Path) -> str | None:
     except (ValueError, KeyError):
         return None
     return name if re.fullmatch(r"weights-[0-9a-f]{16}\.safetensors", str(name)) else None
-
-
-def _write_weights(path: Path, tensors: dict[str, Tensor]) -> None:
-    """Write tensors atomically, without a copy of them in memory."""
-    with atomic_path(path) as temporary:
-        try:
-            safetensors.torch.save_file(tensors, temporary)
-        except SafetensorError as error:  # the disk is full, for example
-            raise OSError(f"cannot write {path}: {error}") from error
 
 
 def _digest(tensors: Mapping[str, Tensor]) -> str:

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from chop.formats import FORMATS, Format, parameters
-from chop.ir.graph.dict_view import DictView, plain
 from chop.ir.graph.graph_module import NodeRef
+from chop.ir.graph.meta import DictView, plain
 from chop.ops import function_named, op_of_function, qualified_name
 from chop.options import read_options
 

@@ -15,8 +15,7 @@ from torch.utils import _pytree as pytree
 
 from chop.display.html import shown_in_notebook
 from chop.ir import MaseGraph, NodeMeta, TensorMeta
-from chop.ir.graph.dict_view import plain
-from chop.ir.graph.node_target import get_node_actual_target
+from chop.ir.graph.meta import get_node_actual_target, plain
 from chop.passes.base import PassResult, register_pass
 from chop.passes.data_args import NoArgs
 

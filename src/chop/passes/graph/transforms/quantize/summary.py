@@ -23,7 +23,7 @@ from chop.display.html import shown_in_notebook
 from chop.display.tables import HEADER_PADDING
 from chop.files import write_text
 from chop.ir import MaseGraph
-from chop.ir.graph.node_target import get_node_actual_target
+from chop.ir.graph.meta import get_node_actual_target
 from chop.nn.quantized import QuantizedCall, QuantizedLayer
 from chop.passes.base import PassResult, register_pass
 
