@@ -21,11 +21,11 @@ def test_an_old_path_has_the_public_names_of_the_new_one(old: str) -> None:
 
 def test_old_paths_can_be_imported_as_modules_and_by_name() -> None:
     from chop.passes.graph.analysis.flop_estimator.calculator import calculate_modules
-    from chop.tools import checkpoint_load
+    from chop.tools.checkpoint_load import load_model
 
     assert chop.passes.graph.utils.get_mase_op is get_mase_op
     assert calculate_modules.__module__ == "chop.compat.functions"
-    assert callable(vars(checkpoint_load)["load_model"])
+    assert callable(load_model)
 
 
 def test_other_modules_are_still_missing() -> None:

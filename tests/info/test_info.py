@@ -18,7 +18,6 @@ from chop.info.parameters import attribute_docs, field_table, type_name
 from chop.models import MODELS
 from chop.ops import OPS
 from chop.passes import PASSES
-from chop.passes.base import arguments_of
 from chop.registry import Registry
 
 REGISTRIES: dict[str, Registry[Any]] = {
@@ -85,7 +84,7 @@ def test_page_of_an_op_has_its_spellings_and_operands() -> None:
 @pytest.mark.parametrize("name", PASSES)
 def test_page_of_a_pass_has_its_arguments(name: str) -> None:
     text = describe("passes", name)
-    for row in field_table(arguments_of(PASSES[name])).rows:
+    for row in field_table(PASSES[name].args_class).rows:
         assert re.search(rf"^{row[0]} ", text, re.MULTILINE)
 
 

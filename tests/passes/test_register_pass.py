@@ -12,7 +12,7 @@ from chop.info import describe
 from chop.ir import MaseGraph
 from chop.ir.graph.graph_module import MaseGraphModule
 from chop.passes import ANALYSIS_PASSES, PASSES, TRANSFORM_PASSES, PassResult, register_pass
-from chop.passes.base import arguments_of, read_arguments
+from chop.passes.base import read_arguments
 from samples import tiny_graph
 
 
@@ -42,7 +42,7 @@ def test_declarations_can_be_queried() -> None:
     assert registered is sample_analysis_pass is ANALYSIS_PASSES["sample"]
     assert (registered.kind, registered.compare, registered.args_class) == ("analysis", True, Args)
     assert (registered.__name__, registered.__doc__) == ("sample_analysis_pass", "Do nothing.")
-    assert arguments_of(registered) is Args
+    assert registered.args_class is Args
     assert not PASSES["quantize"].compare
 
 

@@ -16,13 +16,8 @@ from chop.ir import MaseGraph
 from chop.passes.base import ANALYSIS_PASSES, PASSES, TRANSFORM_PASSES, PassResult, register_pass
 from chop.registry import UnknownNameError
 from chop.runs import Experiment
-from chop.transforming.pipeline import (
-    Comparison,
-    check_names,
-    numbers_in,
-    run_passes,
-    with_recovery,
-)
+from chop.transforming.pipeline import Comparison, numbers_in, run_passes, with_recovery
+from chop.transforming.transform import transform
 
 INTEGER = {"name": "integer", "weight_width": 4, "weight_frac_width": 2}
 QUANTIZE = {"by": "type", "linear": {"config": INTEGER}}
@@ -133,7 +128,7 @@ def test_passes_over_two_graphs_run_in_a_pipeline(
 
 def test_an_unknown_pass_is_reported() -> None:
     with pytest.raises(UnknownNameError, match="unknown pass 'quantise'; did you mean 'quantize'"):
-        check_names({"quantise": {}})
+        transform(TransformConfig(model="toy", dataset="toy_tiny", passes={"quantise": {}}))
 
 
 def test_numbers_are_found_at_the_top_in_the_total_and_as_the_lowest_sqnr() -> None:

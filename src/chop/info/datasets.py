@@ -12,10 +12,10 @@ from chop.info.parameters import parameter_table
 
 def dataset_table() -> Table:
     """Return the table of all data sets."""
-    rows = [
-        (name, _shape(name), get_dataset_info(name).num_classes, _names(_options(name)), summary(make))
-        for name, make in DATASETS.items()
-    ]
+    rows = []
+    for name, make in DATASETS.items():
+        options = [option for option, *_ in _options(name).rows]
+        rows.append((name, _shape(name), get_dataset_info(name).num_classes, options, summary(make)))
     return Table(("name", "sample", "classes", "options", "what it is"), rows)
 
 
@@ -35,7 +35,7 @@ def dataset_page(name: str) -> Page:
 
 
 def _options(name: str) -> Table:
-    return parameter_table(_maker(name), left_out=("seed",))
+    return parameter_table(_maker(name), left_out="seed")
 
 
 def _maker(name: str) -> Callable[..., object]:
@@ -45,10 +45,6 @@ def _maker(name: str) -> Callable[..., object]:
 
 def _shape(name: str) -> str:
     return " x ".join(str(size) for size in get_dataset_info(name).feature_shape)
-
-
-def _names(table: Table) -> list[object]:
-    return [row[0] for row in table.rows]
 
 
 KIND = Kind(dataset_table, dataset_page)

@@ -31,10 +31,12 @@ def model_page(name: str) -> Page:
     layers: list[tuple[object, ...]] = []
     if data is not None:
         model = _build(info, data)
-        layers = [(key, layer, _num_parameters(layer) or None) for key, layer in _leaves(model)]
+        leaves = {path: layer for path, layer in model.named_modules() if not list(layer.children())}
+        layers = [(path, layer, _num_parameters(layer) or None) for path, layer in leaves.items()]
+        counts = Counter(type(layer).__name__ for layer in leaves.values())
         facts |= {
             "parameters": f"{_num_parameters(model):,} for {data.name}",
-            "layers": [f"{count} {kind}" for kind, count in _layer_counts(model).items()],
+            "layers": [f"{count} {kind}" for kind, count in counts.items()],
         }
     table = Table(("name", "layer", "parameters"), layers)
     return Page(f"model {name}", documentation(info.make), facts, {"layers": table})
@@ -50,14 +52,6 @@ def _fitting_dataset(info: ModelInfo) -> DatasetInfo | None:
 def _build(info: ModelInfo, data: DatasetInfo) -> nn.Module:
     with torch.device("meta"):  # allocates no memory for the weights
         return info.build(data)
-
-
-def _leaves(model: nn.Module) -> list[tuple[str, nn.Module]]:
-    return [(name, layer) for name, layer in model.named_modules() if not list(layer.children())]
-
-
-def _layer_counts(model: nn.Module) -> Counter[str]:
-    return Counter(type(layer).__name__ for _, layer in _leaves(model))
 
 
 def _num_parameters(model: nn.Module) -> int:

@@ -8,33 +8,31 @@ from chop.ops import OPS, Op, qualified_name
 
 def op_table() -> Table:
     """Return the table of all ops."""
-    rows = [
-        (op.name, op.mase_type, _roles(op), [*_modules(op), *_functions(op), *_methods(op)]) for op in OPS.values()
-    ]
+    rows = []
+    for op in OPS.values():
+        spellings = [*_modules(op), *_functions(op), *(f".{method}()" for method in op.methods)]
+        rows.append((op.name, op.mase_type, _roles(op), spellings))
     return Table(("name", "mase type", "quantised operands", "spellings"), rows)
 
 
 def op_page(name: str) -> Page:
     """Return the page of an op."""
     op = OPS[name]
+    text = "" if op.quantizable else "This op is never quantised."
+    if op.composite:
+        text = "This layer is kept whole: its inputs and all of its parameters are quantised, inner values are not."
     return Page(
         title=f"op {name}",
-        text=_text(op),
+        text=text,
         facts={
             "mase type": op.mase_type,
             "modules": _modules(op),
             "functions": _functions(op),
-            "methods": _methods(op),
+            "methods": [f".{method}()" for method in op.methods],
             "settings": list(op.attributes),
         },
         tables={"operands": _operands(op)},
     )
-
-
-def _text(op: Op) -> str:
-    if op.composite:
-        return "This layer is kept whole: its inputs and all of its parameters are quantised, inner values are not."
-    return "" if op.quantizable else "This op is never quantised."
 
 
 def _operands(op: Op) -> Table:
@@ -65,17 +63,9 @@ def _modules(op: Op) -> list[str]:
 
 def _functions(op: Op) -> list[str]:
     names = [qualified_name(function) for function in op.functions]
-    return [*dict.fromkeys(_short(name) for name in names), *(f"aten.{name}" for name in op.aten)]
-
-
-def _short(name: str) -> str:
     for long, short in (("torch.nn.functional.", "F."), ("torch._C._nn.", "F."), ("_operator.", "operator.")):
-        name = name.replace(long, short)
-    return name
-
-
-def _methods(op: Op) -> list[str]:
-    return [f".{name}()" for name in op.methods]
+        names = [name.replace(long, short) for name in names]
+    return [*dict.fromkeys(names), *(f"aten.{name}" for name in op.aten)]
 
 
 KIND = Kind(op_table, op_page)

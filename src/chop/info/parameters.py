@@ -36,23 +36,17 @@ def field_table(cls: type[Any]) -> Table:
     )
 
 
-def parameter_table(make: Callable[..., Any], left_out: tuple[str, ...] = ()) -> Table:
-    """Return the table of the parameters of a dataclass or a function."""
-    if not is_dataclass(make):
-        return signature_table(make, left_out)
-    table = field_table(cast("type[Any]", make))
-    return Table(table.headers, [row for row in table.rows if row[0] not in left_out])
-
-
-def signature_table(function: Callable[..., Any], left_out: tuple[str, ...] = ()) -> Table:
-    """Return the table of the parameters of a function, or of the constructor of a class."""
-    parameters = inspect.signature(function).parameters.values()
-    rows = [
-        (p.name, "" if p.annotation is p.empty else type_name(p.annotation), _shown(p.default), "", ())
-        for p in parameters
-        if p.name not in left_out and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-    ]
-    return Table(HEADERS, rows)
+def parameter_table(make: Callable[..., Any], left_out: str) -> Table:
+    """Return the table of the parameters of a dataclass, another class or a function, but one."""
+    if is_dataclass(make):
+        rows = field_table(cast("type[Any]", make)).rows
+    else:
+        rows = [
+            (p.name, "" if p.annotation is p.empty else type_name(p.annotation), _shown(p.default), "", ())
+            for p in inspect.signature(make).parameters.values()
+            if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        ]
+    return Table(HEADERS, [row for row in rows if row[0] != left_out])
 
 
 def attribute_docs(cls: type[Any]) -> dict[str, str]:

@@ -8,14 +8,13 @@ from typing import Any
 
 from chop.info.page import Kind, Page, Table, documentation, summary
 from chop.info.parameters import field_table
-from chop.passes import ANALYSIS_PASSES, PASSES, TRANSFORM_PASSES
-from chop.passes.base import arguments_of
+from chop.passes import PASSES
 from chop.toml import write_toml
 
 
 def pass_table() -> Table:
     """Return the table of all passes."""
-    rows = [(name, _kind(name), summary(run)) for name, run in PASSES.items()]
+    rows = [(name, run.kind, summary(run)) for name, run in PASSES.items()]
     return Table(("name", "kind", "what it does"), rows)
 
 
@@ -23,12 +22,12 @@ def pass_page(name: str) -> Page:
     """Return the page of a pass."""
     run = PASSES[name]
     is_ours = run.__module__.startswith("chop.passes.graph.")
-    arguments = arguments_of(run)
+    arguments = run.args_class
     return Page(
         title=f"pass {name}",
         text=documentation(run),
         facts={
-            "kind": _kind(name),
+            "kind": run.kind,
             "in Python": f"from chop.passes.graph import {run.__name__}" if is_ours else run.__name__,
             "in TOML": f"[passes.{name}]",
             "arguments": documentation(arguments),
@@ -46,12 +45,6 @@ def _example(name: str, arguments: type[Any]) -> str:
         return str(declared)
     plain = {each.name: each.default for each in fields(arguments) if isinstance(each.default, str | int | float)}
     return f"[passes.{name}]\n{write_toml(plain)}"
-
-
-def _kind(name: str) -> str:
-    if name in TRANSFORM_PASSES:
-        return "transform"
-    return "analysis" if name in ANALYSIS_PASSES else "interface"
 
 
 KIND = Kind(pass_table, pass_page)

@@ -7,13 +7,12 @@ import inspect
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, Literal, Protocol, Self, TypeVar, cast, get_origin, get_type_hints
+from typing import Any, Literal, Protocol, Self, cast, get_origin, get_type_hints
 
 from chop.ir import MaseGraph
 from chop.options import read_options
 from chop.registry import Registry
 
-Args = TypeVar("Args")
 Kind = Literal["analysis", "transform", "interface"]
 PassResult = tuple[MaseGraph, dict[str, Any]]
 
@@ -64,7 +63,7 @@ def register_pass(
     prints: bool = False,
     two_graphs: bool = False,
     keeps_weights: bool | None = None,
-) -> Callable[[Callable[[Any, Args], PassResult]], Pass]:
+) -> Callable[[Callable[..., PassResult]], Pass]:
     """Register `function(graph, args)` as `name`, so that it can be called with a dict of arguments.
 
     The dict is read into the dataclass that annotates `args` and is never changed; without an annotation, as in
@@ -79,15 +78,14 @@ def register_pass(
     transforms. `keeps_weights` declares that the pass never writes to a weight of the graph, as no analysis does.
     """
 
-    def decorate(function: Callable[[Any, Args], PassResult]) -> Pass:
+    def decorate(function: Callable[..., PassResult]) -> Pass:
         graph_class, args_class = _parameter_types(function, name)
 
         @functools.wraps(function)
         def run(graph: MaseGraph, pass_args: Any = None) -> PassResult:
             _check_graph(graph, graph_class, function.__name__)
             args: Any = _read(args_class, pass_args, function.__name__)
-            given: Any = dict(args.values) if isinstance(args, DictArgs) else args
-            result = function(graph, given)
+            result = function(graph, dict(args.values) if isinstance(args, DictArgs) else args)
             graph, info = _check_result(result, function.__name__)
             if kind == "transform":
                 graph.fx_graph.lint()
@@ -103,11 +101,6 @@ def register_pass(
         return registered
 
     return decorate
-
-
-def arguments_of(run_pass: Pass) -> type[Any]:
-    """Return the dataclass that a pass reads its arguments into."""
-    return run_pass.args_class
 
 
 def read_arguments(run_pass: Pass, pass_args: Any) -> Any:
@@ -144,13 +137,11 @@ def _check_result(result: object, where: str) -> PassResult:
     match result:
         case (MaseGraph() as graph, dict() as info):
             return graph, info
-    raise ValueError(f"{where}: a pass returns (graph, info), where info is a dict, got {_describe(result)}")
-
-
-def _describe(result: object) -> str:
-    if isinstance(result, tuple):
-        return f"({', '.join(type(each).__name__ for each in result)})"
-    return type(result).__name__
+        case tuple():
+            returned = f"({', '.join(type(part).__name__ for part in result)})"
+        case _:
+            returned = type(result).__name__
+    raise ValueError(f"{where}: a pass returns (graph, info), where info is a dict, got {returned}")
 
 
 def _check_graph(graph: object, graph_class: Any, where: str) -> None:

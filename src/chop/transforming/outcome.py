@@ -12,21 +12,26 @@ from torch import nn
 from chop.allocator import release_freed_memory
 from chop.config import TransformConfig
 from chop.cost.summary import summarize_cost
+from chop.dataset import DatasetInfo
+from chop.display.html import shown_in_notebook
 from chop.display.progress import ProgressBar, Stage
+from chop.display.tables import plain_table
 from chop.files import write_json
 from chop.ir import MaseGraph
+from chop.ir.graph.storage import save_graph
 from chop.nn.quantized import QuantizedLayer, forget_rounded
 from chop.passes import PASSES
-from chop.passes.graph import save_mase_graph_interface_pass
 from chop.passes.graph.transforms.quantize.summary import summarize_quantization
 from chop.runs import Experiment, RunFolder
 from chop.tasks import Evaluation
 from chop.training.batches import evaluation_batches, to_device
 from chop.training.devices import pick_device
 from chop.training.evaluation import evaluate
-from chop.transforming.pass_results import to_json
-from chop.transforming.pipeline import Comparison, PassResults
-from chop.transforming.terminal import print_infos, print_layers, print_outcome
+from chop.training.terminal import print_scores
+from chop.transforming.pass_results import tables_of, to_json
+from chop.transforming.pipeline import Comparison, PassResults, numbers_in
+
+MAX_LAYERS_PRINTED = 20
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,7 @@ def graph_outcome(original: MaseGraph, results: PassResults) -> Outcome:
     def save(folder: RunFolder) -> None:
         summarize_quantization(original, graph, folder.transform)
         with Stage("saving the graph"):
-            save_mase_graph_interface_pass(graph, {"save_dir": folder.graph})
+            save_graph(graph, folder.graph)
 
     models = {"before": original.model, "after": graph.model}
     cost = summarize_cost({"before": original.metas(), "after": graph.metas()})
@@ -74,11 +79,14 @@ def write_outcome(config: TransformConfig, experiment: Experiment, outcome: Outc
     except BaseException:
         folder.discard()  # an incomplete run cannot be used
         raise
-    print_layers(outcome.models["after"], outcome.quantized_layers)
-    print_infos({name: info for name, info in outcome.infos.items() if not PASSES[name].prints})
+    for path in outcome.quantized_layers[:MAX_LAYERS_PRINTED]:
+        print(f"{path}: {outcome.models['after'].get_submodule(path)}")
+    if len(outcome.quantized_layers) > MAX_LAYERS_PRINTED:
+        print(f"... and {len(outcome.quantized_layers) - MAX_LAYERS_PRINTED} more quantised layers")
+    _print_infos({name: info for name, info in outcome.infos.items() if not PASSES[name].prints})
     before = "before (quantised)" if config.quantizes and experiment.starts_quantized else "before"
     shown = {before if name == "before" else name: result for name, result in results.items()}
-    print_outcome(experiment.data.dataset_info, shown, outcome.comparisons)
+    _print_outcome(experiment.data.dataset_info, shown, outcome.comparisons)
     return folder
 
 
@@ -138,3 +146,32 @@ def _write_results(
     )
     metrics = {f"test_{name}_{key}": value for name, each in test.items() for key, value in each.items()}
     folder.write_metrics([metrics])
+
+
+def _print_outcome(info: DatasetInfo, results: Mapping[str, Evaluation], comparisons: Sequence[Comparison]) -> None:
+    """Print what the passes measured, and the metrics of the task on the test split, before and after."""
+    if comparisons:
+        rows = [(each.pass_name, each.measure, _number(each.before), _number(each.after)) for each in comparisons]
+        headers, align = ("pass", "measure", "before", "after"), ("left", "left", "right", "right")
+        print("\n" + plain_table(headers, rows, align))
+    if results:
+        print_scores(f"data: {info.title}, test split", {name: each.metrics for name, each in results.items()})
+
+
+def _print_infos(infos: Mapping[str, Mapping[str, Any]]) -> None:
+    """Print what passes returned, as tables where that is possible; numbers that are compared are left out."""
+    for name, info in infos.items():
+        compared = numbers_in(info) if PASSES[name].compare else {}
+        for table in tables_of({key: value for key, value in info.items() if key not in compared}):
+            print(f"\n{name}")
+            if shown_in_notebook(table.headers, table.rows):
+                continue
+            align = ("left", *("right",) * (len(table.headers) - 1))
+            print(plain_table(table.headers, table.rows, align))
+
+
+def _number(value: float | None) -> str:
+    """Return a number without commas, as in the `info` of the pass that measured it."""
+    if value is None:
+        return ""
+    return str(value) if isinstance(value, int) else f"{value:.6g}"

@@ -17,7 +17,7 @@ from chop.display.launcher import option_name
 from chop.ir import MaseGraph
 from chop.nn.quantized import forget_rounded
 from chop.passes import PASSES
-from chop.passes.base import arguments_of, read_arguments
+from chop.passes.base import read_arguments
 from chop.runs import Experiment
 from chop.runs.folder import with_absolute_paths
 from chop.transforming.pass_results import to_json
@@ -40,12 +40,6 @@ class Comparison:
     measure: str
     before: float | None
     after: float
-
-
-def check_names(passes: Passes) -> None:
-    """Raise an error for an unknown pass, before anything is loaded."""
-    for name in passes:
-        _ = PASSES[name]
 
 
 def with_recovery(passes: Passes) -> Passes:
@@ -108,13 +102,10 @@ def _copy_sharing_weights(graph: MaseGraph) -> MaseGraph:
 
     Vectors and scalars, among them the scales of formats, are small, and have their own memory.
     """
-    shared = {id(weight): _same_memory(weight) for weight in graph.model.parameters() if weight.dim() > 1}
+    weights = [weight for weight in graph.model.parameters() if weight.dim() > 1]
+    # Other parameters with the same memory, so that moving one to a device does not move the other.
+    shared = {id(w): nn.Parameter(w.detach(), requires_grad=w.requires_grad) for w in weights}
     return copy.deepcopy(graph, shared)
-
-
-def _same_memory(weight: nn.Parameter) -> nn.Parameter:
-    """Return another parameter with the same values, so that moving one to a device does not move the other."""
-    return nn.Parameter(weight.detach(), requires_grad=weight.requires_grad)
 
 
 @contextmanager
@@ -135,7 +126,7 @@ def _arguments(name: str, given: Mapping[str, Any], original: MaseGraph, experim
     `labelled_batches` are validation rows if there are any, else training rows, as `input_generator` always is.
     """
     added: dict[str, Any] = {}
-    names = {field.name for field in fields(arguments_of(PASSES[name]))}
+    names = {field.name for field in fields(PASSES[name].args_class)}
     if "labelled_batches" in names:
         split = "val" if len(experiment.data.splits.val.labels) else "train"
         added["labelled_batches"] = experiment.batches(split).labelled()

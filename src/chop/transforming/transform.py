@@ -13,12 +13,13 @@ from chop.allocator import release_freed_memory
 from chop.config import TransformConfig
 from chop.display.launcher import launcher, option_name
 from chop.files import write_bytes
+from chop.passes import PASSES
 from chop.passes.graph import quantize_transform_pass
 from chop.passes.module import quantize_module_transform_pass
 from chop.runs import Experiment, RunFolder
 from chop.training.threads import limit_threads_for
 from chop.transforming.outcome import Outcome, graph_outcome, write_outcome
-from chop.transforming.pipeline import PassResults, check_names, run_passes, with_recovery
+from chop.transforming.pipeline import PassResults, run_passes, with_recovery
 
 
 def transform(config: TransformConfig) -> RunFolder:
@@ -27,7 +28,8 @@ def transform(config: TransformConfig) -> RunFolder:
     by_module = config.transform.style == "module"
     if by_module and (config.report or config.open):
         raise ValueError(f'a report needs a graph: {option_name("report")} cannot be used with style = "module"')
-    check_names(config.passes)
+    for name in config.passes:
+        _ = PASSES[name]  # an unknown one is an error, before anything is loaded
     if config.recover_accuracy:
         config = replace(config, passes=with_recovery(config.passes))
     experiment = Experiment.load(config)
@@ -35,8 +37,12 @@ def transform(config: TransformConfig) -> RunFolder:
     with limit_threads_for(experiment, config.batch_size):
         if not config.passes:
             outcome = _with_its_own_formats(experiment)
+        elif by_module:
+            outcome = _transform_modules(config, experiment)
         else:
-            outcome = _transform_modules(config, experiment) if by_module else _transform_graph(config, experiment)
+            original = experiment.annotated_graph()
+            experiment.warn_if_quantized()
+            outcome = graph_outcome(original, run_passes(config.passes, original, experiment))
         experiment.warn_if_untrained()
         return write_outcome(config, experiment, outcome, start)
 
@@ -52,12 +58,6 @@ def _with_its_own_formats(experiment: Experiment) -> Outcome:
     in_float = {"by": "type", "default": {"config": {"name": "float"}}}
     before, _ = quantize_transform_pass(copy.deepcopy(graph), in_float)
     return graph_outcome(before, PassResults(graph))
-
-
-def _transform_graph(config: TransformConfig, experiment: Experiment) -> Outcome:
-    original = experiment.annotated_graph()
-    experiment.warn_if_quantized()
-    return graph_outcome(original, run_passes(config.passes, original, experiment))
 
 
 def _transform_modules(config: TransformConfig, experiment: Experiment) -> Outcome:

@@ -14,7 +14,6 @@ from torch import fx
 from chop.config import SearchConfig
 from chop.nn.quantized import QuantConfig
 from chop.passes import PASSES
-from chop.passes.base import arguments_of
 from chop.passes.graph.transforms.low_bits.layers import CalibrationArgs
 from chop.runs import Experiment
 from chop.searching.evaluation.cost_runners import CostRunner
@@ -130,7 +129,7 @@ class MethodProblem(PTQProblem):
 
 def known_methods() -> list[str]:
     """Return the methods that a search may choose from: rounding to nearest, and passes that look at data."""
-    return [NEAREST, *(name for name, run in PASSES.items() if issubclass(arguments_of(run), CalibrationArgs))]
+    return [NEAREST, *(name for name, run in PASSES.items() if issubclass(run.args_class, CalibrationArgs))]
 
 
 def _metrics(evaluation: PartialEvaluation, costs: Metrics) -> Metrics:

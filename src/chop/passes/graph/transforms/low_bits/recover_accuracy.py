@@ -12,7 +12,7 @@ import torch
 from chop.config import option
 from chop.formats import Format
 from chop.ir import MaseGraph
-from chop.passes.base import Pass, PassResult, arguments_of, register_pass
+from chop.passes.base import Pass, PassResult, register_pass
 from chop.passes.graph.transforms.hardware import fold_batch_norm_transform_pass
 from chop.passes.graph.transforms.low_bits.adaround import adaround_transform_pass
 from chop.passes.graph.transforms.low_bits.clip import clip_transform_pass
@@ -208,7 +208,7 @@ def recover_accuracy_transform_pass(graph: MaseGraph, args: RecoverAccuracyArgs)
 
 
 def _arguments(step: RecoveryStep, args: RecoverAccuracyArgs, batches: list[Mapping[str, Any]]) -> dict[str, Any]:
-    if not issubclass(arguments_of(step.run), CalibrationArgs):
+    if not issubclass(step.run.args_class, CalibrationArgs):
         return {}
     same = {"num_samples": args.num_samples, "seed": args.seed, "checkpoint": args.checkpoint}
     return {"input_generator": batches, **same, **step.options}
