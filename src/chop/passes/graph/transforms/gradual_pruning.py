@@ -9,8 +9,15 @@ from typing import Any
 import torch
 
 from chop.ir import MaseGraph, NodeMeta
-from chop.nn.quantized import QuantizedLayer
-from chop.passes.graph.transforms.prune import PruneArgs, magnitudes, masks_of, prunable_layers, set_mask
+from chop.passes.graph.transforms.low_bits.matrices import weight_of
+from chop.passes.graph.transforms.prune import (
+    PruneArgs,
+    magnitudes,
+    mask_of,
+    masks_of,
+    prunable_layers,
+    set_mask,
+)
 
 
 @dataclass(frozen=True)
@@ -32,10 +39,10 @@ class GradualPruning:
         if not metas:
             raise ValueError("the model has no linear layer or convolution that could be pruned")
         for meta in metas:
-            if _mask(meta) is None:
-                set_mask(meta, torch.ones_like(_layer(meta).weight))
+            if mask_of(meta) is None:
+                set_mask(meta, torch.ones_like(weight_of(meta.module)))
         graph.model.recompile()
-        masks = [mask for meta in metas if (mask := _mask(meta)) is not None]
+        masks = [mask for meta in metas if (mask := mask_of(meta)) is not None]
         kept = sum(float(mask.sum()) for mask in masks) / sum(mask.numel() for mask in masks)
         if args.sparsity <= 1 - kept:
             raise ValueError(
@@ -59,7 +66,8 @@ class GradualPruning:
         args = replace(self.args, sparsity=self.sparsity(epoch))
         found = masks_of(self.metas, magnitudes(self.metas), args)
         for meta in self.metas:
-            layer, mask = _layer(meta), _mask(meta)
+            layer: Any = meta.module
+            mask = mask_of(meta)
             assert mask is not None, "given in `of`"
             with torch.no_grad():
                 mask.copy_(found[meta.node.name])
@@ -67,12 +75,3 @@ class GradualPruning:
                     if isinstance(tensor, torch.Tensor) and tensor.shape == mask.shape:
                         tensor.mul_(mask)
             layer.forget()
-
-
-def _layer(meta: NodeMeta) -> Any:
-    return meta.module
-
-
-def _mask(meta: NodeMeta) -> torch.Tensor | None:
-    layer = meta.module
-    return layer.mask_of("weight") if isinstance(layer, QuantizedLayer) else None

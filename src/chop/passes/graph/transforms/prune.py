@@ -22,7 +22,7 @@ from chop.passes.base import PassResult, register_pass
 from chop.passes.data_args import LabelledDataArgs, NoArgs, SeedArgs
 from chop.passes.graph.transforms.low_bits.input_moments import InputMoments
 from chop.passes.graph.transforms.low_bits.layers import calibrating
-from chop.passes.graph.transforms.low_bits.matrices import MATRIX_OPS, from_matrices, to_matrices
+from chop.passes.graph.transforms.low_bits.matrices import MATRIX_OPS, from_matrices, to_matrices, weight_of
 from chop.passes.graph.transforms.low_bits.walk import Walk
 from chop.statistics.batches import limited_labelled_batches
 
@@ -116,13 +116,7 @@ def _scores(graph: MaseGraph, metas: list[NodeMeta], args: PruneArgs) -> dict[st
 
 def magnitudes(metas: Sequence[NodeMeta]) -> dict[str, Tensor]:
     """Return the magnitudes of the weights of layers."""
-    return {meta.node.name: _weight(meta).abs() for meta in metas}
-
-
-def _weight(meta: NodeMeta) -> Tensor:
-    layer: Any = meta.module
-    weight: Tensor = layer.weight.detach()
-    return weight
+    return {meta.node.name: weight_of(meta.module).abs() for meta in metas}
 
 
 def _input_norms(graph: MaseGraph, metas: list[NodeMeta], args: PruneArgs) -> dict[str, Tensor]:
@@ -137,8 +131,8 @@ def _input_norms(graph: MaseGraph, metas: list[NodeMeta], args: PruneArgs) -> di
                 layer = todo[node].module
                 assert layer is not None, "only layers are pruned"
                 moments = InputMoments.of(layer, walk.inputs(node), walk.masks, node.name)
-                norms = moments.importance.sqrt().expand_as(to_matrices(layer, _weight(todo[node])))
-                found[node.name] = from_matrices(layer, norms).to(_weight(todo[node]).dtype)
+                norms = moments.importance.sqrt().expand_as(to_matrices(layer, weight_of(layer)))
+                found[node.name] = from_matrices(layer, norms).to(weight_of(layer).dtype)
             walk.run(node)
     return found
 
@@ -146,7 +140,7 @@ def _input_norms(graph: MaseGraph, metas: list[NodeMeta], args: PruneArgs) -> di
 def _movement(graph: MaseGraph, metas: list[NodeMeta], args: PruneArgs) -> dict[str, Tensor]:
     """Return how far the gradient moves each weight away from zero (Sanh et al., 2020)."""
     assert args.labelled_batches is not None, "checked when the arguments were read"
-    scores = {meta.node.name: torch.zeros_like(_weight(meta)) for meta in metas}
+    scores = {meta.node.name: torch.zeros_like(weight_of(meta.module)) for meta in metas}
     with evaluation_mode(graph.model), torch.enable_grad():
         for batch, labels in limited_labelled_batches(args.labelled_batches, args.num_samples):
             if labels is None:
@@ -155,21 +149,23 @@ def _movement(graph: MaseGraph, metas: list[NodeMeta], args: PruneArgs) -> dict[
             layers: list[Any] = [meta.module for meta in metas]
             gradients = torch.autograd.grad(loss, [layer.weight for layer in layers])
             for meta, gradient in zip(metas, gradients, strict=True):
-                scores[meta.node.name] -= _weight(meta) * gradient
+                scores[meta.node.name] -= weight_of(meta.module) * gradient
     return scores
 
 
 def masks_of(metas: Sequence[NodeMeta], scores: Mapping[str, Tensor], args: PruneArgs) -> dict[str, Tensor]:
     """Return for each layer 1 for the weights that are kept and 0 for the others; 0 stays 0."""
-    earlier = {meta.node.name: _earlier_mask(meta) for meta in metas}
+    earlier = {}
+    for meta in metas:
+        mask = mask_of(meta)
+        earlier[meta.node.name] = torch.ones_like(weight_of(meta.module)) if mask is None else mask
     pooled = {name: _pooled(scores[name], mask, args) for name, mask in earlier.items()}
     return {name: mask * earlier[name] for name, mask in _masks(metas, pooled, scores, args).items()}
 
 
-def _earlier_mask(meta: NodeMeta) -> Tensor:
-    layer = meta.module
-    mask = layer.mask_of("weight") if isinstance(layer, QuantizedLayer) else None
-    return torch.ones_like(_weight(meta)) if mask is None else mask
+def mask_of(meta: NodeMeta) -> Tensor | None:
+    """Return the mask of a layer's weight; None if it is not pruned."""
+    return meta.module.mask_of("weight") if isinstance(meta.module, QuantizedLayer) else None
 
 
 def _masks(
@@ -218,8 +214,7 @@ def prune_detach_transform_pass(graph: MaseGraph, args: NoArgs) -> PassResult:
     """
     detached = []
     for meta in graph.annotated_metas():
-        layer = meta.quantized
-        if isinstance(layer, QuantizedLayer) and layer.mask_of("weight") is not None:
-            layer.set_mask("weight", None)
+        if isinstance(meta.module, QuantizedLayer) and mask_of(meta) is not None:
+            meta.module.set_mask("weight", None)
             detached.append(meta.node.name)
     return graph, {"detached": detached}

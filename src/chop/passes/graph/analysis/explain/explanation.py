@@ -128,32 +128,24 @@ class Explanation:
 
     def __repr__(self) -> str:
         parts = [f"{self.name}: {self.op} ({self.calls})", self._formats_table(), self._values_table()]
-        bullets = [fill(each, LINE_WIDTH, initial_indent="- ", subsequent_indent="  ") for each in self.sentences()]
-        parts += ["\n".join(bullets), self._last_lines()]
-        return "\n\n".join(part for part in parts if part)
-
-    def _last_lines(self) -> str:
+        bullets = [fill(text, LINE_WIDTH, initial_indent="- ", subsequent_indent="  ") for text in self.sentences()]
         lines = []
         if self.result_db is not None:
             lines.append(f"SQNR of the result, compared with float: {table_decibels(self.result_db)}.")
         if self.num_samples:
             lines.append(f"Activations were measured on {counted(self.num_samples, 'row')}.")
-        return "\n".join([*lines, *self._cost_lines()])
+        parts += ["\n".join(bullets), "\n".join([*lines, *self._cost_lines()])]
+        return "\n\n".join(part for part in parts if part)
 
     def _all(self) -> dict[str, ExplainedTensor]:
         return {**self.operands, **self.results}
 
     def _formats_table(self) -> str:
-        rows = [
-            (
-                name,
-                _shape(each.shape),
-                each.format or "-",
-                table_number(each.format.bits if each.format else None),
-                *_range(each),
-            )
-            for name, each in self._all().items()
-        ]
+        rows = []
+        for name, tensor in self._all().items():
+            shape = " x ".join(map(str, tensor.shape)) or "scalar"
+            bits = table_number(tensor.format.bits if tensor.format else None)
+            rows.append((name, shape, tensor.format or "-", bits, *_range(tensor)))
         return _table(rows, ("tensor", "shape", "format", "bits", "smallest", "largest", "format range"), "lllrrrl")
 
     def _values_table(self) -> str:
@@ -170,9 +162,9 @@ class Explanation:
         return _table(rows, (*headers, f"narrowest for {self.target_db:g} dB"), "lrrrr")
 
     def _cost_lines(self) -> list[str]:
-        if self.cost is None:
-            return []
         cost = self.cost
+        if cost is None:
+            return []
         counts = {"MACs": cost.macs, "operations": cost.operations, "bit operations (bops)": cost.bitops}
         listed = ", ".join(f"{table_number(number)} {what}" for what, number in counts.items())
         lines = [f"Cost of one forward pass: {listed}."]
@@ -183,22 +175,20 @@ class Explanation:
 
 
 def _plain(tensor: ExplainedTensor) -> dict[str, Any]:
-    measured = tensor.measured
+    def suggested(found: Suggestion | None) -> dict[str, Any] | None:
+        if found is None:
+            return None
+        return {"width": found.format.width, "frac_width": found.format.frac_width, "sqnr_db": found.sqnr_db}
+
     return {
         "role": tensor.role,
         "shape": list(tensor.shape),
         "format": None if tensor.format is None else str(tensor.format),
         "bits": None if tensor.format is None else tensor.format.bits,
-        **({} if measured is None else asdict(measured)),
-        "same_width": _plain_suggestion(tensor.same_width),
-        "narrowest": _plain_suggestion(tensor.narrowest),
+        **({} if tensor.measured is None else asdict(tensor.measured)),
+        "same_width": suggested(tensor.same_width),
+        "narrowest": suggested(tensor.narrowest),
     }
-
-
-def _plain_suggestion(found: Suggestion | None) -> dict[str, Any] | None:
-    if found is None:
-        return None
-    return {"width": found.format.width, "frac_width": found.format.frac_width, "sqnr_db": found.sqnr_db}
 
 
 def _table(rows: Sequence[Sequence[object]], headers: Sequence[str], align: str) -> str:
@@ -211,10 +201,11 @@ def _range(tensor: ExplainedTensor) -> tuple[str, str, str]:
     if measured is None:
         return "-", "-", "-"
     if tensor.format is None:
-        return table_number(measured.min), table_number(measured.max), "-"
-    holds = (
-        "follows the data" if measured.holds is None else " to ".join(table_number(end) for end in measured.holds)
-    )
+        holds = "-"
+    elif measured.holds is None:
+        holds = "follows the data"
+    else:
+        holds = " to ".join(map(table_number, measured.holds))
     return table_number(measured.min), table_number(measured.max), holds
 
 
@@ -224,10 +215,6 @@ def _reach(found: Suggestion) -> str:
 
 def _suggested(found: Suggestion | None) -> str:
     return "-" if found is None else f"{found.format} {table_decibels(found.sqnr_db)}"
-
-
-def _shape(shape: Sequence[int]) -> str:
-    return " x ".join(str(size) for size in shape) or "scalar"
 
 
 def _share(value: float | None) -> str:

@@ -42,7 +42,9 @@ class NodeObserver(NodeInterpreter):
         self.meta = meta
         quantized = meta.quantized
         self.formats: Mapping[str, Format] = quantized.formats if quantized is not None else {}
-        self.plain = None if quantized is None else _without_formats(quantized)
+        self.plain: Callable[..., Any] | None = None
+        if quantized is not None:
+            self.plain = quantized.function if isinstance(quantized, QuantizedCall) else plain_layer(quantized)
         self.unrounded = _without_output_format(quantized) if quantized and OUTPUT in self.formats else None
         self.operands: dict[str, _ObservedTensor] = {}
         self.results: dict[str, _ObservedTensor] = {}
@@ -124,11 +126,6 @@ def _called(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
     """Return the result of a call on copies of its arguments, because it may write into them."""
     own_args, own_kwargs = pytree.tree_map_only(Tensor, Tensor.clone, (args, kwargs))
     return function(*own_args, **own_kwargs)
-
-
-def _without_formats(quantized: QuantizedLayer | QuantizedCall) -> Callable[..., Any]:
-    """Return the layer or function that a quantised one replaces."""
-    return quantized.function if isinstance(quantized, QuantizedCall) else plain_layer(quantized)
 
 
 def _without_output_format(quantized: QuantizedLayer | QuantizedCall) -> Callable[..., Any]:

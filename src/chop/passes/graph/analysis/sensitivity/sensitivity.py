@@ -18,7 +18,6 @@ from chop.passes.data_args import DataArgs, LabelledDataArgs
 from chop.passes.graph.analysis.sensitivity.measure import (
     Effect,
     LabelledReplacements,
-    Sensitivity,
     measure_sensitivity,
 )
 from chop.passes.quantization.replacement import make_replacements, with_formats_of
@@ -56,8 +55,12 @@ class SensitivityArgs(DataArgs, LabelledDataArgs):
         given = dict(pass_args or {})
         own = {field.name for field in fields(cls)}
         # An unknown key is a misspelt option unless its value is a table, which can be an entry of `quantize`.
-        options = {key: value for key, value in given.items() if key in own or not _is_choice(key, value)}
-        rest = {key: value for key, value in given.items() if key not in options}
+        rest = {
+            key: value
+            for key, value in given.items()
+            if key not in own and (key in ("by", "config") or isinstance(value, Mapping))
+        }
+        options = {key: value for key, value in given.items() if key not in rest}
         options["formats"] = None if "quantized" in options else _read_formats(rest, where)
         if rest and "quantized" in options:
             raise ValueError(
@@ -69,10 +72,6 @@ class SensitivityArgs(DataArgs, LabelledDataArgs):
         if self.labelled_batches is not None:
             return limited_labelled_batches(map(_pair, self.labelled_batches), self.num_samples)
         return ((batch, None) for batch in limited_batches(self.input_generator or (), self.num_samples))
-
-
-def _is_choice(key: str, value: object) -> bool:
-    return key in ("by", "config") or isinstance(value, Mapping)
 
 
 def _read_formats(given: Mapping[str, Any], where: str) -> QuantizeArgs:
@@ -115,9 +114,20 @@ def sensitivity_analysis_pass(graph: MaseGraph, args: SensitivityArgs) -> PassRe
         raise ValueError("sensitivity_analysis_pass: no node of this graph has a format")
     nodes = args.nodes or None
     found = measure_sensitivity(graph, replacements, args.batches(), nodes=nodes, both=args.both)
-    info = _as_info(found)
-    _log_ranking(info)
-    return graph, info
+    alone = {node: effects[_LABEL] for node, effects in found.alone.items()}
+    all_but = {node: effects[_LABEL] for node, effects in found.all_but.items() if effects}
+    ranking = sorted(alone, key=lambda node: _sort_key(alone[node]))
+    named = [f"{node} ({_numbers_text(alone[node])})" for node in ranking[:_MAX_NODES_LOGGED]]
+    more = f" and {len(ranking) - _MAX_NODES_LOGGED} more" if len(ranking) > _MAX_NODES_LOGGED else ""
+    logger.info("sensitivity, most sensitive first: %s%s", ", ".join(named), more)
+    return graph, {
+        "alone": {node: {"sqnr_db": effect.sqnr_db, **_numbers(effect)} for node, effect in alone.items()},
+        "all_but": {node: _numbers(effect) for node, effect in all_but.items()},
+        "baseline": {"loss": found.loss, "accuracy": found.accuracy},
+        "quantized": _numbers(found.quantized[_LABEL]),
+        "num_samples": found.num_samples,
+        "ranking": ranking,
+    }
 
 
 def _replacements(graph: MaseGraph, args: SensitivityArgs) -> LabelledReplacements:
@@ -143,19 +153,6 @@ def labelled_replacements(graph: MaseGraph, choices: Mapping[str, QuantizeArgs])
     return found
 
 
-def _as_info(found: Sensitivity) -> dict[str, Any]:
-    alone = {node: effects[_LABEL] for node, effects in found.alone.items()}
-    all_but = {node: effects[_LABEL] for node, effects in found.all_but.items() if effects}
-    return {
-        "alone": {node: {"sqnr_db": effect.sqnr_db, **_numbers(effect)} for node, effect in alone.items()},
-        "all_but": {node: _numbers(effect) for node, effect in all_but.items()},
-        "baseline": {"loss": found.loss, "accuracy": found.accuracy},
-        "quantized": _numbers(found.quantized[_LABEL]),
-        "num_samples": found.num_samples,
-        "ranking": sorted(alone, key=lambda node: _sort_key(alone[node])),
-    }
-
-
 def _numbers(effect: Effect) -> dict[str, float | None]:
     return {
         "output_sqnr_db": effect.output_sqnr_db,
@@ -170,13 +167,6 @@ def _sort_key(effect: Effect) -> tuple[float, float]:
     return (-math.inf if math.isnan(change) else -change), effect.output_sqnr_db
 
 
-def _log_ranking(info: Mapping[str, Any]) -> None:
-    ranking = info["ranking"]
-    named = [f"{node} ({_numbers_text(info['alone'][node])})" for node in ranking[:_MAX_NODES_LOGGED]]
-    more = f" and {len(ranking) - _MAX_NODES_LOGGED} more" if len(ranking) > _MAX_NODES_LOGGED else ""
-    logger.info("sensitivity, most sensitive first: %s%s", ", ".join(named), more)
-
-
-def _numbers_text(numbers: Mapping[str, float | None]) -> str:
-    ratio = f"{numbers['output_sqnr_db']:.1f} dB"
-    return ratio if numbers["loss_change"] is None else f"loss {numbers['loss_change']:+.2g}, {ratio}"
+def _numbers_text(effect: Effect) -> str:
+    ratio = f"{effect.output_sqnr_db:.1f} dB"
+    return ratio if effect.loss_change is None else f"loss {effect.loss_change:+.2g}, {ratio}"

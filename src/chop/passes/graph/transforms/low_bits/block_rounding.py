@@ -76,7 +76,10 @@ def _learn_block(
     problem = _BlockProblem(graph, block, inputs, [_floats(each) for each in results], walk.masks)
     before = problem.decibels()
     old = [(meta, meta.module) for meta in metas]
-    _set_parameters(metas, _learned_parameters(problem, metas, args))
+    parameters = _learned_parameters(problem, metas, args)
+    for meta in metas:
+        if values := parameters[str(meta.node.target)]:
+            set_parameters(meta, values)
     after = problem.decibels()
     if not after > before:
         after = before
@@ -192,12 +195,20 @@ def _learn(problem: _BlockProblem, learned: dict[str, dict[str, Learned]], args:
     num_soft = math.ceil(_SOFT_SHARE * args.iterations) if floats else args.iterations
     for step in range(args.iterations):
         batch = step % len(problem.inputs)
-        _set_learning_rate(optimizer, floats, args.float_learning_rate, step / args.iterations)
+        is_soft = step < num_soft
+        if floats:  # they come to rest
+            progress = 0.5 * (1 + math.cos(math.pi * step / args.iterations))
+            optimizer.param_groups[-1]["lr"] = args.float_learning_rate * progress
         with torch.enable_grad():
-            now = _soft if step < num_soft else _final
-            problem.values = {path: {k: now(v) for k, v in each.items()} for path, each in learned.items()}
+            problem.values = {
+                path: {
+                    name: value.value() if is_soft and isinstance(value, SoftRounding) else _final(value)
+                    for name, value in each.items()
+                }
+                for path, each in learned.items()
+            }
             loss = problem.squared_error(batch) / nearest[batch]
-            for each in soft if step < num_soft else ():
+            for each in soft if is_soft else ():
                 share = args.regularization * each.near.numel() / size
                 loss = loss + share * each.indecision(step / num_soft)
             optimizer.zero_grad()
@@ -206,22 +217,5 @@ def _learn(problem: _BlockProblem, learned: dict[str, dict[str, Learned]], args:
     problem.values = {}
 
 
-def _set_learning_rate(optimizer: torch.optim.Adam, floats: list[Tensor], first: float, progress: float) -> None:
-    """Let parameters in float come to rest."""
-    if floats:
-        optimizer.param_groups[-1]["lr"] = first * 0.5 * (1 + math.cos(math.pi * progress))
-
-
-def _soft(value: Learned) -> Tensor:
-    return value if isinstance(value, Tensor) else value.value()
-
-
 def _final(value: Learned) -> Tensor:
     return value if isinstance(value, Tensor) else value.rounded()
-
-
-def _set_parameters(metas: Sequence[NodeMeta], values: dict[str, dict[str, Tensor]]) -> None:
-    for meta in metas:
-        found = values[str(meta.node.target)]
-        if found:
-            set_parameters(meta, found)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from chop.formats import Format
@@ -68,7 +67,7 @@ def clip_transform_pass(graph: MaseGraph, args: ClipArgs) -> PassResult:
             _choose_for_input(layer, inputs, expected, lambda x: after(plain(x)), args.unsigned)
         if args.weights:
             _choose_for_weight(LayerProblem.of(meta, walk))
-            _choose_for_bias(meta)
+            _choose_for_bias(meta.module)
         meta.note_formats()
         new: Any = meta.module
         found = gain(before, _decibels(lambda x: after(new(x)), inputs, expected))
@@ -115,66 +114,62 @@ def _choose_for_input(
     number_format = layer.formats.get("data_in_0")
     if number_format is None:
         return
-    largest = max(float(x.abs().max()) for x in inputs)
     if unsigned:
         number_format = with_sign(number_format, inputs)
 
-    def error(candidate: Format, scale: float | None) -> float:
-        given = None if scale is None else torch.tensor(scale, dtype=inputs[0].dtype)
+    def error(rounded: Compute) -> float:
         pairs = zip(inputs, expected, strict=True)
-        return sum(float((compute(candidate(x, given)) - y).square().sum()) for x, y in pairs)
+        return sum(float((compute(rounded(x)) - y).square().sum()) for x, y in pairs)
 
-    best = _best(number_format, largest, error)
-    if best is not None:
-        layer.formats = {**layer.formats, "data_in_0": best[0]}
-        if best[1] is not None:
-            layer.fix_scale("data_in_0", best[1])
+    largest = max(float(x.abs().max()) for x in inputs)
+    _choose(layer, "data_in_0", candidates(number_format, largest), inputs[0], error)
 
 
 def _choose_for_weight(problem: LayerProblem) -> None:
     """Clip the weights of groups that share a scale, or set the fraction bits of all."""
-    layer, number_format = problem.layer, problem.number_format
+    layer, number_format, original = problem.layer, problem.number_format, problem.original
     if layer.scale_of("weight") is None and number_format.values_depend_on_data:
-        reference = problem.fixed_scales(True, problem.original).reference
+        reference = problem.fixed_scales(True, original).reference
         if reference is not None:
             set_matrices(problem, *problem.no_worse(reference))
         return
 
-    def error(candidate: Format, scale: float | None) -> float:
-        given = None if scale is None else torch.tensor(scale, dtype=problem.original.dtype)
-        rounded = candidate(problem.original, given)
-        return float(problem.moments.squared_error(rounded, problem.original).sum())
+    def error(rounded: Compute) -> float:
+        return float(problem.moments.squared_error(rounded(original), original).sum())
 
-    best = _best(number_format, float(problem.original.abs().max()), error)
-    if best is not None:
-        layer.formats = {**layer.formats, "weight": best[0]}
-        if best[1] is not None:
-            layer.fix_scale("weight", best[1])
+    _choose(layer, "weight", candidates(number_format, float(original.abs().max())), original, error)
 
 
-def _choose_for_bias(meta: NodeMeta) -> None:
+def _choose_for_bias(layer: Any) -> None:
     """Set the fraction bits of a bias."""
-    layer: Any = meta.module
     if layer.bias is None or "bias" not in layer.formats:
         return
     bias: Tensor = layer.bias.detach()
-
-    def error(candidate: Format, scale: float | None) -> float:
-        given = None if scale is None else torch.tensor(scale, dtype=bias.dtype)
-        return float((candidate(bias, given) - bias).square().sum())
-
-    best = _best(layer.formats["bias"], float(bias.abs().max()), error)
-    if best is not None and best[1] is None:
-        layer.formats = {**layer.formats, "bias": best[0]}
+    found = candidates(layer.formats["bias"], float(bias.abs().max()))
+    without_scale = [(number_format, scale) for number_format, scale in found if scale is None]
+    _choose(layer, "bias", without_scale, bias, lambda rounded: float((rounded(bias) - bias).square().sum()))
 
 
-def _best(number_format: Format, largest: float, error: Any) -> tuple[Format, float | None] | None:
-    """Return the format and the scale with the least error; None if the format has neither to choose."""
-    found = candidates(number_format, largest)
+def _choose(
+    layer: QuantizedLayer,
+    name: str,
+    found: Sequence[tuple[Format, float | None]],
+    like: Tensor,
+    error: Callable[[Compute], float],
+) -> None:
+    """Set the format and the fixed scale of an operand that have the least error, if there are any to choose."""
     if not found:
-        return None
-    errors = [error(*each) for each in found]
-    return found[errors.index(min(errors))]
+        return
+
+    def error_of(candidate: tuple[Format, float | None]) -> float:
+        number_format, scale = candidate
+        given = None if scale is None else like.new_tensor(scale)
+        return error(lambda x: number_format(x, given))
+
+    best, scale = min(found, key=error_of)
+    layer.formats = {**layer.formats, name: best}
+    if scale is not None:
+        layer.fix_scale(name, scale)
 
 
 def candidates(number_format: Format, largest: float) -> list[tuple[Format, float | None]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,13 +20,8 @@ from chop.passes.graph.transforms.low_bits.walk import Walk
 from chop.statistics.deviation import decibel
 
 
-@dataclass(frozen=True)
-class CorrectBiasArgs(CalibrationArgs):
-    """Arguments of `correct_bias`."""
-
-
 @register_pass("correct_bias", kind="transform")
-def correct_bias_transform_pass(graph: MaseGraph, args: CorrectBiasArgs) -> PassResult:
+def correct_bias_transform_pass(graph: MaseGraph, args: CalibrationArgs) -> PassResult:
     """Subtract from each bias the mean difference of the layer's output from that of the float model.
 
     Rounding shifts the mean of an output, and later layers add up these shifts (Nagel et al., ICCV 2019). A layer
@@ -52,18 +46,15 @@ def _correct(meta: NodeMeta, walk: Walk, in_float: FloatValues) -> dict[str, Any
     bias = -shift / rows if old is None else old.detach().double() - shift / rows
     set_parameters(meta, {"bias": bias})
     new: Any = meta.module
-    used = new.rounded("bias", new.bias.detach()).double() - (0.0 if old is None else _used_bias(layer))
+    used = new.rounded("bias", new.bias.detach()).double()
+    if old is not None:
+        used = used - layer.rounded("bias", old.detach()).double()
     # The error around its mean stays; the mean becomes what is left after the bias is rounded.
     left = square - float(shift.square().sum()) / rows + rows * float((shift / rows + used).square().sum())
     if left > square:
         set_parameters(meta, {"bias": torch.zeros_like(bias) if old is None else old.detach()})
         left = square
     return {**gain(before, decibel(signal, left)), "rows": rows}
-
-
-def _used_bias(layer: Any) -> Tensor:
-    rounded: Tensor = layer.rounded("bias", layer.bias.detach())
-    return rounded.double()
 
 
 def _rows(y: Tensor, channel: int, mask: Tensor | None) -> Tensor:

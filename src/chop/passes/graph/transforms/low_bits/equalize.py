@@ -11,6 +11,7 @@ from torch import Tensor
 from chop.ir import MaseGraph, NodeMeta
 from chop.passes.base import PassResult, register_pass
 from chop.passes.graph.transforms.low_bits.layers import set_parameters
+from chop.passes.graph.transforms.low_bits.matrices import weight_of
 from chop.passes.graph.transforms.low_bits.neighbours import SCALABLE, has_own_layer, layer_before
 
 
@@ -46,13 +47,13 @@ def _first(meta: NodeMeta) -> NodeMeta | None:
     first = layer_before(meta.node, scaling=True)
     if first is None or first.mase_op not in SCALABLE or len(first.node.users) != 1:
         return None
-    return first if input_channels(meta.module) == _weight(first).shape[0] else None
+    return first if input_channels(meta.module) == weight_of(first.module).shape[0] else None
 
 
 def _equalize(first: NodeMeta, second: NodeMeta) -> float:
     """Scale the channels between two layers; return the largest change of a factor."""
-    out = _weight(first).abs().flatten(1).amax(1)
-    read = channels_first(second.module, _weight(second)).abs().flatten(1).amax(1)
+    out = weight_of(first.module).abs().flatten(1).amax(1)
+    read = channels_first(second.module, weight_of(second.module)).abs().flatten(1).amax(1)
     factor = torch.where((out > 0) & (read > 0), (read / out).sqrt(), 1.0)
     scale_outputs(first, factor)
     scale_inputs(second, 1 / factor)
@@ -62,7 +63,7 @@ def _equalize(first: NodeMeta, second: NodeMeta) -> float:
 def scale_outputs(meta: NodeMeta, factor: Tensor) -> None:
     """Multiply each output channel of a layer, or of a normalisation, by a factor."""
     layer: Any = meta.module
-    weight = layer.weight.detach()
+    weight = weight_of(layer)
     values = {"weight": weight * factor.reshape(-1, *[1] * (weight.dim() - 1))}
     if getattr(layer, "bias", None) is not None:
         values["bias"] = layer.bias.detach() * factor
@@ -72,7 +73,7 @@ def scale_outputs(meta: NodeMeta, factor: Tensor) -> None:
 def scale_inputs(meta: NodeMeta, factor: Tensor) -> None:
     """Multiply the weights of each input channel of a layer by a factor."""
     layer: Any = meta.module
-    weight = _weight(meta)
+    weight = weight_of(layer)
     groups = getattr(layer, "groups", 1)
     if groups == 1:
         shaped = factor.reshape(1, -1, *[1] * (weight.dim() - 2))
@@ -92,9 +93,3 @@ def channels_first(layer: Any, weight: Tensor) -> Tensor:
 def input_channels(layer: Any) -> int:
     """Return the number of channels that a layer reads."""
     return int(layer.weight.shape[1] * getattr(layer, "groups", 1))
-
-
-def _weight(meta: NodeMeta) -> Tensor:
-    layer: Any = meta.module
-    weight: Tensor = layer.weight.detach()
-    return weight

@@ -13,7 +13,7 @@ from chop.formats import Format
 from chop.ir import NodeMeta
 from chop.nn.quantized import QuantizedLayer
 from chop.passes.graph.transforms.low_bits.input_moments import InputMoments
-from chop.passes.graph.transforms.low_bits.matrices import from_matrices, to_matrices
+from chop.passes.graph.transforms.low_bits.matrices import from_matrices, to_matrices, weight_of
 from chop.passes.graph.transforms.low_bits.scales import FixedScales, can_fix_scales
 from chop.passes.graph.transforms.low_bits.walk import Walk
 from chop.statistics.deviation import decibel
@@ -157,10 +157,3 @@ def with_damping(products: Tensor, damping: float) -> Tensor:
     added = (damping * diagonal.mean(-1, keepdim=True)).clamp(min=torch.finfo(products.dtype).tiny)
     total = torch.where(diagonal + added == 0, 1.0, diagonal + added)
     return products + torch.diag_embed(total - diagonal)
-
-
-def weight_of(layer: QuantizedLayer) -> Tensor:
-    """Return the weight of a layer without its gradient."""
-    weight = layer.weight
-    assert isinstance(weight, Tensor), "layers of MATRIX_OPS have a weight"
-    return weight.detach()

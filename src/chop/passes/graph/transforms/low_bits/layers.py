@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, fx
+from torch import Tensor
 
 from chop.config import option
 from chop.display.progress import ProgressBar
@@ -87,7 +87,14 @@ def adjust_layers(
         return _adjust(LayerProblem.of(meta, walk, in_float.inputs if compare else None), args, name, method)
 
     info = change_layers(graph, args, name, change, compare=compare)
-    _warn_about_few_rows(info["layers"])
+    report = info["layers"]
+    few = [layer for layer, found in report.items() if found["rows"] < found["inputs"]]
+    if few:  # the result depends on the choice of the rows
+        others = f" and {len(few) - 1} other layers" if len(few) > 1 else ""
+        logger.warning(
+            "node '%s'%s: %d rows of data for %d inputs are few; give more batches, or increase num_samples",
+            *(few[0], others, report[few[0]]["rows"], report[few[0]]["inputs"]),
+        )
     return info
 
 
@@ -108,7 +115,9 @@ def change_layers(
     with calibrating(graph, args.seed), ProgressBar(name, len(todo)) as progress:
         walk = Walk(graph, batches)
         in_float = Walk(graph, batches, in_float=True) if compare else None
-        for node in _up_to_last(graph, todo):
+        for node in graph.fx_graph.nodes:
+            if len(report) == len(todo):
+                break
             inputs = [] if in_float is None or node not in todo else in_float.inputs(node)
             outputs = [] if in_float is None else in_float.run(node)
             if node in todo:
@@ -123,17 +132,6 @@ def change_layers(
 def gain(before: float, after: float) -> dict[str, float]:
     """Return two signal-to-noise ratios in dB and their difference, for the report of a layer."""
     return {"before_db": before, "after_db": after, "gain_db": after - before if after != before else 0.0}
-
-
-def _warn_about_few_rows(report: Mapping[str, Mapping[str, Any]]) -> None:
-    """Warn if a layer has more inputs than rows: its result then depends on the choice of the rows."""
-    few = [name for name, found in report.items() if found["rows"] < found["inputs"]]
-    if few:
-        others = f" and {len(few) - 1} other layers" if len(few) > 1 else ""
-        logger.warning(
-            "node '%s'%s: %d rows of data for %d inputs are few; give more batches, or increase num_samples",
-            *(few[0], others, report[few[0]]["rows"], report[few[0]]["inputs"]),
-        )
 
 
 def weighted_layers(graph: MaseGraph) -> list[NodeMeta]:
@@ -186,10 +184,3 @@ def set_matrices(problem: LayerProblem, weight: Tensor, bias: Tensor | None) -> 
     """Give a layer a new weight, and a new bias if it has one."""
     values = {"weight": from_matrices(problem.layer, weight)}
     set_parameters(problem.meta, values if bias is None else {**values, "bias": bias.flatten()})
-
-
-def _up_to_last(graph: MaseGraph, todo: Mapping[fx.Node, NodeMeta]) -> list[fx.Node]:
-    """Return the nodes of a graph up to the last one in `todo`."""
-    nodes = list(graph.fx_graph.nodes)
-    last = max((i for i, node in enumerate(nodes) if node in todo), default=-1)
-    return nodes[: last + 1]

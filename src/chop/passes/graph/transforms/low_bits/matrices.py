@@ -18,6 +18,12 @@ _MAX_ELEMENTS = 2**24
 """Elements of unfolded inputs that are in memory at a time."""
 
 
+def weight_of(layer: Any) -> Tensor:
+    """Return the weight of a layer without its gradient."""
+    weight: Tensor = layer.weight.detach()
+    return weight
+
+
 def op_name(layer: nn.Module) -> str:
     """Return the name of a layer's op; empty if it is not in the op table."""
     op = op_of_module(layer.base_class if isinstance(layer, QuantizedLayer) else type(layer))

@@ -14,6 +14,7 @@ from chop.nn.quantized import QuantizedLayer
 from chop.ops import OPS
 from chop.passes.base import PassResult, register_pass
 from chop.passes.graph.transforms.low_bits.layers import set_parameters
+from chop.passes.graph.transforms.low_bits.matrices import weight_of
 from chop.passes.graph.transforms.low_bits.neighbours import layer_before, linear_layers
 
 
@@ -51,7 +52,8 @@ def rotate_transform_pass(graph: MaseGraph, args: RotateArgs) -> PassResult:
         else:
             continue
         for meta in metas:
-            _rotate_inputs(meta, size)
+            set_parameters(meta, {"weight": weight_of(meta.module).double() @ rotation(size)})
+            _rotate_value(meta.args["data_in_0"], size)
     return graph, info
 
 
@@ -59,15 +61,9 @@ def _is_pruned(meta: NodeMeta) -> bool:
     return isinstance(meta.quantized, QuantizedLayer) and meta.quantized.mask_of("weight") is not None
 
 
-def _rotate_inputs(meta: NodeMeta, size: int) -> None:
-    layer: Any = meta.module
-    set_parameters(meta, {"weight": layer.weight.detach().double() @ rotation(size)})
-    _rotate_value(meta.args["data_in_0"], size)
-
-
 def _rotate_outputs(meta: NodeMeta, size: int) -> None:
     layer: Any = meta.module
-    values: dict[str, Tensor] = {"weight": rotation(size).t() @ layer.weight.detach().double()}
+    values: dict[str, Tensor] = {"weight": rotation(size).t() @ weight_of(layer).double()}
     if layer.bias is not None:
         values["bias"] = layer.bias.detach().double() @ rotation(size)
     set_parameters(meta, values)
