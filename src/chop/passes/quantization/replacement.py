@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import torch
-from torch import Tensor, fx, nn
+from torch import fx, nn
 
 from chop.formats import FORMATS, Format
 from chop.ir import NodeMeta
@@ -61,13 +61,15 @@ def make_replacement(meta: NodeMeta, formats: Mapping[str, Format], label: str) 
             if number_format.has_learned_scale and values[name] is None:
                 new.fix_scale(name, _first_scale(meta, name, number_format))
         if getattr(layer, "inplace", False):
-            new.writes_back = any(overwrites_shared_memory(caller) for caller in _callers(node, layer))
+            callers = [other for other in node.graph.nodes if other.meta["mase"].module is layer]
+            new.writes_back = any(overwrites_shared_memory(caller) for caller in callers)
         return new
-    learned = {
-        name: nn.Parameter(_first_learned_scale(meta, name, number_format))
-        for name, number_format in formats.items()
-        if number_format.has_learned_scale
-    }
+    learned = {}
+    for name, number_format in formats.items():
+        if number_format.has_learned_scale:
+            value = meta.value(name)
+            scale = _first_scale(meta, name, number_format) if value is None else number_format.initial_scale(value)
+            learned[name] = nn.Parameter(torch.as_tensor(scale))
     target = node.target.target if isinstance(node.target, QuantizedCall) else node.target
     assert callable(target) or isinstance(target, str), "a node of the op table calls a function or a method"
     writes_back = overwrites_shared_memory(node)
@@ -82,15 +84,6 @@ def with_formats_of(meta: NodeMeta, quantized: QuantizedLayer | QuantizedCall) -
     new.take_scales(quantized)
     new.writes_back = quantized.writes_back
     return new
-
-
-def _first_learned_scale(meta: NodeMeta, name: str, number_format: Format) -> Tensor:
-    value = meta.value(name)
-    return (
-        torch.tensor(_first_scale(meta, name, number_format))
-        if value is None
-        else number_format.initial_scale(value)
-    )
 
 
 def _first_scale(meta: NodeMeta, name: str, number_format: Format) -> float:
@@ -112,11 +105,6 @@ def _no_values(meta: NodeMeta, name: str, what: str) -> str:
         f"node '{meta.node.name}': {what} of '{name}' is chosen from data, but the graph keeps no values; run "
         "add_common_metadata_analysis_pass with add_value=True or add_range=True, or give all parameters"
     )
-
-
-def _callers(node: fx.Node, layer: nn.Module) -> list[fx.Node]:
-    """Return all nodes that call the same layer as `node`."""
-    return [other for other in node.graph.nodes if other.meta["mase"].module is layer]
 
 
 def _fit(meta: NodeMeta, formats: dict[str, Format]) -> Precisions:

@@ -53,7 +53,12 @@ class ByNode(Generic[T]):
                     f"{where} by type: '{key}' is not an op that can be quantised; {closest(key, known)}"
                 )
             if self.by == "name" and key not in can_be:
-                problem = _why_not(nodes[key]) if key in nodes else f"there is no node '{key}'"
+                problem = f"there is no node '{key}'"
+                if key in nodes:
+                    op, name = nodes[key].op, nodes[key].mase_op
+                    computes = op is not None and op.quantizable
+                    why = "has no floating-point operands" if computes else "cannot be quantised"
+                    problem = f"node '{key}' ({name}) {why}"
                 raise ValueError(f"{where} by name: {problem}; {closest(key, can_be)}")
             if self.by == "regex_name" and not any(matches(key, name) for name in can_be):
                 raise ValueError(
@@ -135,9 +140,3 @@ def _config(entry: object, where: str) -> Mapping[str, Any]:
     if not isinstance(entry, Mapping) or set(entry) != {"config"} or not isinstance(entry["config"], Mapping):
         raise ValueError(f"{where} must be a dict {{'config': {{'name': ..., ...}}}}, got {entry!r}")
     return cast("Mapping[str, Any]", entry["config"])
-
-
-def _why_not(meta: NodeMeta) -> str:
-    computes = meta.op is not None and meta.op.quantizable
-    why = "has no floating-point operands" if computes else "cannot be quantised"
-    return f"node '{meta.node.name}' ({meta.mase_op}) {why}"

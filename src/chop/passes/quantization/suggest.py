@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -35,12 +34,13 @@ def best_of_width(values: Tensor, width: int, is_signed: bool = True) -> Suggest
     fewest = Integer(width, 0, is_signed=is_signed).fitted(largest).frac_width
     assert isinstance(fewest, int), "a fitted format has its fraction bits"
     fractions = [min(fewest + more, 126) for more in range(width + 1)]
-    signal, *noises = _signal_and_noises(values, Integer(width, 0, is_signed=is_signed), fractions)
-    sqnr_db, fraction = max(
-        ((decibel(signal, noise), fraction) for noise, fraction in zip(noises, fractions, strict=True)),
-        key=lambda found: found[0],
-    )
-    return Suggestion(Integer(width, fraction, is_signed=is_signed), sqnr_db)
+    # All numbers of fraction bits are tried together: rounding to steps of 1/4 is rounding 4 x to integers.
+    factors = torch.tensor([[2.0**fraction] for fraction in fractions], dtype=values.dtype, device=values.device)
+    errors = Integer(width, 0, is_signed=is_signed).quantize(values * factors).div_(factors).sub_(values)
+    signal, noises = values.dot(values).item(), errors.square_().sum(1).tolist()
+    ratios = [decibel(signal, noise) for noise in noises]
+    best = ratios.index(max(ratios))
+    return Suggestion(Integer(width, fractions[best], is_signed=is_signed), ratios[best])
 
 
 def narrowest(values: Tensor, sqnr_db: float, is_signed: bool = True) -> Suggestion | None:
@@ -50,13 +50,3 @@ def narrowest(values: Tensor, sqnr_db: float, is_signed: bool = True) -> Suggest
         if found is None or found.sqnr_db >= sqnr_db:
             return found
     return None
-
-
-def _signal_and_noises(values: Tensor, integers: Integer, fractions: Sequence[int]) -> list[float]:
-    """Return the power of the values, and of their errors for each number of fraction bits.
-
-    All numbers of fraction bits are tried together: rounding to steps of 1/4 is rounding 4 x to integers.
-    """
-    factors = torch.tensor([[2.0**fraction] for fraction in fractions], dtype=values.dtype, device=values.device)
-    errors = integers.quantize(values * factors).div_(factors).sub_(values)
-    return [values.dot(values).item(), *errors.square_().sum(1).tolist()]

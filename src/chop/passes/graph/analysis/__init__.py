@@ -12,7 +12,7 @@ from chop.passes.graph.analysis.metadata import *
 from chop.passes.graph.analysis.profile_statistics import *
 from chop.passes.graph.analysis.report import *
 from chop.passes.graph.analysis.report_html import *
-from chop.passes.graph.analysis.sensitivity import *
+from chop.passes.graph.analysis.sensitivity import sensitivity_analysis_pass
 from chop.passes.graph.analysis.verify_quantization import *
 
 if not TYPE_CHECKING:  # type checkers take the names from the imports

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from pprint import pformat
-from typing import Any, Literal
+from typing import Literal
 
 from tabulate import tabulate
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from chop.display.html import shown_in_notebook
-from chop.ir import MaseGraph, NodeMeta, TensorMeta
+from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.meta import get_node_actual_target, plain
 from chop.passes.base import PassResult, register_pass
 from chop.passes.data_args import NoArgs
@@ -27,15 +27,12 @@ def node_cells(meta: NodeMeta) -> list[str]:
     return [meta.node.name, meta.node.op, meta.mase_type, meta.mase_op]
 
 
-def print_bordered_table(rows: Sequence[Sequence[str]], headers: Sequence[str]) -> None:
-    """Print a table with borders; in a notebook, show it as HTML."""
+def print_bordered_table(rows: Sequence[Sequence[str]], headers: Sequence[str]) -> str:
+    """Print and return a table with borders, whose cells may have several lines; a notebook shows it as HTML."""
+    table = tabulate(rows, headers=headers, tablefmt="grid", disable_numparse=True)
     if not shown_in_notebook(headers, rows):
-        print(bordered_table(rows, headers))
-
-
-def bordered_table(rows: Iterable[Sequence[str]], headers: Sequence[str]) -> str:
-    """Return a table with borders, whose cells may have several lines."""
-    return tabulate(rows, headers=headers, tablefmt="grid", disable_numparse=True)
+        print(table)
+    return table
 
 
 _FX_OPS = ("placeholder", "get_attr", "call_function", "call_method", "call_module", "output")
@@ -54,16 +51,9 @@ def report_graph_analysis_pass(graph: MaseGraph, args: ReportGraphArgs) -> PassR
     """Print the fx graph, the number of nodes per fx op, and its layers. No metadata is needed."""
     nodes = graph.fx_graph.nodes
     counted = Counter(node.op for node in nodes)
+    overview = {op: counted[op] for op in _FX_OPS}
     layers = [get_node_actual_target(node) for node in nodes if node.op == "call_module"]
-    report = "\n".join(
-        [
-            str(graph.fx_graph),
-            "Network overview:",
-            str({op: counted[op] for op in _FX_OPS}),
-            "Layer types:",
-            str(layers),
-        ]
-    )
+    report = f"{graph.fx_graph}\nNetwork overview:\n{overview}\nLayer types:\n{layers}"
     if args.file_name is None:
         print(report)
     else:
@@ -82,13 +72,12 @@ def report_node_type_analysis_pass(graph: MaseGraph, args: NoArgs) -> PassResult
 @register_pass("report_node_shape", kind="analysis", prints=True)
 def report_node_shape_analysis_pass(graph: MaseGraph, args: NoArgs) -> PassResult:
     """Print a table of the nodes' input and output shapes, one line per tensor: `weight: [5, 16]`."""
-    rows = [[*node_cells(meta), _shapes(meta.args), _shapes(meta.results)] for meta in graph.annotated_metas()]
+    rows = []
+    for meta in graph.annotated_metas():
+        shapes = ("\n".join(f"{name}: {t.shape}" for name, t in each.items()) for each in (meta.args, meta.results))
+        rows.append([*node_cells(meta), *shapes])
     print_bordered_table(rows, (*NODE_HEADERS, "Input shapes", "Output shapes"))
     return graph, {}
-
-
-def _shapes(tensors: Mapping[str, TensorMeta]) -> str:
-    return "\n".join(f"{name}: {tensor.shape}" for name, tensor in tensors.items())
 
 
 _PARTS = ("common", "hardware", "software")
@@ -112,13 +101,13 @@ def report_node_meta_param_analysis_pass(graph: MaseGraph, args: ReportNodeMetaP
     parts = [part for part in _PARTS if part in args.which or "all" in args.which]
     rows = []
     for meta in graph.annotated_metas():
-        parameters = _without_large_tensors(plain(meta.parameters))
+        parameters = pytree.tree_map_only(Tensor, _shown_tensor, plain(meta.parameters))
         rows.append([*node_cells(meta), *(pformat(parameters[part], sort_dicts=False) for part in parts)])
     headers = (*NODE_HEADERS, *(f"{part.capitalize()} Param" for part in parts))
-    print_bordered_table(rows, headers)
+    table = print_bordered_table(rows, headers)
     if args.save_path is not None:
         args.save_path.parent.mkdir(parents=True, exist_ok=True)
-        args.save_path.write_text(bordered_table(rows, headers) + "\n", encoding="utf-8")
+        args.save_path.write_text(table + "\n", encoding="utf-8")
     return graph, {}
 
 
@@ -132,7 +121,5 @@ class _LargeTensor:
         return f"tensor of {self.num_values:,} values"
 
 
-def _without_large_tensors(value: Any) -> Any:
-    return pytree.tree_map_only(
-        Tensor, lambda each: each if each.numel() <= MAX_VALUES_SHOWN else _LargeTensor(each.numel()), value
-    )
+def _shown_tensor(tensor: Tensor) -> Tensor | _LargeTensor:
+    return tensor if tensor.numel() <= MAX_VALUES_SHOWN else _LargeTensor(tensor.numel())

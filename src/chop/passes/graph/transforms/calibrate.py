@@ -20,7 +20,7 @@ from chop.nn.quantized import QuantizedCall, QuantizedLayer
 from chop.passes.base import PassResult, register_pass
 from chop.passes.data_args import BatchArgs
 from chop.passes.graph.transforms.calibration_limits import Magnitudes, Method, limit
-from chop.statistics import Collection, Profile
+from chop.statistics import Profile
 from chop.statistics.fingerprint import check_same_model
 
 logger = logging.getLogger(__name__)
@@ -94,18 +94,15 @@ def _look_up(profile: Profile, metas: list[NodeMeta], observed: Observed, method
         for name, tensor in (*meta.args.items(), *meta.results.items()):
             if name not in quantized.formats or not tensor.dtype.is_floating_point:
                 continue
-            if not tensor.is_parameter:
-                found = _named(profile.find(meta.node.name, name), meta.node.name, name, method)
-                observed[id(quantized)][name].merge(found)
-            elif (parameter := meta.value(name)) is not None:
-                observed[id(quantized)][name].update(parameter)
-
-
-def _named(collection: Collection, node: str, entry: str, method: Method) -> Magnitudes:
-    try:
-        return Magnitudes.of_profile(collection, method)
-    except ValueError as error:
-        raise ValueError(f"'{entry}' of node '{node}': {error}") from error
+            if tensor.is_parameter:
+                if (parameter := meta.value(name)) is not None:
+                    observed[id(quantized)][name].update(parameter)
+                continue
+            collection = profile.find(meta.node.name, name)
+            try:
+                observed[id(quantized)][name].merge(Magnitudes.of_profile(collection, method))
+            except ValueError as error:
+                raise ValueError(f"'{name}' of node '{meta.node.name}': {error}") from error
 
 
 class _Observer(FloatInterpreter):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -70,20 +70,17 @@ def limit(magnitudes: Magnitudes, number_format: Format, method: Method, percent
     if method == "percentile":
         reached = counts.cumsum(0) / counts.sum() >= percentile / 100
         return float(values[reached][0])
-    cost: Callable[[Tensor, Tensor, Tensor], float] = _squared_error if method == "mse" else _divergence
+
+    def cost(largest: float) -> float:
+        scale = number_format.scale_for(largest)
+        given = None if scale is None else torch.tensor(scale, dtype=values.dtype)
+        rounded = number_format.fitted(largest)(values, given)
+        if method == "mse":
+            return float(((rounded - values).square() * counts).sum())
+        return _divergence(values, counts, rounded)
+
     candidates: list[float] = [magnitudes.largest * 2.0 ** (-i / 4) for i in range(_NUM_CANDIDATES)]
-    costs = [cost(values, counts, _rounded(number_format, values, candidate)) for candidate in candidates]
-    return candidates[costs.index(min(costs))]
-
-
-def _rounded(number_format: Format, values: Tensor, largest: float) -> Tensor:
-    """Return the values rounded to the format with that limit."""
-    scale = number_format.scale_for(largest)
-    return number_format.fitted(largest)(values, None if scale is None else torch.tensor(scale, dtype=values.dtype))
-
-
-def _squared_error(values: Tensor, counts: Tensor, rounded: Tensor) -> float:
-    return float(((rounded - values).square() * counts).sum())
+    return min(candidates, key=cost)
 
 
 def _divergence(values: Tensor, counts: Tensor, rounded: Tensor) -> float:

@@ -44,11 +44,10 @@ def explain_analysis_pass(graph: MaseGraph, args: ExplainArgs) -> PassResult:
 
     `info` has `op`, `operands`, `results`, `cost` and `words`; `explain_node` returns the same, ready to print.
     """
-    if args.dummy_in is not None or args.input_generator is None:
-        batches = None if args.dummy_in is None else [args.dummy_in]
-        return graph, explain_node(graph, args.node, batches, sqnr_db=args.sqnr_db).as_dict()
-    found = explain_node(graph, args.node, args.input_generator, args.num_samples, args.sqnr_db)
-    return graph, found.as_dict()
+    batches, num_samples = args.input_generator, args.num_samples if args.input_generator is not None else None
+    if args.dummy_in is not None:
+        batches, num_samples = [args.dummy_in], None
+    return graph, explain_node(graph, args.node, batches, num_samples, args.sqnr_db).as_dict()
 
 
 def explain_node(
@@ -72,8 +71,11 @@ def explain_node(
         for batch in limited_batches(given, limit):
             observer.run(*bind_inputs(graph, batch))
             num_done += num_rows(batch)
-    constants = [each for each in metas if each.node.op == "get_attr"]
-    return observer.explanation(_cost(meta, constants), num_done, sqnr_db)
+    counted = count(meta)
+    weights = weight_storage([*(other for other in metas if other.node.op == "get_attr"), meta])
+    macs = None if counted is None else counted.macs
+    cost = Cost(macs, operations(meta, "flops"), bitops(meta, "bops"), weights.elements, weights.bits)
+    return observer.explanation(cost, num_done, sqnr_db)
 
 
 def explain(layer: nn.Module, x: Tensor | None = None, sqnr_db: float = DEFAULT_DB) -> Explanation:
@@ -111,9 +113,3 @@ def _find(metas: Iterable[NodeMeta], name: str) -> NodeMeta:
     if found is None:
         raise UnknownNameError(f"there is no node '{name}' in the graph; {closest(name, names)}")
     return found
-
-
-def _cost(meta: NodeMeta, constants: list[NodeMeta]) -> Cost:
-    counted, weights = count(meta), weight_storage([*constants, meta])
-    macs = None if counted is None else counted.macs
-    return Cost(macs, operations(meta, "flops"), bitops(meta, "bops"), weights.elements, weights.bits)

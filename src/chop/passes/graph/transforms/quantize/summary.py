@@ -57,11 +57,10 @@ def summarize_quantization_analysis_pass(graph: MaseGraph, args: SummarizeQuanti
 
     Also called as `summarize_quantization_analysis_pass(original, graph, save_dir=None)`.
     """
-    original, folder = args.original, args.save_dir
-    if original is None:
+    if args.original is None:
         raise ValueError("summarize_quantization_analysis_pass: 'original', the graph to compare with, is required")
-    tables = summarize_quantization(original, graph, folder)
-    return graph, {"table": tables.nodes.frame(), "histogram": tables.types.frame().set_index(_BY_TYPE[0])}
+    nodes, types = summarize_quantization(args.original, graph, args.save_dir)
+    return graph, {"table": nodes.frame(), "histogram": types.frame().set_index(_BY_TYPE[0])}
 
 
 class SummaryTable(NamedTuple):
@@ -114,17 +113,12 @@ def _line_length(widths: Iterable[int]) -> int:
     return sum(width + _SEPARATOR for width in widths) + 1
 
 
-class QuantizationTables(NamedTuple):
-    """What quantisation changed."""
-
-    nodes: SummaryTable
-    types: SummaryTable
-
-
-def summarize_quantization(original: MaseGraph, graph: MaseGraph, folder: Path | None) -> QuantizationTables:
+def summarize_quantization(
+    original: MaseGraph, graph: MaseGraph, folder: Path | None
+) -> tuple[SummaryTable, SummaryTable]:
     """Print what quantisation changed, by node and by type, write both tables to a folder, and return them."""
     nodes = _by_node(original, graph)
-    tables = QuantizationTables(nodes, _by_type(nodes))
+    tables = nodes, _by_type(nodes)
     for table, name in zip(tables, (TABLE_FILE, _HISTOGRAM_FILE), strict=True):
         table.print()
         if folder is not None:
