@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,28 @@ def test_captured_graphs_are_exported_with_a_free_batch(capture: Any, tmp_path: 
     export(graph, tmp_path / "block.onnx", {"tokens": TOKENS})
     session = onnxruntime.InferenceSession(tmp_path / "block.onnx")
     assert session.run(None, {"tokens": TOKENS[:7].numpy()})[0].shape == (7, 16)
+
+
+@dataclass
+class Scores(dict[str, Tensor]):
+    """A dict with attributes, such as the outputs of transformers."""
+
+    scores: Tensor
+
+    def __post_init__(self) -> None:
+        self["scores"] = self.scores
+
+
+class Classifier(nn.Linear):
+    def forward(self, x: Tensor) -> Scores:  # type: ignore[override]
+        return Scores(scores=super().forward(x))
+
+
+def test_outputs_may_be_a_class_of_dicts(tmp_path: Path) -> None:
+    graph = annotated(Classifier(16, 5), x=torch.randn(4, 16))
+    exported = export(graph, tmp_path / "model.onnx", {"x": torch.randn(20, 16)})
+    session = onnxruntime.InferenceSession(exported.path)
+    assert [output.name for output in session.get_outputs()] == ["scores"]
 
 
 @pytest.mark.slow

@@ -176,7 +176,8 @@ def _ref(name: Name, value: Tensor, other: Tensor | None) -> Ref:
 
 def _is_plain(result: Any) -> bool:
     """Whether a result holds no tensor."""
-    return not any(isinstance(leaf, Tensor) for leaf in pytree.tree_leaves(result))
+    parts = dict(result) if isinstance(result, dict) else result  # pytree does not open classes of dicts
+    return not any(isinstance(leaf, Tensor) for leaf in pytree.tree_leaves(parts))
 
 
 def _renamed(node: OnnxNode, old: Name, new: Name) -> OnnxNode:
