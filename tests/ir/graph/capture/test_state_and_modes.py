@@ -71,6 +71,12 @@ def reads_what_a_layer_updates(model: Model, y: Tensor) -> Tensor:
     return z
 
 
+def returns_the_old_state(model: Model, y: Tensor) -> Tensor:
+    old = model.mean
+    model.mean = old + y.detach().mean(0)
+    return old
+
+
 def check_calls(graph: MaseGraph, model: nn.Module, training: bool) -> None:
     """Compare outputs and states over three calls."""
     graph.model.train(training)
@@ -84,7 +90,15 @@ def check_calls(graph: MaseGraph, model: nn.Module, training: bool) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
-    "function", [counts, averages, averages_in_place, writes_into_a_part, reads_what_a_layer_updates]
+    "function",
+    [
+        counts,
+        averages,
+        averages_in_place,
+        writes_into_a_part,
+        reads_what_a_layer_updates,
+        returns_the_old_state,
+    ],
 )
 def test_buffers_change_from_call_to_call_as_in_the_model(function: Any, way: Any) -> None:
     model = Model(function)
