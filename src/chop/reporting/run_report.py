@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chop.allocator import release_freed_memory
 from chop.config import ReportConfig, TransformConfig
 from chop.display.figures import figure
 from chop.display.launcher import option_name
@@ -150,7 +149,6 @@ def _run_passes(
 ) -> dict[str, Any]:
     graph, original, rows = run.graph, run.original, batches.num_samples
     circuit = run.folder.hardware / MANIFEST
-    release_freed_memory()  # what reading and converting the weights took
     passes = run.config.passes if isinstance(run.config, TransformConfig) else {}
     cost_args = passes.get("estimate_cost")
     _, cost = estimate_cost_analysis_pass(graph, cost_args)
@@ -159,7 +157,6 @@ def _run_passes(
         shown = BatchesWithProgress(batches, rows, "comparing with the original")
         _, comparison = compare_graphs_analysis_pass(original, graph, shown, num_samples=rows)
         forget_rounded(original.model, graph.model)
-        release_freed_memory()
     _, info = report_html_analysis_pass(
         graph,
         {
@@ -210,7 +207,9 @@ def _measure_sensitivity(run: Run, batches: TestBatches, cost: Info) -> Info | N
     formats, description = _formats_to_measure(run, graph)
     if not formats:
         return None
-    rows = _affordable_rows(graph, cost, batches.num_samples)
+    metas = graph.annotated_metas()
+    macs_per_row = cost["total"]["macs"] / annotated_batch_size(metas) * sum(meta.quantizable for meta in metas)
+    rows = min(batches.num_samples, int(MAX_SENSITIVITY_MACS / max(macs_per_row, 1)))
     if rows < 1:
         logger.warning("the model is too large to measure the sensitivity of its layers; the report leaves it out")
         return None
@@ -234,13 +233,6 @@ def _rounds(meta: NodeMeta) -> bool:
     """Return whether a node has a number format other than float, which pruned layers have."""
     formats = meta.quantized.formats.values() if meta.quantized is not None else ()
     return any(not isinstance(number_format, Float) for number_format in formats)
-
-
-def _affordable_rows(graph: MaseGraph, cost: Info, wanted: int) -> int:
-    """Return on how many rows all layers can be measured within `MAX_SENSITIVITY_MACS`, at most `wanted`."""
-    metas = graph.annotated_metas()
-    macs_per_row = cost["total"]["macs"] / annotated_batch_size(metas) * sum(meta.quantizable for meta in metas)
-    return min(wanted, int(MAX_SENSITIVITY_MACS / max(macs_per_row, 1)))
 
 
 def _training_log(run: Run) -> Sequence[Info]:
@@ -276,7 +268,12 @@ def print_summary(document: Info) -> None:
     if best:
         print(f"\nbest: trial {best['number']}, {best['rule']}\n      {best['command']}\n\noriginal model:")
     layers = [node for node in document["nodes"] if node["quantizable"]]
-    rows = [_layer_row(node) for node in layers[:MAX_LAYERS_PRINTED]]
+    rows = []
+    for node in layers[:MAX_LAYERS_PRINTED]:
+        cost, error = node["cost"] or {}, node["error"] or {}
+        values = (node["bits_per_weight"], node["bits_per_input"], cost.get("macs"), cost.get("bitops"))
+        sqnr = table_decibels(error.get("sqnr_db"))
+        rows.append((node["name"], node["op"], *map(table_number, values), sqnr))
     names = ("average_weight_bits", "average_activation_bits", "macs", "bitops", "sqnr_db")
     headers = ("layer", "op", *(figure(name).column_title for name in names))
     align = ("left", "left", *["right"] * len(names))
@@ -288,9 +285,3 @@ def print_summary(document: Info) -> None:
         text = figure(card["name"]).text
         before = "" if card["before"] in (None, card["value"]) else f"  (was {text(card['before'])})"
         print(f"{card['title']}: {text(card['value'])}{before}")
-
-
-def _layer_row(node: Info) -> tuple[str, ...]:
-    cost, error = node["cost"] or {}, node["error"] or {}
-    values = (node["bits_per_weight"], node["bits_per_input"], cost.get("macs"), cost.get("bitops"))
-    return (node["name"], node["op"], *map(table_number, values), table_decibels(error.get("sqnr_db")))

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import optuna
 
-from chop.allocator import release_freed_memory
 from chop.config import SearchConfig
 from chop.display.launcher import launcher, option_name
 from chop.display.numbers import counted
@@ -57,7 +56,6 @@ def search(config: SearchConfig) -> Path:
     with database_errors_explained(config.storage):
         location = StudyLocation.find(config)
         experiment = Experiment.load(config)
-        release_freed_memory()  # what reading and converting the weights took
         spec.warn(experiment)
         with limit_threads_for(experiment, config.batch_size):
             with pass_messages_from(logging.WARNING):
@@ -90,7 +88,6 @@ class Search:
         else:
             message = "all %d trials are finished; use a larger %s to add more"
             logger.info(message, self.study.num_planned, option_name("n_trials"))
-        release_freed_memory()  # what trials took: writing the results needs other memory
         results = self._save()
         rows = f"{counted(self.problem.num_rows, 'row')} of {self.spec.evaluation.data_loader}"
         original = "original model, quantised" if self.experiment.starts_quantized else "original model"

@@ -9,7 +9,6 @@ from typing import Any
 
 from torch import nn
 
-from chop.allocator import release_freed_memory
 from chop.config import TransformConfig
 from chop.cost.summary import summarize_cost
 from chop.dataset import DatasetInfo
@@ -111,7 +110,6 @@ def _evaluate(
         model.cpu()
         forget_rounded(model)
         _cache_weights(model, True)
-        release_freed_memory()
     return results
 
 

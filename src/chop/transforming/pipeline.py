@@ -11,7 +11,6 @@ from typing import Any
 
 from torch import nn
 
-from chop.allocator import release_freed_memory
 from chop.config import ActionConfig, TransformConfig, common_options
 from chop.display.launcher import option_name
 from chop.ir import MaseGraph
@@ -88,7 +87,6 @@ def run_passes(passes: Passes, original: MaseGraph, experiment: Experiment) -> P
                 Comparison(name, measure, before.get(measure), after) for measure, after in numbers_in(info).items()
             ]
         forget_rounded(graph.model, original.model)
-        release_freed_memory()
     return PassResults(graph, comparisons, infos)
 
 

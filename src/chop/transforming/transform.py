@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import torch
 
-from chop.allocator import release_freed_memory
 from chop.config import TransformConfig
 from chop.display.launcher import launcher, option_name
 from chop.files import write_bytes
@@ -33,7 +32,6 @@ def transform(config: TransformConfig) -> RunFolder:
     if config.recover_accuracy:
         config = replace(config, passes=with_recovery(config.passes))
     experiment = Experiment.load(config)
-    release_freed_memory()  # what reading and converting the weights took
     with limit_threads_for(experiment, config.batch_size):
         if not config.passes:
             outcome = _with_its_own_formats(experiment)

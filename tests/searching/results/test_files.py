@@ -165,18 +165,3 @@ def test_options_of_the_session_are_not_in_the_configurations_that_were_found(to
     run = search(replace(toy_search, no_warnings=True, log_level="debug"))
     for text in [(run / "search/best.toml").read_text(), *(each["toml"] or "" for each in read(run)["trials"])]:
         assert not {"no_warnings", "log_level", "debug"} & set(tomllib.loads(text))
-
-
-def test_freed_memory_is_returned_before_the_trials_and_before_the_results(
-    toy_search: SearchConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written: list[tuple[bool, bool]] = []
-
-    def note() -> None:
-        names = ("**/*.journal", "*/search/log.json")
-        journal, log = (any(toy_search.project_dir.glob(name)) for name in names)
-        written.append((journal, log))
-
-    monkeypatch.setattr("chop.searching.search.release_freed_memory", note)
-    search(replace(toy_search, n_trials=1))
-    assert written == [(False, False), (True, False)]

@@ -18,7 +18,6 @@ from chop.passes.graph import (
     quantize_transform_pass,
     sensitivity_analysis_pass,
 )
-from chop.passes.graph.analysis.sensitivity import measure
 from chop.passes.graph.utils import deepcopy_mase_graph
 from chop.statistics.deviation import Deviation
 from samples import annotated
@@ -75,24 +74,6 @@ def test_sensitivity_keeps_one_rounded_copy_of_the_weights(rounded: Alive) -> No
     assert NUM_LAYERS <= rounded.most <= NUM_LAYERS + 2
     forget_rounded(graph.model)
     assert rounded.now == 0
-
-
-def test_sensitivity_returns_the_memory_of_own_weights_before_it_rounds_those_of_all_replacements(
-    rounded: Alive, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    alive: list[int] = []
-    monkeypatch.setattr(measure, "release_freed_memory", lambda: alive.append(rounded.now))
-    sensitivity_analysis_pass(
-        quantised(chain()), {"config": INT8, "input_generator": [{"input": torch.randn(3, 4)}]}
-    )
-    assert alive == [0]
-
-
-def test_sensitivity_trims_memory_after_each_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    trimmed: list[bool] = []
-    monkeypatch.setattr(measure, "trim_freed_memory", lambda: trimmed.append(True))
-    sensitivity_analysis_pass(chain(), {"config": INT8, "input_generator": [{"input": torch.randn(3, 4)}]})
-    assert len(trimmed) == 2 * 2 * NUM_LAYERS  # linear layers and their activations, alone and all but one
 
 
 def test_comparing_graphs_keeps_only_values_that_are_not_yet_compared(monkeypatch: pytest.MonkeyPatch) -> None:

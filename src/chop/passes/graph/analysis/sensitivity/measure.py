@@ -11,7 +11,6 @@ from typing import Any
 
 from torch import Tensor, fx, nn
 
-from chop.allocator import release_freed_memory, trim_freed_memory
 from chop.display.numbers import counted
 from chop.display.progress import ProgressBar
 from chop.ir import MaseGraph
@@ -159,14 +158,12 @@ class _Measurement:
         for node in unit:
             sums.own[node.name].add(incremental.values[node], changed[node])
         forget_rounded(*changed.replaced.values())  # needed again only in the next batch
-        trim_freed_memory()
 
     def _add_together(
         self, incremental: IncrementalRun, plain: Any, label: str, labels: Tensor | None, progress: ProgressBar
     ) -> None:
         together = self._replacements(self.nodes, label)
         _forget_own(self.nodes)
-        release_freed_memory()  # else the rounded weights of the replacements add to it
         self.quantized[label].add(plain, incremental.run(together), labels)
         progress.step()
         if self.both:
@@ -176,7 +173,6 @@ class _Measurement:
                     rest = {node: new for node, new in together.items() if node not in unit}
                     self.all_but[unit, label].add(plain, incremental.run(rest), labels)
                     _forget_own(unit)
-                    trim_freed_memory()
                     progress.step()
         forget_rounded(*together.values())
 
