@@ -9,7 +9,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import chop
-from chop.config import ACTIONS
+from chop.config import ACTIONS, engine_of
 
 ROOT = Path(chop.__file__).parent
 
@@ -38,7 +38,7 @@ def component_table() -> str:
 def closure_table() -> str:
     """Return a Markdown table of how many modules of the package each command loads before it runs."""
     lines = ["| loaded by | modules |", "|---|---|"]
-    starts = ["chop.runs", *sorted(f"chop.actions.{name}" for name in ACTIONS)]
+    starts = ["chop.runs", *sorted(engine_of(name)[0] for name in ACTIONS)]
     return "\n".join([*lines, *(f"| `{start}` | {len(_closure(start))} |" for start in starts)])
 
 

@@ -11,7 +11,6 @@ import gc
 import importlib
 import json
 import os
-import pkgutil
 import runpy
 import selectors
 import signal
@@ -146,9 +145,9 @@ class _Command(NamedTuple):
 
 
 def _modules_of_commands() -> list[str]:
-    import chop.actions
+    from chop.config import ACTIONS, engine_of
 
-    return ["chop.api", *(each.name for each in pkgutil.iter_modules(chop.actions.__path__, "chop.actions."))]
+    return ["chop.api", *(engine_of(action)[0] for action in ACTIONS)]
 
 
 def _start(connection: socket.socket) -> _Command:

@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 import torch
 from torch import Tensor, nn
 
-from chop.actions import sweep as sweep_action
 from chop.actions import train as train_action
 from chop.actions import transform as transform_action
 from chop.config import (
     ActionConfig,
     ExportConfig,
-    ExportOptions,
     SearchConfig,
     SweepConfig,
     TrainConfig,
@@ -37,6 +35,7 @@ from chop.exporting.export_run import export_run
 from chop.ir import MaseGraph
 from chop.ir.graph.annotate import annotate, init_metadata
 from chop.ir.graph.interpreter import evaluation_mode, example_inputs
+from chop.options import read_options
 from chop.passes.graph import report_html_analysis_pass
 from chop.registry import closest
 from chop.reporting.run_report import page_to_write, write_report
@@ -44,6 +43,7 @@ from chop.reporting.sweep_report import write_sweep_report
 from chop.runs import Run, RunFolder, open_run
 from chop.runs.listing import with_run_to_load
 from chop.runs.output_file import output_file
+from chop.sweeping.sweep import sweep as run_sweep
 from chop.tasks import Evaluation, get_task
 from chop.tasks.classification import ClassificationMeter
 from chop.training.batches import Batch, evaluation_batches
@@ -112,7 +112,7 @@ def sweep(model: Name = None, dataset: Name = None, **options: Any) -> Run:
     The options are those of `ch sweep`, such as `formats=["integer", "mxfp"]`, `widths=range(2, 9)`, `load=run`.
     """
     given = {key: list(value) if isinstance(value, range) else value for key, value in options.items()}
-    return open_run(sweep_action.sweep(_read_config(SweepConfig, "sweep", model, dataset, given)))
+    return open_run(run_sweep(_read_config(SweepConfig, "sweep", model, dataset, given)).path)
 
 
 def search(
@@ -168,7 +168,7 @@ def export(
     subject: Run | MaseGraph | Path | str = "latest",
     output: Path | str | None = None,
     *,
-    format: Literal["onnx", "qonnx", "safetensors"] = "onnx",
+    format: str = "onnx",
     data: Data | None = None,
     samples: int = 1000,
     opset: int | None = None,
@@ -178,10 +178,11 @@ def export(
     The file is kept only if it computes what the model computes: on test samples of the run, or for a graph on the
     first `samples` rows of `data`, else on the batch that it is annotated with.
     """
-    if samples < 1:
-        raise ValueError(f"chop.export: 'samples' must be at least 1, got {samples}")
+    file = None if output is None else Path(output)
+    given = {"format": format, "output": file, "samples": samples, "opset": opset}
+    options = read_options(ExportConfig, given, "chop.export")
     if isinstance(subject, MaseGraph):
-        if output is None:
+        if file is None:
             raise ValueError("chop.export: a graph needs 'output', the file to write")
         batches = iter(
             [example_inputs(subject, "data")] if data is None else _named_batches(subject, data, samples)
@@ -189,19 +190,16 @@ def export(
         first = next(batches, None)
         if first is None:
             raise ValueError("chop.export: 'data' has no rows")
-        path, options = output_file(Path(output), file_name(format)), ExportOptions(opset=opset, samples=samples)
+        path = output_file(file, file_name(format))
         return export_graph(_annotated(subject, first), path, format, chain([first], batches), options)
-    _check_subject(subject, "chop.export")
-    run = subject if isinstance(subject, Run) else open_run(subject)
-    file = None if output is None else Path(output)
-    return export_run(run, ExportConfig(format=format, output=file, samples=samples, opset=opset))
+    return export_run(_open(subject, "chop.export"), options)
 
 
 def plot(run: Run | Path | str = "latest") -> Figure:
     """Return the plot of a training, sweep or search as a figure of Matplotlib, which can be changed and saved."""
     from chop.reporting.run_plot import figure_of_run  # here, because importing Matplotlib takes long
 
-    return figure_of_run(run if isinstance(run, Run) else open_run(run))
+    return figure_of_run(_open(run, "chop.plot"))
 
 
 def report(
@@ -227,8 +225,7 @@ def report(
         given = {"path": path, "original": original, "input_generator": batches, "num_samples": samples}
         report_html_analysis_pass(subject, given)
     else:
-        _check_subject(subject, "chop.report")
-        run = subject if isinstance(subject, Run) else open_run(subject)
+        run = _open(subject, "chop.report")
         path = page_to_write(None if output is None else Path(output), run.folder)
         if run.action == "sweep":
             write_sweep_report(run.folder, path)
@@ -239,9 +236,11 @@ def report(
     return path
 
 
-def _check_subject(subject: object, where: str) -> None:
-    if isinstance(subject, Run | Path | str):
-        return
+def _open(subject: object, where: str) -> Run:
+    if isinstance(subject, Run):
+        return subject
+    if isinstance(subject, Path | str):
+        return open_run(subject)
     hint = "; create one with MaseGraph(model)" if isinstance(subject, nn.Module) else ""
     kind = type(subject).__name__
     raise ValueError(f"{where} needs a Run, the name or path of a run, or a MaseGraph, got {kind}{hint}")
@@ -277,19 +276,15 @@ def _read_config(
                 "the file; chop.evaluate accepts rows in memory"
             )
     names = {name: os.fspath(value) for name, value in inputs.items() if isinstance(value, str | os.PathLike)}
-    settings = read_settings(
-        action, {key: _path_of(value) for key, value in {**names, **options}.items()}, caller=caller
-    )
+    given = {**names, **options}
+    for name, value in given.items():
+        if isinstance(value, Run | RunFolder):
+            given[name] = value.folder.path if isinstance(value, Run) else value.path
+    settings = read_settings(action, given, caller=caller)
     settings.prepare()
     config = settings.config()
     assert isinstance(config, cls), "a call has one value for each option"
     return with_run_to_load(config)
-
-
-def _path_of(value: object) -> object:
-    if isinstance(value, Run):
-        return value.folder.path
-    return value.path if isinstance(value, RunFolder) else value
 
 
 def _shown(value: object) -> str:

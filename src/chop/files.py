@@ -78,36 +78,29 @@ def remove_temporary_files(folder: Path, *, only_stale: bool = False) -> None:
     for file in folder.glob(".*.*"):
         with suppress(OSError):  # another process deleted it, or it belongs to another user
             process = file.name.split(".")[1]
-            if process.isdigit() and file.is_file() and not (only_stale and _is_in_use(file, int(process))):
-                file.unlink(missing_ok=True)
+            if process.isdigit() and file.is_file():
+                is_new = time.time() - file.stat().st_mtime < STALE_SECONDS
+                if not (only_stale and (is_new or Path(f"/proc/{process}").exists())):
+                    file.unlink(missing_ok=True)
 
 
-def _is_in_use(file: Path, process: int) -> bool:
-    """Return whether a file was written lately, or its process is running on this machine."""
-    return time.time() - file.stat().st_mtime < STALE_SECONDS or Path(f"/proc/{process}").exists()
+NOT_REGULAR = "'{}' is a pipe or a device, not a file"
 
 
 def check_regular(path: Path) -> None:
     """Raise ValueError for a pipe or a device, before a library opens it: it could wait or continue for ever."""
     if path.exists() and not (path.is_file() or path.is_dir()):
-        raise _not_regular(path)
-
-
-def _not_regular(path: Path) -> CorruptFileError:
-    return CorruptFileError(f"'{path}' is a pipe or a device, not a file")
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+        raise CorruptFileError(NOT_REGULAR.format(path))
 
 
 def open_regular(path: Path) -> BinaryIO:
     """Open a file to read it; a pipe or a device is an error, and does not stop this process."""
-    file = open(path, "rb", opener=_open_at_once)  # noqa: SIM115  # the caller closes it
+    at_once = getattr(os, "O_NONBLOCK", 0)
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | at_once))  # noqa: SIM115  # caller closes
     if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         return file
     file.close()
-    raise _not_regular(path)
+    raise CorruptFileError(NOT_REGULAR.format(path))
 
 
 def read_file(path: Path, max_bytes: int | None = None) -> bytes:

@@ -114,7 +114,7 @@ def test_python_exports_runs_and_graphs(quantized: Path, tmp_path: Path) -> None
     with pytest.raises(ValueError, match="a graph needs 'output'"):
         chop.export(run.graph)
     with pytest.raises(UnknownNameError, match="unknown export target 'tflite'; known: onnx, qonnx, safetensors"):
-        chop.export(run.graph, path, format="tflite")  # type: ignore[arg-type]
+        chop.export(run.graph, path, format="tflite")
 
 
 def test_a_second_export_replaces_the_first(quantized: Path) -> None:

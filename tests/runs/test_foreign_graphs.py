@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import nn
 
-from chop.actions.test import test as run_test
 from chop.actions.train import train
 from chop.actions.transform import transform
 from chop.config import TestConfig, TrainConfig, TransformConfig
@@ -17,6 +16,7 @@ from chop.nn.quantized import QuantizedLayer
 from chop.passes.graph import save_mase_graph_interface_pass
 from chop.runs import open_run
 from chop.runs.weights import load_model
+from chop.training.testing import run_test
 
 NETS = """
 import torch
@@ -70,7 +70,7 @@ def test_every_command_reads_the_graph_that_transform_saved(model: str, train_co
     run = open_run(folder)
     assert any(isinstance(layer, QuantizedLayer) for layer in run.model.modules())
     assert run.original is not None
-    tested = open_run(run_test(TestConfig(**common, load_name=run.folder.path)))  # type: ignore[arg-type]
+    tested = open_run(run_test(TestConfig(**common, load_name=run.folder.path)).path)  # type: ignore[arg-type]
     assert tested.summary["test"]["accuracy"] == run.summary["test"]["after"]["accuracy"]
     assert tested.summary["test"]["loss"] == pytest.approx(run.summary["test"]["after"]["loss"], rel=1e-6)
     trained = train(TrainConfig(**common, load_name=run.folder.path, max_steps=1))  # type: ignore[arg-type]

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import torch
 
-from chop.actions.test import test as run_test
 from chop.actions.train import train
 from chop.actions.transform import transform
 from chop.config import TestConfig, TrainConfig, TransformConfig, TransformTable
@@ -20,6 +19,7 @@ from chop.models import get_model
 from chop.nn.quantized import QuantizedLayer
 from chop.registry import UnknownNameError
 from chop.runs import list_runs, open_run
+from chop.training.testing import run_test
 
 pytestmark = pytest.mark.slow
 
@@ -157,7 +157,7 @@ def test_a_test_is_opened_with_the_weights_it_tested(transform_config: Transform
     config = TestConfig(
         model="toy", dataset="toy_tiny", project_dir=transform_config.project_dir, load_name=trained
     )
-    run = open_run(run_test(config))
+    run = open_run(run_test(config).path)
     assert (run.action, run.original) == ("test", None)
     assert run.experiment.model.state_dict()["seq_blocks.0.weight"].equal(
         best_weights(trained)["seq_blocks.0.weight"]
@@ -170,7 +170,9 @@ def test_a_run_folder_can_be_loaded_as_a_model(transform_config: TransformConfig
     assert (further / "software/transform/transformed_ckpt").is_dir()
     assert any(isinstance(layer, QuantizedLayer) for layer in open_run(further).experiment.model.modules())
     config = TestConfig(**common(transform_config), load_name=further)
-    assert open_run(run_test(config)).summary["test"]["accuracy"] == open_run(further).summary["test"]["accuracy"]
+    assert (
+        open_run(run_test(config).path).summary["test"]["accuracy"] == open_run(further).summary["test"]["accuracy"]
+    )
 
 
 def test_a_trained_graph_is_compared_with_itself_without_formats(
@@ -202,7 +204,7 @@ def common(config: TransformConfig) -> dict[str, Any]:
 
 
 def test_a_run_that_keeps_no_model_cannot_be_loaded(transform_config: TransformConfig) -> None:
-    folder = run_test(TestConfig(**common(transform_config)))
+    folder = run_test(TestConfig(**common(transform_config))).path
     with pytest.raises(ValueError, match=r"keeps no model: it has neither software/transform/transformed_ckpt nor"):
         run_test(TestConfig(**common(transform_config), load_name=folder))
 

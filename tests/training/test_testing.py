@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch import nn
 
-from chop.actions.test import test as run_test
 from chop.config import TestConfig, TrainConfig
+from chop.training.testing import run_test
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +24,7 @@ def config(train_config: TrainConfig) -> TestConfig:
 
 
 def test_the_files_of_a_run(config: TestConfig, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = run_test(config)
+    folder = run_test(config).path
     files = {file.name for file in folder.iterdir()}
     assert files == {"run.toml", "metrics.jsonl", "summary.json", "confusion.png", "software"}
     assert "data: toy_tiny (synthetic)" in capsys.readouterr().out
@@ -89,7 +89,7 @@ def test_the_accuracy_is_that_of_a_users_own_loop_on_the_same_rows(
             data_options=options,
             project_dir=tmp_path,
         )
-    )
+    ).path
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["test"]["accuracy"] == accuracy
     split = "test rows as given, a tenth of the others for validation at random with seed 42"

@@ -15,7 +15,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from chop.actions.test import test as run_test
 from chop.actions.train import train
 from chop.config import TestConfig, TrainConfig
 from chop.dataset import get_dataset_info
@@ -24,6 +23,7 @@ from chop.options import read_options
 from chop.runs.weights import load_model
 from chop.training.devices import has_bf16
 from chop.training.loop import TrainingLoop
+from chop.training.testing import run_test
 
 pytestmark = pytest.mark.slow
 
@@ -157,7 +157,7 @@ def test_ch_test_gives_the_results_of_the_training(train_config: TrainConfig) ->
         model="toy", dataset="toy_tiny", load_name=folder / CHECKPOINTS / "best.ckpt", accelerator="cpu",
         batch_size=train_config.batch_size, project_dir=train_config.project_dir,
     )  # fmt: skip
-    tested = summary(run_test(config))
+    tested = summary(run_test(config).path)
     assert tested["test"] == summary(folder)["test"]
     assert tested["action"] == "test"
 

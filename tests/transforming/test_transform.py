@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import torch
 
-from chop.actions.test import test as run_test
 from chop.actions.train import train
 from chop.actions.transform import transform
 from chop.cli import main
@@ -25,6 +24,7 @@ from chop.passes import ANALYSIS_PASSES, PASSES, PassResult, register_pass
 from chop.passes.graph import load_mase_graph_interface_pass
 from chop.registry import UnknownNameError
 from chop.runs import RunFolder
+from chop.training.testing import run_test
 
 INTEGER = {
     "name": "integer",
@@ -156,7 +156,7 @@ def test_a_transformed_graph_can_be_tested_and_trained(config: TransformConfig) 
     folder = transform(config)
     common: dict[str, Any] = {"model": "toy", "dataset": "toy_tiny", "project_dir": config.project_dir}
     after = summary(folder.parents[1])["test"]["after"]
-    tested = summary(run_test(TestConfig(load_name=folder / "transformed_ckpt", **common)))["test"]
+    tested = summary(run_test(TestConfig(load_name=folder / "transformed_ckpt", **common)).path)["test"]
     assert tested["accuracy"] == after["accuracy"]
     assert tested["loss"] == pytest.approx(after["loss"])
     load = folder / "transformed_ckpt"
@@ -166,7 +166,7 @@ def test_a_transformed_graph_can_be_tested_and_trained(config: TransformConfig) 
     again = run / "software/transform/transformed_ckpt"
     graph, _ = load_mase_graph_interface_pass(None, {"load_dir": again})
     assert type(graph.modules["seq_blocks.0"]).__name__ == "LinearInteger"
-    again_tested = summary(run_test(TestConfig(load_name=again, **common)))["test"]
+    again_tested = summary(run_test(TestConfig(load_name=again, **common)).path)["test"]
     assert again_tested == {**trained, "loss": pytest.approx(trained["loss"])}  # in batches of another size
     cost, quantised = summary(run)["cost"], summary(folder.parents[1])["cost"]
     for name in ("weight_bits", "average_weight_bits", "average_activation_bits"):

@@ -1,1 +1,1 @@
-"""What each command of `ch` does: one short file per command."""
+"""Commands of `ch` that do more than to call one function: one short file per command."""

@@ -20,7 +20,9 @@ def explain(config: ExplainConfig) -> None:
     run, node = _find(config)
     if node is None:
         print(_list_nodes(run.graph))
-        example = _node_to_explain(run.graph)
+        # the first quantised node, else the first one that could be, else the first one
+        metas = run.graph.annotated_metas()
+        example = max(metas, key=lambda meta: (meta.quantized is not None, meta.quantizable)).node.name
         print(f"next: {launcher()} {shlex.join(['explain', str(run.folder), example])}", file=sys.stderr)
         return
     print(explain_node(run.graph, node, run.test_batches(config.samples), config.samples, config.sqnr))
@@ -40,12 +42,6 @@ def _find(config: ExplainConfig) -> tuple[Run, str | None]:
         raise UnknownNameError(
             f"there is neither a run nor a node of the newest run called '{name}'; {closest(name, names)}"
         ) from error
-
-
-def _node_to_explain(graph: MaseGraph) -> str:
-    """Return the first quantised node, else the first one that could be, else the first one."""
-    metas = graph.annotated_metas()
-    return max(metas, key=lambda meta: (meta.quantized is not None, meta.quantizable)).node.name
 
 
 def _list_nodes(graph: MaseGraph) -> str:

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from chop.cli.next_command import next_command
 from chop.cli.parser import parse
-from chop.config import ActionConfig, CommandConfig, TrainGrid
+from chop.config import ActionConfig, CommandConfig, TrainGrid, engine_of
 from chop.config.settings import Settings, read_settings
 from chop.display.extras import EXTRAS, missing_package
 from chop.display.launcher import command_line, launcher
@@ -71,21 +71,16 @@ def _replace_closed_streams() -> None:
 
 
 def _run(words: Sequence[str]) -> None:
-    _check_current_folder()
+    try:
+        Path.cwd()  # libraries end the process when they look for a folder that was deleted
+    except FileNotFoundError:
+        raise ValueError("the current folder no longer exists; change to another one with cd") from None
     request = parse(words)
     settings = read_settings(request.action, request.given, request.replaced)
     if request.show_config:
         print(settings.show(), end="")
     else:
         _print_output_path(settings, run_action(settings))
-
-
-def _check_current_folder() -> None:
-    """Raise an error if the current folder was deleted: libraries end the process when they look for it."""
-    try:
-        Path.cwd()
-    except FileNotFoundError:
-        raise ValueError("the current folder no longer exists; change to another one with cd") from None
 
 
 def run_action(settings: Settings) -> Path | None:
@@ -96,8 +91,10 @@ def run_action(settings: Settings) -> Path | None:
     from chop.display.progress import Stage
 
     with Stage("starting"), _no_garbage_collection():
-        action = getattr(import_module(f"chop.actions.{settings.action}"), settings.action)
-    return cast("Path | None", action(_with_run_to_load(settings.config())))
+        module, name = engine_of(settings.action)
+        run = getattr(import_module(module), name)
+    result = run(_with_run_to_load(settings.config()))
+    return cast("Path | None", getattr(result, "path", result))  # of a run folder
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, Field, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, NoReturn, cast, get_args, get_origin
+from typing import Any, Literal, NoReturn, get_args, get_origin
 
 from chop import __version__
 from chop.config import ACTIONS, PAIRS, REPEATABLE, ActionConfig, CommandConfig
@@ -118,33 +118,25 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"ch {__version__}")
     actions = parser.add_subparsers(title="actions", dest="action", metavar="ACTION", required=True)
     for name, cls in ACTIONS.items():
-        _add_options(_add_parser(actions, name, cls), cls)
+        action = actions.add_parser(
+            name,
+            help=cls.__doc__,
+            description=cls.__doc__,
+            usage=f"ch {name} {_usage(cls)}",
+            epilog="\n  ".join(("examples:", *cls.examples)),
+            allow_abbrev=False,
+            formatter_class=_Help,
+        )
+        _add_options(action, cls)
     return parser
-
-
-def _add_parser(actions: Any, name: str, cls: type[CommandConfig]) -> argparse.ArgumentParser:
-    parser = actions.add_parser(
-        name,
-        help=cls.__doc__,
-        description=cls.__doc__,
-        usage=f"ch {name} {_usage(cls)}",
-        epilog="\n  ".join(("examples:", *cls.examples)),
-        allow_abbrev=False,
-        formatter_class=_Help,
-    )
-    return cast(argparse.ArgumentParser, parser)
 
 
 def _usage(cls: type[CommandConfig]) -> str:
     if issubclass(cls, ActionConfig):
         return "[MODEL DATASET] [--config FILE] [options]"
     positionals = [field for field in fields(cls) if _is_positional(field)]
-    names = [field.name.upper() if _is_required(field) else f"[{field.name.upper()}]" for field in positionals]
+    names = [f"[{field.name.upper()}]" for field in positionals]  # all have a default
     return " ".join([*names, "[options]"])
-
-
-def _is_required(field: Field[Any]) -> bool:
-    return field.default is MISSING and field.default_factory is MISSING
 
 
 def _is_positional(field: Field[Any]) -> bool:

@@ -10,6 +10,7 @@ from chop.config.actions import (
     ReportConfig,
     TestConfig,
     ViewConfig,
+    engine_of,
 )
 from chop.config.base import (
     COMMAND_LINE_ONLY,
@@ -20,7 +21,6 @@ from chop.config.base import (
     CommandConfig,
     Options,
     RunConfig,
-    WorkOptions,
     common_options,
     option,
 )
@@ -37,14 +37,8 @@ from chop.config.hardware import (
     Strategy,
 )
 from chop.config.search import (
-    Direction,
     Granularity,
-    MetricTable,
     SearchConfig,
-    SearchTable,
-    SpaceSetup,
-    SpaceTable,
-    StrategyTable,
     WidthTrainingOptions,
 )
 from chop.config.sweep import SweepConfig
@@ -65,27 +59,21 @@ __all__ = [
     "CommandConfig",
     "DemoConfig",
     "DesignOptions",
-    "Direction",
     "EmitConfig",
     "ExplainConfig",
     "ExportConfig",
     "ExportOptions",
     "Granularity",
     "InfoConfig",
-    "MetricTable",
     "Options",
     "ReportConfig",
     "ResolveOptions",
     "RunConfig",
     "SearchConfig",
-    "SearchTable",
     "SimulateConfig",
     "SimulationOptions",
     "SimulatorName",
-    "SpaceSetup",
-    "SpaceTable",
     "Strategy",
-    "StrategyTable",
     "SweepConfig",
     "TestConfig",
     "TrainConfig",
@@ -95,7 +83,7 @@ __all__ = [
     "TransformTable",
     "ViewConfig",
     "WidthTrainingOptions",
-    "WorkOptions",
     "common_options",
+    "engine_of",
     "option",
 ]

@@ -117,7 +117,6 @@ class AnyConfig(TrainConfig, TestConfig, TransformConfig, SearchConfig, SweepCon
     """Every option that a TOML file may hold, so that one file serves all actions on a model."""
 
 
-# The function that runs `ch NAME` is `chop.actions.NAME.NAME`; it is imported when it is needed.
 ACTIONS: Mapping[str, type[CommandConfig]] = {
     "demo": DemoConfig,
     "train": TrainConfig,
@@ -133,3 +132,16 @@ ACTIONS: Mapping[str, type[CommandConfig]] = {
     "view": ViewConfig,
     "info": InfoConfig,
 }
+
+_ENGINES = {
+    "test": "chop.training.testing:run_test",
+    "sweep": "chop.sweeping.sweep:sweep",
+    "report": "chop.reporting.run_report:report",
+    "view": "chop.reporting.view.server:view",
+}
+
+
+def engine_of(action: str) -> tuple[str, str]:
+    """Return module and name of the function that runs `ch ACTION`: in `chop.actions`, or the engine itself."""
+    module, _, name = _ENGINES.get(action, f"chop.actions.{action}:{action}").partition(":")
+    return module, name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -110,8 +110,18 @@ class Settings:
 
     def unused(self) -> list[str]:
         """Return the options of the file that the action does not use; one given for it alone is an error."""
-        values, given = {**self.in_file, **self.given}, [*self.given, *self.replaced]
-        return _unused_options(self.configs()[0], values, given, self.caller or COMMAND_LINE, self.varied)
+        config, values = self.configs()[0], {**self.in_file, **self.given}
+        defaults = {each.name: _default(each) for each in fields(AnyConfig)}
+        known, reasons = {each.name for each in fields(config)}, config.without_effect()
+        if isinstance(config, TrainConfig) and not self.varied:
+            reasons["workers"] = "without a list of values, such as the option seed=0,1,2"
+        unused = [name for name in values if name not in known or name in reasons]
+        unused = [name for name in unused if values[name] != defaults.get(name)]
+        for name in unused:
+            if name in self.given or name in self.replaced:
+                where = self.caller or COMMAND_LINE
+                raise ValueError(f"{where}: {option_name(name)} has no effect {reasons[name]}")
+        return unused
 
     def show(self) -> str:
         """Return the effective options as TOML, each with a comment that says where it comes from."""
@@ -177,29 +187,6 @@ def _read_replaced(path: str, value: object, action: str, given: Mapping[str, An
     return names
 
 
-def _unused_options(
-    config: CommandConfig,
-    values: Mapping[str, Any],
-    given: Collection[str],
-    where: str,
-    varied: Collection[str] = (),
-) -> list[str]:
-    """Return the options in `values` that are not those of `config`, or have no effect on it.
-
-    One that is `given`, rather than in a file that other actions share, is an error.
-    """
-    defaults = {each.name: _default(each) for each in fields(AnyConfig)}
-    known, reasons = {each.name for each in fields(config)}, config.without_effect()
-    if isinstance(config, TrainConfig) and not varied:
-        reasons["workers"] = "without a list of values, such as the option seed=0,1,2"
-    unused = [name for name in values if name not in known or name in reasons]
-    unused = [name for name in unused if values[name] != defaults.get(name)]
-    for name in unused:
-        if name in given:
-            raise ValueError(f"{where}: {option_name(name)} has no effect {reasons[name]}")
-    return unused
-
-
 def read_table(file: Path) -> dict[str, Any]:
     """Return the content of a TOML file with options."""
     check_regular(file)
@@ -220,7 +207,9 @@ def _read_table_options(table: Mapping[str, Any], where: str, file: Path | None)
             raise ValueError(f"{where}: '{name}' can only be given on the command line")
     values = check_settings(AnyConfig, _flatten_data(table), where)
     if "plugins" in values and file is not None:
-        values["plugins"] = tuple(_resolve_plugin(path, file) for path in values["plugins"])
+        beside = {path: (file.parent / path).resolve() for path in values["plugins"] if not path.exists()}
+        found = {path: neighbour for path, neighbour in beside.items() if neighbour.exists()}
+        values["plugins"] = tuple(found.get(path, path) for path in values["plugins"])
     return values
 
 
@@ -263,12 +252,6 @@ def _flatten_data(table: Mapping[str, Any]) -> dict[str, Any]:
     path = {"data": data["path"]} if "path" in data else {}
     options = {key: value for key, value in data.items() if key != "path"}
     return rest | path | ({"data_option": options} if options else {})
-
-
-def _resolve_plugin(path: Path, file: Path) -> Path:
-    """Resolve the path of a plug-in in a TOML file: from the current folder, else from the folder of the file."""
-    neighbour = (file.parent / path).resolve()
-    return neighbour if not path.exists() and neighbour.exists() else path
 
 
 def _replace(table: Mapping[str, Any], path: str, value: object) -> dict[str, Any]:

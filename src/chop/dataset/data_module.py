@@ -64,15 +64,12 @@ class MaseDataModule:
             suggested["max_length"] = max_token_len
         own = [option for option in signature(MaseDataModule).parameters if option != "options"]
         self._dataset = dataset_from(name, {"seed": data_seed, **options}, own, suggested, text_task)
-        self._check_tokenizer(tokenizer)
+        if tokenizer is not None and self._dataset.info.kind != "tokens":
+            raise ValueError(f"data set '{self.name}' has no text: a tokenizer cannot be used")
         self._splits: Splits | None = None
 
     def __repr__(self) -> str:
         return f"MaseDataModule('{self.name}', batch_size={self.batch_size})"
-
-    def _check_tokenizer(self, tokenizer: object) -> None:
-        if tokenizer is not None and self._dataset.info.kind != "tokens":
-            raise ValueError(f"data set '{self.name}' has no text: a tokenizer cannot be used")
 
     @property
     def dataset_info(self) -> DatasetInfo:
@@ -127,7 +124,7 @@ class MaseDataModule:
             batch_size=self.batch_size,
             shuffle=shuffle,
             num_workers=self.num_workers,
-            collate_fn=_as_pair,
+            collate_fn=tuple,
             generator=torch.Generator().manual_seed(self.seed),  # the global generator is not used
         )
 
@@ -147,8 +144,3 @@ class _Batches(TorchDataset[Batch]):
     def __getitems__(self, indices: Sequence[int]) -> list[Tensor]:
         chosen = torch.tensor(indices)
         return [self.rows.features[chosen], self.rows.labels[chosen]]
-
-
-def _as_pair(batch: list[Tensor]) -> Batch:
-    xs, ys = batch
-    return xs, ys

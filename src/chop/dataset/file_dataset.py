@@ -156,7 +156,9 @@ class FileDataset(Normalized):
         files = {TRAIN: path}
         for part, name in ((VAL, self.val), (TEST, self.test)):
             if name is not None:
-                files[part] = _beside(Path(name).expanduser(), path)
+                file = Path(name).expanduser()
+                neighbour = path.parent / file
+                files[part] = neighbour if not file.exists() and neighbour.exists() else file
         if VAL in files and TEST not in files:
             raise ValueError(f"data file '{path}': val= needs test=, the file with the test rows")
         found = {part: self._read(file) for part, file in files.items()}
@@ -234,12 +236,6 @@ class FileDataset(Normalized):
                 f"channels=first if they are), or save {name}.transpose(0, 3, 1, 2)"
             )
         return features
-
-
-def _beside(path: Path, data_file: Path) -> Path:
-    """Return a path from the current folder, else from the folder of the data file."""
-    neighbour = data_file.parent / path
-    return neighbour if not path.exists() and neighbour.exists() else path
 
 
 def _check_known(names: Sequence[str], known: Sequence[str], purpose: str, where: str) -> None:

@@ -74,9 +74,9 @@ def split_images(
     """
     version = "original" if (len(train.labels), len(test.labels)) == published else "other"
     provenance = f"{version} files, {len(train.labels):,} + {len(test.labels):,} images"
-    chosen, held_out_rows = choose_validation(len(train.labels), seed)
-    kept = Images(train.pixels[chosen], train.labels[chosen])
-    held_out = Images(train.pixels[held_out_rows], train.labels[held_out_rows])
+    kept, held_out = (
+        Images(train.pixels[rows], train.labels[rows]) for rows in choose_validation(len(train.labels), seed)
+    )
     values = "as in the file" if normalize == "none" else f"bytes / {white}"
     if normalize == "standard":
         text = "with the given mean and deviation" if scaling else "mean 0 and deviation 1 in the training split"

@@ -57,12 +57,11 @@ class JSC(Seeded):
         """Return standardised rows; log a warning if they are not the published ones."""
         found = self._find_file()
         if isinstance(found, Path):
-            return self._scaled(self._read(found))
-        logger.warning("data: jsc (%s)%s", GENERATED, f"; {found}" if found else "")
-        rows = generate_rows(self.num_rows or NUM_GENERATED, self.seed)
-        return self._scaled(split_rows(*rows, self.seed, GENERATED, version="generated"))
-
-    def _scaled(self, splits: Splits) -> Splits:
+            splits = self._read(found)
+        else:
+            logger.warning("data: jsc (%s)%s", GENERATED, f"; {found}" if found else "")
+            rows = generate_rows(self.num_rows or NUM_GENERATED, self.seed)
+            splits = split_rows(*rows, self.seed, GENERATED, version="generated")
         return splits if self.normalize == "none" else standardise(splits)
 
     def _find_file(self) -> Path | str:

@@ -38,7 +38,8 @@ def draw_rows(statistics: JetStatistics, num_rows: int, seed: int) -> Rows:
     """
     generator = torch.Generator().manual_seed(seed)
     features, labels = [], []
-    for kind, count in enumerate(_share_out(num_rows, statistics.counts)):
+    ends = (statistics.counts.cumsum(0).double() * num_rows / statistics.counts.sum()).round().long()
+    for kind, count in enumerate(ends.diff(prepend=ends.new_zeros(1)).tolist()):
         normal = torch.randn(count, statistics.quantiles.shape[2], generator=generator) @ statistics.mixing[kind].T
         features += [
             _at_levels(statistics.quantiles[kind], torch.special.ndtr(part)) for part in normal.split(CHUNK)
@@ -57,13 +58,6 @@ def read_statistics() -> JetStatistics:
         quantiles=torch.tensor(content["quantiles"]),
         mixing=torch.linalg.cholesky(correlation).float(),
     )
-
-
-def _share_out(num_rows: int, counts: Tensor) -> list[int]:
-    """Return integers in proportion to `counts` that add up to `num_rows`."""
-    ends = (counts.cumsum(0).double() * num_rows / counts.sum()).round().long()
-    shares: list[int] = ends.diff(prepend=ends.new_zeros(1)).tolist()
-    return shares
 
 
 def _at_levels(quantiles: Tensor, levels: Tensor) -> Tensor:

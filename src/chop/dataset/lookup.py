@@ -40,8 +40,8 @@ def resolve_dataset(spec: str, text_task: str | None = None) -> DatasetMaker:
     return DATASETS[spec]  # raises an error that suggests the nearest name
 
 
-def _is_dataset(cls: type[object]) -> bool:
-    return hasattr(cls, "info") and callable(getattr(cls, "load", None))
+def _is_dataset(found: object) -> bool:
+    return hasattr(found, "info") and callable(getattr(found, "load", None))
 
 
 def dataset_from(
@@ -69,16 +69,13 @@ def dataset_from(
     for name, p in parameters.items():
         if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and name not in given:
             raise ValueError(f"data set '{spec}' needs the option '{name}'")
-    dataset = make(**_checked(make, given, f"data set '{spec}'"))
-    if not (hasattr(dataset, "info") and callable(getattr(dataset, "load", None))):
+    cls = make.func if isinstance(make, partial) else make
+    if isinstance(cls, type) and is_dataclass(cls):  # which declares the types of its options
+        given = check_options(cls, given, f"data set '{spec}'")
+    dataset = make(**given)
+    if not _is_dataset(dataset):
         raise ValueError(f"data set '{spec}' is of type {type(dataset).__name__}, without info and load()")
     return dataset
-
-
-def _checked(make: DatasetMaker, options: Mapping[str, object], where: str) -> dict[str, object]:
-    """Return the options after checking their types, if the data set is a dataclass that declares them."""
-    cls = make.func if isinstance(make, partial) else make
-    return check_options(cls, options, where) if isinstance(cls, type) and is_dataclass(cls) else dict(options)
 
 
 def get_dataset_info(name: str) -> DatasetInfo:

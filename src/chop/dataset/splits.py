@@ -113,14 +113,10 @@ def standardise(splits: Splits) -> Splits:
 
 def scale_features(splits: Splits, scaling: Scaling, text: str) -> Splits:
     """Apply `scaling` to the features of all splits; `text` describes it."""
-    return replace(
-        splits,
-        train=Rows(scaling(splits.train.features), splits.train.labels),
-        val=Rows(scaling(splits.val.features), splits.val.labels),
-        test=Rows(scaling(splits.test.features), splits.test.labels),
-        scaling=scaling,
-        values=text,
+    train, val, test = (
+        Rows(scaling(rows.features), rows.labels) for rows in (splits.train, splits.val, splits.test)
     )
+    return replace(splits, train=train, val=val, test=test, scaling=scaling, values=text)
 
 
 def check_splits(splits: Splits, info: DatasetInfo) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from chop.display.html import html_image, png_image
 from chop.display.numbers import counted
 from chop.files import MAX_RECORD_BYTES, CorruptFileError, read_json, read_text, write_text
-from chop.reporting.view.html import Html, element, join, link, scrolling, section, standalone_page
+from chop.reporting.view.html import Html, element, join, link, section, sheet, standalone_page
 from chop.reporting.view.nested_tables import is_number, tables_at
 from chop.reporting.view.run_record import run_names
 from chop.runs import RunFolder
@@ -87,7 +87,6 @@ def _page(table: GridTable) -> Html:
 
 
 def _table(table: GridTable) -> Html:
-    heads = [element("th", {"scope": "col"}, word) for word in (*table.headers, "runs")]
     lines = [
         element(
             "tr",
@@ -97,9 +96,7 @@ def _table(table: GridTable) -> Html:
         )
         for number, (row, line) in enumerate(zip(table.rows, table.cells, strict=True))
     ]
-    head = element("thead", None, element("tr", None, heads))
-    body = element("tbody", None, lines)
-    return scrolling("Table of the grid", element("table", {"class": "sheet"}, head, body))
+    return sheet("Table of the grid", (*table.headers, "runs"), lines)
 
 
 def _run_link(folder: RunFolder, name: str) -> Html | str:

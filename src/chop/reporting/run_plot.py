@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -50,8 +48,4 @@ def _front(run: Run, title: str) -> Figure:
         [(each["baseline"], each["metrics"]) for each in trials if each["baseline"] is not None],
         log["plain"]["accuracy"],
     )
-    return front_figure(points, _cost(log), title)
-
-
-def _cost(log: Mapping[str, Any]) -> str:
-    return next((name for name in log["metrics"] if is_cost(name)), DEFAULT_COST)
+    return front_figure(points, next((name for name in log["metrics"] if is_cost(name)), DEFAULT_COST), title)

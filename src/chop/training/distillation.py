@@ -47,7 +47,8 @@ def find_teacher(config: TrainConfig, experiment: Experiment) -> Distillation | 
     if not config.distill:
         return None
     if config.teacher is not None:
-        teacher = Experiment.load(_with_teacher(config), experiment.data).model
+        own = replace(config, load_name=config.teacher, load_type="auto")
+        teacher = Experiment.load(own, experiment.data).model
     else:
         plain = without_formats(MaseGraph(experiment.model)) if experiment.is_graph else None
         if plain is None:
@@ -57,7 +58,3 @@ def find_teacher(config: TrainConfig, experiment: Experiment) -> Distillation | 
             )
         teacher = plain
     return Distillation(teacher.requires_grad_(False).eval(), config.distill_temperature, config.distill_weight)
-
-
-def _with_teacher(config: TrainConfig) -> TrainConfig:
-    return replace(config, load_name=config.teacher, load_type="auto")

@@ -39,9 +39,12 @@ class GridRow:
 
     def cells(self) -> list[str]:
         """Return the row of the table."""
-        return [f"{value:g}" for value in self.options.values()] + [
-            _spread(each, 1 if name == "seconds" else 4) for name, each in self.results.items()
-        ]
+        cells = [f"{value:g}" for value in self.options.values()]
+        for name, values in self.results.items():
+            digits = 1 if name == "seconds" else 4
+            spread = f" ± {stdev(values):.{digits}f}" if len(values) > 1 else ""
+            cells.append(f"{mean(values):.{digits}f}{spread}")
+        return cells
 
 
 def run_grid(configs: Sequence[TrainConfig], varied: Sequence[str]) -> RunFolder:
@@ -55,7 +58,8 @@ def run_grid(configs: Sequence[TrainConfig], varied: Sequence[str]) -> RunFolder
             "a grid runs in one process: remove num_devices and nodes, or train one combination at a time"
         )
     workers = min(configs[0].workers or 1, len(configs))
-    runs = map_in_processes(_make_train, configs[0], configs, workers) if workers > 1 else map(_train, configs)
+    several = workers > 1
+    runs = map_in_processes(_train_in_process, configs[0], configs, workers) if several else map(_train, configs)
     folders = []
     for number, config in enumerate(configs, 1):
         options = ", ".join(f"{name} {getattr(config, name):g}" for name in varied)
@@ -69,14 +73,14 @@ def run_grid(configs: Sequence[TrainConfig], varied: Sequence[str]) -> RunFolder
     return folder
 
 
-def _make_train(config: TrainConfig) -> Callable[[TrainConfig], RunFolder]:
-    return _train_silently
+def _train_in_process(config: TrainConfig) -> Callable[[TrainConfig], RunFolder]:
+    """Return the training for a process of its own, whose progress would be mixed with that of others."""
 
+    def train_silently(config: TrainConfig) -> RunFolder:
+        with contextlib.redirect_stderr(io.StringIO()):
+            return _train(config)
 
-def _train_silently(config: TrainConfig) -> RunFolder:
-    """Train in a process of its own, whose progress would be mixed with that of others."""
-    with contextlib.redirect_stderr(io.StringIO()):
-        return _train(config)
+    return train_silently
 
 
 def _train(config: TrainConfig) -> RunFolder:
@@ -124,9 +128,3 @@ def _write_results(rows: Sequence[GridRow], varied: Sequence[str], title: str, f
         for row in rows
     ]
     plot_grid(points, ", ".join(shown), title, folder.grid_plot)
-
-
-def _spread(values: Sequence[float], digits: int = 4) -> str:
-    if len(values) == 1:
-        return f"{values[0]:.{digits}f}"
-    return f"{mean(values):.{digits}f} ± {stdev(values):.{digits}f}"

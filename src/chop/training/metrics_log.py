@@ -19,17 +19,14 @@ from chop.runs import RunFolder
 _POLYNOMIAL = 0x82F63B78  # CRC-32C (Castagnoli), reversed
 
 
-def _table_entry(byte: int) -> int:
-    for _ in range(8):
-        byte = (byte >> 1) ^ (_POLYNOMIAL if byte & 1 else 0)
-    return byte
-
-
-_TABLE = tuple(_table_entry(byte) for byte in range(256))
-
-
 class EventFile:
-    """A new TensorBoard event file in `folder`."""
+    """A new event file for TensorBoard in `folder`, written without its package, which takes 50 MB.
+
+    A file is a sequence of records: length, its checksum, content, its checksum. The content is an `Event` of
+    TensorFlow's `event.proto`: field 1 is the time (double), 2 the step (int64), 3 the version of the file (string)
+    and 5 a `Summary`. Field 1 of the summary is a `Value` with the tag (field 1, string) and the number (field 2,
+    float).
+    """
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -37,12 +34,13 @@ class EventFile:
         self._path = folder / name
         self._file = open(self._path, "ab")  # noqa: SIM115  # closed by close()
         with naming(self._path):
-            self._file.write(record(_double(1, time.time()) + _bytes(3, b"brain.Event:2")))
+            self._file.write(record(_now() + _bytes(3, b"brain.Event:2")))
 
     def add(self, values: Mapping[str, float], step: int) -> None:
         """Add one event with these values."""
-        summary = b"".join(_bytes(1, _bytes(1, tag.encode()) + _float(2, value)) for tag, value in values.items())
-        event = _double(1, time.time()) + b"\x10" + _varint(step) + _bytes(5, summary)
+        tagged = (_bytes(1, tag.encode()) + struct.pack("<Bf", 2 << 3 | 5, value) for tag, value in values.items())
+        summary = b"".join(_bytes(1, value) for value in tagged)
+        event = _now() + b"\x10" + _varint(step) + _bytes(5, summary)
         with naming(self._path):
             self._file.write(record(event))
 
@@ -65,7 +63,9 @@ def crc32c(content: bytes) -> int:
     """Return the CRC-32C checksum."""
     crc = 0xFFFFFFFF
     for byte in content:
-        crc = (crc >> 8) ^ _TABLE[(crc ^ byte) & 0xFF]
+        crc ^= byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (_POLYNOMIAL if crc & 1 else 0)
     return crc ^ 0xFFFFFFFF
 
 
@@ -86,12 +86,9 @@ def _bytes(field: int, content: bytes) -> bytes:
     return bytes([field << 3 | 2]) + _varint(len(content)) + content
 
 
-def _double(field: int, number: float) -> bytes:
-    return bytes([field << 3 | 1]) + struct.pack("<d", number)
-
-
-def _float(field: int, number: float) -> bytes:
-    return bytes([field << 3 | 5]) + struct.pack("<f", number)
+def _now() -> bytes:
+    """Return field 1 of an event, its time."""
+    return struct.pack("<Bd", 1 << 3 | 1, time.time())
 
 
 class Reporter(Protocol):

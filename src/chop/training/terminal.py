@@ -102,8 +102,6 @@ class TrainingProgress:
     def _pace(self) -> str:
         elapsed = time.perf_counter() - self._start
         left = elapsed / max(1, self._done - self._first) * (self._total - self._done)
-        return f"{_thousands(self.samples_per_second)} samples/s, {clock(left)} left"
-
-
-def _thousands(number: float) -> str:
-    return f"{number / 1000:.0f}k" if number >= 10_000 else f"{number:.0f}"
+        rate = self.samples_per_second
+        shown = f"{rate / 1000:.0f}k" if rate >= 10_000 else f"{rate:.0f}"
+        return f"{shown} samples/s, {clock(left)} left"

@@ -27,7 +27,14 @@ def run_test(config: TestConfig) -> RunFolder:
     experiment.warn_if_untrained()
     start = time.perf_counter()
     with limit_threads_for(experiment, config.batch_size):
-        original = _evaluate_original(experiment, device) if get_task(config.task).compares else None
+        original = None
+        if get_task(config.task).compares:
+            if experiment.original is None:
+                raise ValueError(
+                    f"the task '{config.task}' compares a changed model with its original: load the run or the "
+                    f"graph of the changed one with {option_name('load')}"
+                )
+            original = _evaluate(experiment.original, device, "evaluating the original")
         result = _evaluate(experiment, device, "evaluating", original)
     seconds = time.perf_counter() - start
     experiment.log_data()
@@ -50,17 +57,6 @@ def run_test(config: TestConfig) -> RunFolder:
         plot_confusion(result, info, f"{config.model}, data: {info.title}", folder.confusion_plot)
     print_test(result, info)
     return folder
-
-
-def _evaluate_original(experiment: Experiment, device: Fabric | OneDevice) -> Evaluation:
-    """Return the result of the model that the loaded one is compared with."""
-    original = experiment.original
-    if original is None:
-        raise ValueError(
-            f"the task '{experiment.config.task}' compares a changed model with its original: load the run or the "
-            f"graph of the changed one with {option_name('load')}"
-        )
-    return _evaluate(original, device, "evaluating the original")
 
 
 def _evaluate(

@@ -60,9 +60,12 @@ def _train(config: TrainConfig, experiment: Experiment, lock: ExitStack) -> RunF
     trainer.load_best(folder)
     test = trainer.evaluate(experiment.data.splits.test)
     if trainer.fabric.is_global_zero:
-        _save_graph(experiment, folder)
         summary = _summary(trainer, experiment, test, progress.samples_per_second)
-        folder.write_summary(summary | _graph_cost(experiment))
+        if experiment.is_graph:  # its weights alone would lose the number formats
+            save_mase_graph_interface_pass(MaseGraph(experiment.model.cpu()), folder.graph)
+            sys.stderr.write(f"graph with its number formats: {folder.graph}\n")
+            summary["cost"] = summarize_cost({"after": experiment.annotated_graph(num_rows=1).metas()})
+        folder.write_summary(summary)
         _plot(trainer, experiment, test, folder)
         print_training(trainer.history, trainer.best, test, experiment.data.dataset_info)
     trainer.fabric.barrier()  # the other processes may read what the first one has written
@@ -145,21 +148,6 @@ def _run(trainer: Trainer, folder: RunFolder) -> TrainingProgress:
     finally:
         log.close()
     return progress
-
-
-def _save_graph(experiment: Experiment, folder: RunFolder) -> None:
-    """Save a fine-tuned graph as a graph, because its weights alone would lose the number formats."""
-    if experiment.is_graph:
-        graph = MaseGraph(experiment.model.cpu())
-        save_mase_graph_interface_pass(graph, folder.graph)
-        sys.stderr.write(f"graph with its number formats: {folder.graph}\n")
-
-
-def _graph_cost(experiment: Experiment) -> dict[str, Any]:
-    """Return the cost of a fine-tuned graph, whose layers are quantised, for the summary."""
-    if not experiment.is_graph:
-        return {}
-    return {"cost": summarize_cost({"after": experiment.annotated_graph(num_rows=1).metas()})}
 
 
 def _plot(trainer: Trainer, experiment: Experiment, test: Evaluation, folder: RunFolder) -> None:

@@ -125,13 +125,10 @@ def _figure_cell(figure: RunFigure, first: float | None, value: float | None, re
     text, exact, rows = figure.figure.text(value), numbers.exact(value), figure.rows_of(record)
     if rows or first is None or is_same(first, value):
         return ComparedCell(text, exact, rows=rows)
-    return ComparedCell(text, exact, figure.figure.change(first, value), _verdict(figure, first, value))
-
-
-def _verdict(figure: RunFigure, first: float, value: float) -> Verdict | None:
-    if figure.figure.better is None:
-        return None
-    return "better" if (value > first) == (figure.figure.better == "higher") else "worse"
+    verdict: Verdict | None = None
+    if figure.figure.better is not None:
+        verdict = "better" if (value > first) == (figure.figure.better == "higher") else "worse"
+    return ComparedCell(text, exact, figure.figure.change(first, value), verdict)
 
 
 def _rows(tables: Sequence[Mapping[str, Any]], with_changes: bool = True) -> list[ComparedRow]:
@@ -141,18 +138,13 @@ def _rows(tables: Sequence[Mapping[str, Any]], with_changes: bool = True) -> lis
 
 
 def _row(key: str, values: Sequence[Any], with_changes: bool) -> ComparedRow:
-    change = numbers.change_in_points if key.endswith("accuracy") else numbers.relative_change
-    cells = [
-        ComparedCell(
-            _text(value), change=change(values[0], value) if with_changes and _changed(values[0], value) else ""
-        )
-        for value in values
-    ]
+    change, first = numbers.change_in_points if key.endswith("accuracy") else numbers.relative_change, values[0]
+    cells = []
+    for value in values:
+        has_changed = is_number(first) and is_number(value) and not is_same(first, value)
+        text = change(first, value) if with_changes and has_changed else ""
+        cells.append(ComparedCell(_text(value), change=text))
     return ComparedRow(key, cells, _differ(values))
-
-
-def _changed(first: object, value: object) -> bool:
-    return is_number(first) and is_number(value) and not is_same(first, value)
 
 
 def _summary_values(summary: Mapping[str, Any]) -> dict[str, Any]:

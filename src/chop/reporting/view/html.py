@@ -74,6 +74,12 @@ def scrolling(label: str, table: Html) -> Html:
     return element("div", {"class": "scroll", "role": "region", "aria-label": label, "tabindex": "0"}, table)
 
 
+def sheet(label: str, heads: Iterable[Content], lines: Iterable[Html]) -> Html:
+    """Return a table with a line of heads, in a box that scrolls."""
+    head = element("thead", None, element("tr", None, [element("th", {"scope": "col"}, each) for each in heads]))
+    return scrolling(label, element("table", {"class": "sheet"}, head, element("tbody", None, lines)))
+
+
 def run_address(name: str) -> str:
     """Return the address of the page of a run."""
     return f"/run/{_quoted(name)}"

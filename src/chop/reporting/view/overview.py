@@ -61,10 +61,11 @@ def _parts(records: Sequence[RunRecord], selection: RunSelection | None) -> list
     known = set().union(*(_known_figures(record) for record in records))
     figures = tuple(figure for figure in COLUMNS if figure.figure.name in known)
     options, num_others = differing_options(tuple(records))
-    note = _others_note(num_others)
+    differ = "option differs" if num_others == 1 else "options differ"
+    note = element("p", {"class": "command"}, f"{num_others} more {differ} between runs: compare them.")
     if selection is None:
         rows = [_row(record, options, figures) for record in records]
-        return [toolbar(None, ""), _table(rows, _heads(options, figures, None)), note]
+        return [toolbar(None, ""), _table(rows, _heads(options, figures, None)), note if num_others else None]
     found = selection.matching(records, lambda record: _row(record, options, figures))
     found = selection.sorted(found, _sort_values(options, figures))
     last = max(1, math.ceil(len(found) / PAGE_SIZE))
@@ -78,24 +79,21 @@ def _parts(records: Sequence[RunRecord], selection: RunSelection | None) -> list
         chosen_elsewhere(elsewhere),
         _table(rows, _heads(options, figures, selection)),
         page_buttons(page, last),
-        note,
+        note if num_others else None,
     ]
 
 
 def _sort_values(options: Sequence[OptionColumn], figures: Sequence[RunFigure]) -> SortValues:
     """Return how the value of a run is found by the name of a column, as in `data-value` of its cells."""
-    texts: SortValues = {
+    columns: SortValues = {
         "run": lambda record: record.name,
         "action": lambda record: record.action,
         "model": lambda record: record.model and Path(record.model).name,
         "data": lambda record: record.data and Path(record.data).name,
         START_COLUMN: lambda record: record.started.isoformat(),
     }
-    return {
-        **texts,
-        **{column.key: column.text for column in options},
-        **{figure.figure.name: partial(_finite, figure) for figure in figures},
-    }
+    texts = {column.key: column.text for column in options}
+    return {**columns, **texts, **{figure.figure.name: partial(_finite, figure) for figure in figures}}
 
 
 def _finite(figure: RunFigure, record: RunRecord) -> float | None:
@@ -123,13 +121,6 @@ def _heads(
     ]
 
 
-def _others_note(num_others: int) -> Html | None:
-    if not num_others:
-        return None
-    options = "option differs" if num_others == 1 else "options differ"
-    return element("p", {"class": "command"}, f"{num_others} more {options} between runs: compare them.")
-
-
 @lru_cache(maxsize=MAX_RECORDS_KEPT)
 def _known_figures(record: RunRecord) -> frozenset[str]:
     return frozenset(each.figure.name for each in COLUMNS if each.read(record, "after") is not None)
@@ -143,9 +134,12 @@ def _row(
     is_chosen: bool = False,
 ) -> Html:
     name = element("th", {"scope": "row", "data-value": record.name}, _name(record))
+    value = PARAMETERS.read(record, "after")
+    parameters = None if value is None else f"{PARAMETERS.figure.text(value)} parameters"
+    about_model = ", ".join(filter(None, (record.model, parameters))) or None
     cells = [
         _text_cell(record.action),
-        _text_cell(record.model and Path(record.model).name, _about_model(record)),
+        _text_cell(record.model and Path(record.model).name, about_model),
         _text_cell(
             record.data and Path(record.data).name,
             record.data_title or record.data,
@@ -162,12 +156,6 @@ def _row(
         ),
     ]
     return element("tr", None, element("td", None, run_box(record.name, is_chosen)), name, cells)
-
-
-def _about_model(record: RunRecord) -> str | None:
-    value = PARAMETERS.read(record, "after")
-    parameters = None if value is None else f"{PARAMETERS.figure.text(value)} parameters"
-    return ", ".join(filter(None, (record.model, parameters))) or None
 
 
 def _name(record: RunRecord) -> Html:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 
 from chop.display import numbers
@@ -29,24 +30,18 @@ from chop.reporting.view.html import (
     link,
     page,
     run_address,
-    scrolling,
     section,
+    sheet,
     synthetic_badge,
 )
 from chop.reporting.view.key_figures import ACCURACY, ALL_FIGURES
 from chop.reporting.view.nested_tables import is_number, tables_at, text_at
 from chop.reporting.view.run_record import RunRecord, run_names
 from chop.reporting.view.served_files import find_run_file, list_files
-from chop.runs import RunFolder
 from chop.sweeping.table import FLOAT_BITS, columns_of
 
-PLOTS: Sequence[Callable[[RunFolder], Path]] = (
-    lambda folder: folder.curves_plot,
-    lambda folder: folder.confusion_plot,
-    lambda folder: folder.grid_plot,
-    lambda folder: folder.sweep_plot,
-    lambda folder: folder.front_plot,
-)
+PLOTS = tuple(map(attrgetter, ("curves_plot", "confusion_plot", "grid_plot", "sweep_plot", "front_plot")))
+"""The plots of a run folder."""
 
 
 def run_page(record: RunRecord) -> Html:
@@ -109,18 +104,14 @@ def _tables(what: str, rows: Sequence[ComparedRow], records: Sequence[RunRecord]
 
 
 def _table(what: str, rows: Sequence[ComparedRow], records: Sequence[RunRecord]) -> Html:
-    names = [_linked_name(record) for record in records] if len(records) > 1 else ["value"]
-    heads = [element("th", {"scope": "col"}, name) for name in (what.partition(",")[0], *names)]
+    names: list[Content] = ["value"]
+    if len(records) > 1:
+        names = [join(link(run_address(record.name), record.name), _badge(record)) for record in records]
     lines = [
         element("tr", None, element("th", {"scope": "row"}, row.title), [_cell(cell) for cell in row.cells])
         for row in rows
     ]
-    head = element("thead", None, element("tr", None, heads))
-    return scrolling(f"Table: {what}", element("table", {"class": "sheet"}, head, element("tbody", None, lines)))
-
-
-def _linked_name(record: RunRecord) -> Html:
-    return join(link(run_address(record.name), record.name), _badge(record))
+    return sheet(f"Table: {what}", (what.partition(",")[0], *names), lines)
 
 
 def _badge(record: RunRecord) -> Html | None:
@@ -130,23 +121,18 @@ def _badge(record: RunRecord) -> Html | None:
 def _cell(cell: ComparedCell) -> Html:
     if cell.text is None:
         return element("td", {"class": "nothing"}, NOTHING)
-    change = (
-        element("span", {"class": f"change {cell.verdict or ''}".strip()}, cell.change) if cell.change else None
-    )
+    classes = f"change {cell.verdict or ''}".strip()
+    change = element("span", {"class": classes}, cell.change) if cell.change else None
     rows = element("span", {"class": "change"}, cell.rows) if cell.rows else None
     return element("td", {"title": cell.exact if cell.exact != cell.text else None}, cell.text, change, rows)
 
 
 def _subtitle(record: RunRecord) -> str:
     accuracy = ACCURACY.read(record, "after")
-    parts: list[str | None] = [
-        record.action,
-        record.model,
-        record.data_title or record.data,
-        f"{record.started:%Y-%m-%d %H:%M}{' (file time)' if record.has_file_time else ''}",
-    ]
     on = f" on {record.evaluated_on}" if record.evaluated_on else ""
-    parts += [None if accuracy is None else f"accuracy {numbers.percent(accuracy)}{on}"]
+    shown = None if accuracy is None else f"accuracy {numbers.percent(accuracy)}{on}"
+    started = f"{record.started:%Y-%m-%d %H:%M}{' (file time)' if record.has_file_time else ''}"
+    parts = (record.action, record.model, record.data_title or record.data, started, shown)
     return " · ".join(part for part in parts if part)
 
 
@@ -172,14 +158,8 @@ def _report_link(record: RunRecord) -> Html | None:
         return None
     command = f"{launcher()} report {shlex.quote(str(record.folder.path))}"
     copy = element("button", {"type": "button", "class": "quiet", "data-copy": command, "hidden": True}, "Copy")
-    return element(
-        "p",
-        {"class": "command"},
-        "There is no report yet. To create it: ",
-        element("code", None, command),
-        " ",
-        copy,
-    )
+    words = ("There is no report yet. To create it: ", element("code", None, command), " ", copy)
+    return element("p", {"class": "command"}, words)
 
 
 def _grid(record: RunRecord) -> Html | None:
@@ -193,7 +173,7 @@ def _grid(record: RunRecord) -> Html | None:
         runs = [join(link(run_address(name), name), " ") for name in run_names(row)]
         cells = [element("td", None, _numbers(row.get(key))) for key in keys]
         lines.append(element("tr", None, cells, element("td", {"class": "runs"}, runs)))
-    return section("grid", "Grid", _plain_table("Table of the grid", (*keys, "runs"), lines))
+    return section("grid", "Grid", sheet("Table of the grid", (*keys, "runs"), lines))
 
 
 def sweep_table(record: RunRecord) -> Html | None:
@@ -212,21 +192,15 @@ def sweep_table(record: RunRecord) -> Html | None:
         texts = [str(row.get("format", NOTHING)), _numbers(row.get("bits"))]
         values = ((column, row.get(column.name)) for column in columns)
         texts += [column.text(value) if is_number(value) else NOTHING for column, value in values]
-        is_best = (
-            is_number(bits := row.get("bits")) and best == f"{row.get('format')}, {counted(float(bits), 'bit')}"
-        )
+        bits = row.get("bits")
+        is_best = is_number(bits) and best == f"{row.get('format')}, {counted(float(bits), 'bit')}"
         cells = [element("td", None, text) for text in texts]
         lines.append(element("tr", {"class": "best" if is_best else None}, cells))
     chosen_by = text_at(record.summary, "chosen_by")
     of_what = f" of {figure(chosen_by).title}" if chosen_by else ""
     text = f"Fewest bit operations within the allowed loss{of_what}: {best}."
     lead = element("p", {"class": "lead"}, text) if best else None
-    return section("sweep", "Sweep", lead, _plain_table("Table of the sweep", heads, lines))
-
-
-def _plain_table(label: str, heads: Sequence[str], lines: Sequence[Html]) -> Html:
-    head = element("thead", None, element("tr", None, [element("th", {"scope": "col"}, each) for each in heads]))
-    return scrolling(label, element("table", {"class": "sheet"}, head, element("tbody", None, lines)))
+    return section("sweep", "Sweep", lead, sheet("Table of the sweep", heads, lines))
 
 
 def _numbers(value: object) -> str:

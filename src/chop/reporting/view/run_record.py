@@ -112,17 +112,15 @@ def list_records(root: Path) -> list[RunRecord]:
 
 def find_record(root: Path, name: str) -> RunRecord | None:
     """Return the run of that name; None if there is none. Its files are read again if one of them has changed."""
-    return _read_record(root, name, _versions(RunFolder(root / name))) if is_allowed_name(name) else None
-
-
-def _versions(folder: RunFolder) -> tuple[tuple[int, ...], ...]:
-    """Return what changes with the folder, or with a file that is read: inode, modification time and size."""
-    files = (folder.config, folder.summary, folder.grid, folder.metrics, folder.report)
-    return tuple(map(_version, (folder.path, *files)))
+    if not is_allowed_name(name):
+        return None
+    folder = RunFolder(root / name)
+    files = (folder.path, folder.config, folder.summary, folder.grid, folder.metrics, folder.report)
+    return _read_record(root, name, tuple(map(_version, files)))
 
 
 def _version(path: Path) -> tuple[int, ...]:
-    """Return the state of a file or link; that of a link also has the state of the file it leads to."""
+    """Return inode, modification time and size of a file or link; for a link also of the file it leads to."""
     try:
         found = os.lstat(path)
         states = [found, os.stat(path)] if stat.S_ISLNK(found.st_mode) else [found]

@@ -153,12 +153,16 @@ class RequestHandler(BaseHTTPRequestHandler):
 
 def view(config: ViewConfig) -> None:
     """Serve the runs of a folder to browsers on this machine, until Ctrl-C."""
-    _check_folder(config.folder)
-    with make_server(config.folder, config.host, config.port) as server:
+    folder = config.folder
+    if not folder.is_dir():
+        raise ValueError(f"there is no folder '{folder}'; use ch view FOLDER to show the runs of another folder")
+    if RunFolder(folder).config.is_file():
+        raise ValueError(f"'{folder}' is a single run; give its project, '{folder.absolute().parent}'")
+    with make_server(folder, config.host, config.port) as server:
         if server.is_public:
             logger.warning("anyone who can connect to %s can read these runs", config.host)
         address = address_of(server, config.host)
-        _print(f"runs of {config.folder}: {address}  (stop with Ctrl-C)")
+        _print(f"runs of {folder}: {address}  (stop with Ctrl-C)")
         if config.open:
             threading.Thread(target=_open, args=(address,), daemon=True).start()
         try:
@@ -186,13 +190,6 @@ def address_of(server: ViewServer, host: str) -> str:
     """Return the address to open in a browser on this machine."""
     name = "localhost" if server.listens_everywhere else f"[{host}]" if ":" in host else host
     return f"http://{name}:{server.server_port}/"
-
-
-def _check_folder(folder: Path) -> None:
-    if not folder.is_dir():
-        raise ValueError(f"there is no folder '{folder}'; use ch view FOLDER to show the runs of another folder")
-    if RunFolder(folder).config.is_file():
-        raise ValueError(f"'{folder}' is a single run; give its project, '{folder.absolute().parent}'")
 
 
 def _open(address: str) -> None:
