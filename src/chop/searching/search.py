@@ -7,7 +7,7 @@ import math
 import sys
 import time
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import optuna
@@ -26,7 +26,7 @@ from chop.searching.study.open_study import StudyLocation, open_study, with_stor
 from chop.searching.study.processes import WorkerJob, prepare_workers, run_workers
 from chop.searching.study.storage import MEMORY, database_errors_explained
 from chop.searching.study.study import Study
-from chop.searching.study.worker import make_worker
+from chop.searching.study.worker import Worker
 from chop.training.interrupt import Interrupt
 from chop.training.threads import limit_threads_for
 from chop.transforming.pipeline import pass_messages_from
@@ -137,7 +137,11 @@ class Search:
             seconds_left = self.end - time.monotonic()
             job = WorkerJob(self.spec.config, self.folder, self.study.name, self.num_workers, seconds_left)
             run_workers(job, stop, progress.tick)
-        make_worker(self.spec, self.problem, self.study, end=self.end, stop=stop, tick=progress.tick).run()
+        strategy = self.spec.strategy
+        self.study.use_samplers(partial(strategy.make_sampler, self.spec.config.seed))
+        worker = Worker(self.study, self.problem, self.spec.objectives, strategy.halving, self.end, stop)
+        worker.tick = progress.tick
+        worker.run()
 
     def _show_how_to_resume(self) -> None:
         if self.spec.config.storage == MEMORY:

@@ -56,8 +56,8 @@ class ParamsDrawer:
         attributes: dict[str, Any] = {}
         for num_earlier in range(MAX_DRAWS):
             sampler = self._sampler_of_trial(number, num_earlier)
-            is_limited = isinstance(sampler, TPESampler)
-            self._copy(finished, is_limited)
+            is_limited = isinstance(sampler, TPESampler)  # the more trials, the longer it takes
+            self._copy(finished, len(finished) // MAX_TRIALS * MAX_TRIALS if is_limited else 0)
             self._sampler.of_trial = sampler
             trial = self._history.ask()
             space.draw(lambda each: each.value(trial.suggest_categorical(each.name, each.labels)))  # noqa: B023
@@ -76,9 +76,8 @@ class ParamsDrawer:
         assert sampler is not None, "the plan leaves params open only if the strategy has a sampler"
         return sampler
 
-    def _copy(self, finished: Sequence[FrozenTrial], is_limited: bool) -> None:
-        """Copy the trials that have finished since the last time; TPE takes longer the more there are."""
-        num_earlier = len(finished) // MAX_TRIALS * MAX_TRIALS if is_limited else 0
+    def _copy(self, finished: Sequence[FrozenTrial], num_earlier: int) -> None:
+        """Copy the trials that have finished since the last time; of the first `num_earlier` only some."""
         if num_earlier != self._num_earlier:
             self._start_copying(finished[:num_earlier])
         new = [trial for trial in finished if trial.number not in self._copied]
@@ -94,10 +93,10 @@ class ParamsDrawer:
 
     def _best_and_newest(self, trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
         front = pareto_front((each for each in trials if each.state is TrialState.COMPLETE), self._gains)
-        best = sorted(front, key=_number)[-MAX_TRIALS // 2 :]
-        numbers = {trial.number for trial in best}
-        others = [trial for trial in trials if trial.number not in numbers]
-        return sorted([*best, *others[len(best) - MAX_TRIALS :]], key=_number)
+        best = sorted(trial.number for trial in front)[-MAX_TRIALS // 2 :]
+        others = [trial.number for trial in trials if trial.number not in best]
+        kept = {*best, *others[len(best) - MAX_TRIALS :]}
+        return [trial for trial in trials if trial.number in kept]
 
     def _gains(self, trial: FrozenTrial) -> Gains:
         signs = [1 if each is StudyDirection.MAXIMIZE else -1 for each in self._directions]
@@ -136,10 +135,6 @@ class _SamplerPerTrial(BaseSampler):
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
         return self.of_trial.sample_independent(study, trial, param_name, param_distribution)
-
-
-def _number(trial: FrozenTrial) -> int:
-    return trial.number
 
 
 def _change_until_new(params: Params, tried: set[str], space: Space, generator: random.Random) -> dict[str, Label]:

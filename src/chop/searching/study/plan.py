@@ -35,23 +35,16 @@ class TrialPlan:
     def make(cls, spec: SearchSpec, problem: Problem) -> TrialPlan:
         """Measure the uniform baselines and let the strategy plan its trials; params in both are planned once."""
         try:
-            return cls._make(spec, problem)
+            baselines = _measure_baselines(uniform_baselines(problem.space), problem)
+            planned = spec.strategy.plan(problem, spec.objectives, spec.config.seed)
+            original = problem.measure_original()
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
                 "the trials were still being planned, and none has run; run the same command again"
             ) from None
-
-    @classmethod
-    def _make(cls, spec: SearchSpec, problem: Problem) -> TrialPlan:
-        baselines = _measure_baselines(uniform_baselines(problem.space), problem)
         in_space = [params for each in baselines if (params := problem.space.params(each["configs"])) is not None]
-        planned = spec.strategy.plan(problem, spec.objectives, spec.config.seed)
-        notes = {
-            BASELINES: baselines,
-            ORIGINAL: problem.measure_original(),
-            N_TRIALS: spec.strategy.n_trials,
-        }
         distinct = distinct_params([*in_space, *planned], keep_empty=True)
+        notes = {BASELINES: baselines, ORIGINAL: original, N_TRIALS: spec.strategy.n_trials}
         return cls(problem.space, distinct[: problem.space.num_configurations], notes)  # no trial is repeated
 
 
@@ -96,10 +89,8 @@ def ensure_planned(
 def _store_plan(study: Study, plan: TrialPlan, own_identity: Mapping[str, Any]) -> None:
     # The new number of trials is stored last: if this process crashes, the trials still count as missing.
     stored = study.read_note(N_TRIALS)
-    notes = {IDENTITY: own_identity, **plan.notes}
-    if stored is not None:
-        notes[N_TRIALS] = stored
-    for key, note in notes.items():
+    before = {} if stored is None else {N_TRIALS: stored}
+    for key, note in {IDENTITY: own_identity, **plan.notes, **before}.items():
         study.write_note(key, note)
     study.plan(plan.params, plan.space)
     study.write_note(N_TRIALS, plan.notes[N_TRIALS])

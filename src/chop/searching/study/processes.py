@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
@@ -23,7 +24,7 @@ from chop.runs import RunFolder
 from chop.searching.spec import SearchSpec
 from chop.searching.study.storage import database_errors_explained, open_database, open_journal
 from chop.searching.study.study import POLL_SECONDS, Study
-from chop.searching.study.worker import make_worker
+from chop.searching.study.worker import Worker
 from chop.tools.logger import set_logging_verbosity
 from chop.training.parallel import interrupts_deferred, start_importing
 
@@ -129,4 +130,6 @@ def _run(job: WorkerJob, end: float, pipe: Connection) -> None:
     storage = open_journal(job.folder) if job.config.storage is None else open_database(job.config.storage)
     study = Study.load(storage, job.study)
     assert study is not None, "it was created before the workers were started"
-    make_worker(spec, problem, study, end=end, stop=pipe.poll, waits_for_others=False).run()
+    study.use_samplers(partial(spec.strategy.make_sampler, spec.config.seed))
+    prunes = spec.strategy.halving
+    Worker(study, problem, spec.objectives, prunes=prunes, end=end, stop=pipe.poll, waits_for_others=False).run()

@@ -9,7 +9,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -125,9 +125,11 @@ class Study:
         The params of a trial are stored together with it; if they are empty, they are drawn when the trial starts.
         """
         present = self._trials()
-        for each in _missing(params, present):
-            if each:
-                self._study.add_trial(_waiting_trial(each, space))
+        for missing in _missing(params, present):
+            if missing:
+                distributions = {name: distribution_of(each) for name, each in space.dimensions(missing).items()}
+                waiting = create_trial(state=TrialState.WAITING, params=dict(missing), distributions=distributions)
+                self._study.add_trial(waiting)
             else:
                 self._study.enqueue_trial({})
         self.write_note(NUM_PLANNED, max(len(present), len(params)))
@@ -174,18 +176,12 @@ class Study:
         """Claim the first waiting trial for this process; return None if none is waiting."""
         for _ in range(2):  # the second time with a new queue
             while self._queue:
-                trial = self._queue.popleft()
-                if self._claim(trial):
-                    return self._storage.get_trial(self._trial_id(trial))
+                trial_id = self._trial_id(self._queue.popleft())
+                with suppress(UpdateFinishedTrialError):  # by another worker
+                    if self._storage.set_trial_state_values(trial_id, state=TrialState.RUNNING):
+                        return self._storage.get_trial(trial_id)
             self._queue.extend(self._trials(TrialState.WAITING))
         return None
-
-    def _claim(self, trial: FrozenTrial) -> bool:
-        try:
-            return self._storage.set_trial_state_values(self._trial_id(trial), state=TrialState.RUNNING)
-        except UpdateFinishedTrialError:
-            logger.debug("trial %d was finished by another worker", trial.number)
-            return False
 
     def running(self, trial: FrozenTrial) -> AbstractContextManager[None]:
         """Show other machines that this process is alive, while it runs a trial inside the context."""
@@ -283,19 +279,15 @@ class Study:
         for trial in self._trials(TrialState.RUNNING):
             if self._heartbeats is not None and not self._heartbeats.have_stopped(trial):
                 continue
-            trial_id = self._trial_id(trial)
-            num_lost = trial.user_attrs.get(NUM_LOST, 0) + 1
-            try:
+            trial_id, num_lost = self._trial_id(trial), trial.user_attrs.get(NUM_LOST, 0) + 1
+            with suppress(UpdateFinishedTrialError):  # its worker was slow and has finished it
                 self._storage.set_trial_user_attr(trial_id, NUM_LOST, num_lost)
-                if num_lost < MAX_WORKERS_LOST:
-                    self._storage.set_trial_state_values(trial_id, state=TrialState.WAITING)
-                else:
+                if num_lost == MAX_WORKERS_LOST:
                     reason = f"{num_lost} workers crashed while they ran it"
                     self._storage.set_trial_user_attr(trial_id, REASON, reason)
-                    self._storage.set_trial_state_values(trial_id, state=TrialState.FAIL)
-            except UpdateFinishedTrialError:  # its worker was slow and has finished it
-                continue
-            count += 1
+                state = TrialState.WAITING if num_lost < MAX_WORKERS_LOST else TrialState.FAIL
+                self._storage.set_trial_state_values(trial_id, state=state)
+                count += 1
         if count:
             self._queue.clear()  # these trials come before those in the queue
         return count
@@ -314,16 +306,10 @@ class Study:
         return self._study.get_trials(deepcopy=False, states=states or None)
 
     def _trial_id(self, trial: FrozenTrial) -> int:
-        if trial.number not in self._trial_ids:
-            found = self._storage.get_trial_id_from_study_id_trial_number(self._id, trial.number)
-            self._trial_ids[trial.number] = found
-        return self._trial_ids[trial.number]
-
-
-def _waiting_trial(params: Params, space: Space) -> FrozenTrial:
-    dimensions = space.dimensions(params)
-    distributions = {name: distribution_of(dimensions[name]) for name in params}
-    return create_trial(state=TrialState.WAITING, params=dict(params), distributions=distributions)
+        number = trial.number
+        if number not in self._trial_ids:
+            self._trial_ids[number] = self._storage.get_trial_id_from_study_id_trial_number(self._id, number)
+        return self._trial_ids[number]
 
 
 def _missing(params: Sequence[Params], present: Sequence[FrozenTrial]) -> Sequence[Params]:
