@@ -7,7 +7,7 @@ import math
 import sys
 import time
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 
 import optuna
@@ -115,12 +115,8 @@ class Search:
             progress.close()
         return interrupt.requested
 
-    @cached_property
-    def _files(self) -> ResultFiles:
-        return ResultFiles(self.folder, self.spec, self.experiment, self.problem)
-
     def _save(self) -> Results:
-        return self._files.write(self.study)
+        return ResultFiles(self.folder, self.spec, self.experiment, self.problem).write(self.study)
 
     @property
     def _num_unfinished(self) -> int:
@@ -139,9 +135,8 @@ class Search:
             run_workers(job, stop, progress.tick)
         strategy = self.spec.strategy
         self.study.use_samplers(partial(strategy.make_sampler, self.spec.config.seed))
-        worker = Worker(self.study, self.problem, self.spec.objectives, strategy.halving, self.end, stop)
-        worker.tick = progress.tick
-        worker.run()
+        objectives, tick = self.spec.objectives, progress.tick
+        Worker(self.study, self.problem, objectives, strategy.halving, self.end, stop, tick=tick).run()
 
     def _show_how_to_resume(self) -> None:
         if self.spec.config.storage == MEMORY:

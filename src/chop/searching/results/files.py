@@ -15,7 +15,7 @@ from chop.runs import Experiment, RunFolder
 from chop.searching.evaluation.objectives import known_metrics
 from chop.searching.evaluation.problem import Problem
 from chop.searching.evaluation.transform_config import command_of_best, transform_config
-from chop.searching.results.results import Baseline, BestTrial, Importances, Results
+from chop.searching.results.results import BestTrial, Importances, Results
 from chop.searching.space import Configuration
 from chop.searching.spec import SearchSpec
 from chop.searching.study.study import ORIGINAL, Study, TrialRecord
@@ -110,13 +110,11 @@ class ResultFiles:
             | {"baseline": each.label, "toml": self._toml(each.configuration)}
             for index, each in enumerate(results.baselines)
         ]
-        objectives = {
-            each.name: {"direction": each.direction, "scale": each.scale} for each in self.spec.objectives.items
-        }
+        objectives = self.spec.objectives.items
         return {
             "study": study.name,
             ORIGINAL: _finite(results.original),
-            "metrics": objectives,
+            "metrics": {each.name: {"direction": each.direction, "scale": each.scale} for each in objectives},
             "trials": [*trials, *baselines],
         }
 
@@ -159,15 +157,12 @@ def _front_table(results: Results) -> pd.DataFrame:
 
     rows = []
     for record in results.front:
-        baseline = results.nearest_baseline(record.metrics)
-        columns = {} if baseline is None else _baseline_columns(baseline, results.cost.name)
-        rows.append({"trial": record.number, **record.metrics, **columns, **record.params})
+        uniform: dict[str, str | float] = {}
+        if (baseline := results.nearest_baseline(record.metrics)) is not None:
+            metrics = {f"uniform_{name}": baseline.metrics[name] for name in ("accuracy", results.cost.name)}
+            uniform = {"uniform": baseline.label, **metrics}
+        rows.append({"trial": record.number, **record.metrics, **uniform, **record.params})
     return pd.DataFrame(rows, columns=None if rows else ["trial"])
-
-
-def _baseline_columns(baseline: Baseline, cost: str) -> dict[str, str | float]:
-    metrics = {f"uniform_{name}": baseline.metrics[name] for name in ("accuracy", cost)}
-    return {"uniform": baseline.label, **metrics}
 
 
 def _trials_table(results: Results) -> pd.DataFrame:

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import optuna
 from optuna.distributions import CategoricalDistribution
@@ -49,8 +50,7 @@ class Baseline:
     configuration: Configuration
 
 
-@dataclass(frozen=True)
-class BestTrial:
+class BestTrial(NamedTuple):
     """The best trial, if there is one, and the rule that chose it, in words."""
 
     record: TrialRecord | None

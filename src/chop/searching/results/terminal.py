@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from chop.display.figures import KeyFigure
 from chop.display.html import shown_in_notebook
@@ -11,11 +11,11 @@ from chop.display.numbers import counted
 from chop.display.progress import SECONDS_PER_REDRAW, StatusLine, bar, clock
 from chop.display.tables import plain_table, wrapped_text
 from chop.runs import RunFolder
-from chop.searching.evaluation import COST_RUNNERS, CostRunner
+from chop.searching.evaluation import COST_RUNNERS
 from chop.searching.evaluation.objectives import Objectives, known_metrics, measured, pareto_front, quality_figure
 from chop.searching.evaluation.transform_config import command_of_best
 from chop.searching.results.results import Results
-from chop.searching.study.study import Study, TrialRecord
+from chop.searching.study.study import Study
 
 MAX_ROWS_SHOWN, MAX_CHOICES_SHOWN = 20, 8
 INDENT = len("best: ")
@@ -125,7 +125,16 @@ def show_results(
     print(wrapped_text(f"\n{original}: {_summary(results, results.original)}", INDENT))
     _show_pareto_optimal_baselines(results)
     _show_importances(results)
-    _show_best(results, max_drop, folder)
+    best, rule = results.best(max_drop)
+    if best is not None:
+        command = command_of_best(folder, best.number, best.metrics)
+        use = (
+            f"to train it again: {command}"
+            if "epochs" in best.metrics
+            else f"ready for ch transform: {folder.best_config}"
+        )
+        print(wrapped_text(f"\nbest: trial {best.number}, {_summary(results, best.metrics)}", INDENT))
+        print(wrapped_text(f"{' ' * INDENT}{rule}; {use}", INDENT))
 
 
 def _show_front(results: Results, folder: RunFolder) -> None:
@@ -165,16 +174,12 @@ def _show_front(results: Results, folder: RunFolder) -> None:
 
 def _columns(results: Results) -> list[KeyFigure]:
     """Return the metrics to show: the first ones of each runner, and the objectives of the search."""
-    costs = [each for runner in COST_RUNNERS.values() if runner.is_default for each in _shown(runner)]
+    runners = [runner for runner in COST_RUNNERS.values() if runner.is_default]
+    costs = [cost for runner in runners for cost in runner.metrics[: runner.num_shown]]
     objectives = [known_metrics()[each.name] for each in results.objectives.items]
     quality = quality_figure(results.task)
-    return list(
-        dict.fromkeys(quality if each.name == "accuracy" else each for each in [quality, *costs, *objectives])
-    )
-
-
-def _shown(runner: type[CostRunner]) -> Sequence[KeyFigure]:
-    return runner.metrics[: runner.num_shown]
+    shown = (quality if each.name == "accuracy" else each for each in (quality, *costs, *objectives))
+    return list(dict.fromkeys(shown))
 
 
 def _cell(figure: KeyFigure, metrics: Mapping[str, float]) -> str:
@@ -216,19 +221,6 @@ def _show_importances(results: Results) -> None:
     title = "most important choices, by their contribution to the difference between the best trials and the others"
     print("\n" + wrapped_text(title))
     print(plain_table(("choice", *found), rows, ("left", *("right",) * len(found))))
-
-
-def _show_best(results: Results, max_drop: float | None, folder: RunFolder) -> None:
-    best = results.best(max_drop)
-    if best.record is not None:
-        print(wrapped_text(f"\nbest: trial {best.record.number}, {_summary(results, best.record.metrics)}", INDENT))
-        print(wrapped_text(f"{' ' * INDENT}{best.rule}; {_how_to_use(best.record, folder)}", INDENT))
-
-
-def _how_to_use(best: TrialRecord, folder: RunFolder) -> str:
-    if "epochs" in best.metrics:  # its weights were trained, which ch transform does not do
-        return f"to train it again: {command_of_best(folder, best.number, best.metrics)}"
-    return f"ready for ch transform: {folder.best_config}"
 
 
 def _summary(results: Results, metrics: Mapping[str, float]) -> str:

@@ -16,7 +16,6 @@ from chop.searching.space.space import Space
 COMMON_WIDTHS = (8, 6, 4)
 MAX_WIDTHS = 12
 """Baselines per format."""
-WIDTH_KEYS = tuple(f"{role}_width" for role in ROLES)
 VARIED = ("width", "element")
 """The parameters that decide the width of a number; a format has at most one of them."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from chop.formats import FORMATS, parameters
 from chop.nn.quantized import QuantConfig
@@ -17,23 +17,16 @@ from chop.searching.space.dimension import Dimension, Suggest, distinct_choices,
 
 AUTO = "auto"
 SAME_AS = "same as "
+NAME_KEYS = tuple(f"{role}_name" for role in ROLES)
 
 
-@dataclass
-class _KeysOfFormats:
+class _KeysOfFormats(NamedTuple):
     """The keys that the formats of all roles use."""
 
-    chosen: list[tuple[str, str, tuple[Any, ...]]] = field(default_factory=list)
+    chosen: list[tuple[str, str, tuple[Any, ...]]]
     """Key, name of its dimension, and allowed values."""
-    following: list[tuple[str, str]] = field(default_factory=list)
+    following: list[tuple[str, str]]
     """Key, and the key whose value it takes."""
-    first_config: dict[str, Any] = field(default_factory=dict)
-    """The first value of each chosen key, after the formats that are copied from other keys."""
-
-    @cached_property
-    def open(self) -> list[tuple[str, str, tuple[Any, ...]]]:
-        """The chosen keys with more than one value."""
-        return [each for each in self.chosen if len(each[2]) > 1]
 
 
 @dataclass(frozen=True)
@@ -54,7 +47,9 @@ class Choices:
             raise ValueError(f"{self.where}: needs 'name', a format or a list of formats; {closest('', FORMATS)}")
         for key in self.config:
             self._check_followed_key(key)
-        known = {key for role in ROLES for key in (f"{role}_name", *self._keys_of_role(role))}
+        known = {*NAME_KEYS} | {
+            key for role in ROLES for name in self._formats_of_role(role) for key in _keys_of_format(role, name)
+        }
         for key, value in self.config.items():
             if key != "name" and key not in known:
                 formats = ", ".join(str(name) for name in self.values("name"))
@@ -70,32 +65,21 @@ class Choices:
 
     def draw(self, prefix: str, suggest: Suggest) -> dict[str, Any]:
         """Return a config in which `suggest` makes each choice; dimensions are named `prefix/key`."""
-        config = {"name": self._suggest(prefix, "name", self._names, suggest)}
+
+        def choose(name: str, values: tuple[Any, ...]) -> Any:
+            return values[0] if len(values) == 1 else suggest(make_dimension(f"{prefix}/{name}", values))
+
+        config = {"name": choose("name", self._names)}
         if config["name"] in UNSET:
             return config
         for key in self.format_keys:
-            config[key] = self._suggest(prefix, key, self.values(key), suggest)
-        keys = self._keys_with(config)
-        config |= keys.first_config
-        for key, name, values in keys.open:
-            config[key] = suggest(make_dimension(f"{prefix}/{name}", values))
+            config[key] = choose(key, self.values(key))
+        keys = self._keys(self._add_followed_formats(config))
+        for key, name, values in keys.chosen:
+            config[key] = choose(name, values)
         for key, followed in keys.following:
             config[key] = config[followed]
         return config
-
-    def _keys_with(self, config: dict[str, Any]) -> _KeysOfFormats:
-        """Return the keys to choose when `name` and the format keys are chosen."""
-        names = tuple(config.values())
-        if names not in self._keys_by_names:
-            followed = self._followed_formats(config)
-            keys = self._keys(_formats_by_role(config | followed))
-            first = followed | {key: values[0] for key, _, values in keys.chosen}
-            self._keys_by_names[names] = replace(keys, first_config=first)
-        return self._keys_by_names[names]
-
-    @cached_property
-    def _keys_by_names(self) -> dict[tuple[Any, ...], _KeysOfFormats]:
-        return {}
 
     @cached_property
     def num_configs(self) -> int:
@@ -105,8 +89,8 @@ class Choices:
         for chosen in itertools.product(*formats.values()):
             config = dict(zip(formats, chosen, strict=True))
             if config["name"] not in UNSET:
-                formats_by_role = _formats_by_role(config | self._followed_formats(config))
-                total += math.prod(len(values) for _, _, values in self._keys(formats_by_role).chosen)
+                keys = self._keys(self._add_followed_formats(config))
+                total += math.prod(len(values) for _, _, values in keys.chosen)
         return total + sum(name in UNSET for name in formats["name"])
 
     @cached_property
@@ -124,11 +108,6 @@ class Choices:
             return found
         return distinct_choices(value if isinstance(value, list) else [value])
 
-    def dimensions(self, prefix: str, format_name: str) -> list[Dimension]:
-        """Return the dimensions that are left when all operands have the same format; named as by `draw`."""
-        keys = self._keys((format_name,) * len(ROLES))
-        return [make_dimension(f"{prefix}/{name}", values) for _, name, values in keys.open]
-
     def followed_key(self, key: str) -> str | None:
         """Return the key whose value `key` copies, as in `"same as weight_width"`; None if it has its own."""
         value = self.config[key]
@@ -138,43 +117,42 @@ class Choices:
 
     def _keys(self, formats: tuple[str, ...]) -> _KeysOfFormats:
         """Return the keys to choose when the formats of all roles are known."""
-        if formats not in self._keys_by_formats:
-            self._keys_by_formats[formats] = self._find_keys(formats)
-        return self._keys_by_formats[formats]
+        if formats in self._keys_by_formats:
+            return self._keys_by_formats[formats]
+        chosen, following = [], []
+        for role, format_name in zip(ROLES, formats, strict=True):
+            for key in (key for key in _keys_of_format(role, format_name) if key in self.config):
+                if (followed := self.followed_key(key)) is not None:
+                    following.append((key, followed))
+                else:
+                    depends_on_format = self.config[key] == AUTO and len(self._formats_of_role(role)) > 1
+                    name = f"{format_name}.{key}" if depends_on_format else key
+                    chosen.append((key, name, self.values(key, role, format_name)))
+        names = {key for key, _, _ in chosen}
+        keys = _KeysOfFormats(chosen, [(key, followed) for key, followed in following if followed in names])
+        self._keys_by_formats[formats] = keys
+        return keys
 
     @cached_property
     def _keys_by_formats(self) -> dict[tuple[str, ...], _KeysOfFormats]:
         return {}
 
-    def _find_keys(self, formats: tuple[str, ...]) -> _KeysOfFormats:
-        found = _KeysOfFormats()
-        for role, format_name in zip(ROLES, formats, strict=True):
-            for key in _keys_of_format(role, format_name):
-                followed = self.followed_key(key) if key in self.config else None
-                if followed is not None:
-                    found.following.append((key, followed))
-                elif key in self.config:
-                    depends_on_format = self.config[key] == AUTO and len(self._formats_of_role(role)) > 1
-                    name = f"{format_name}.{key}" if depends_on_format else key
-                    found.chosen.append((key, name, self.values(key, role, format_name)))
-        chosen = {key for key, _, _ in found.chosen}
-        found.following = [(key, followed) for key, followed in found.following if followed in chosen]
-        return found
-
     @cached_property
     def format_keys(self) -> list[str]:
         """The keys that give one role another format, such as `weight_name`."""
-        keys = [f"{role}_name" for role in ROLES]
-        return [key for key in keys if key in self.config and self.followed_key(key) is None]
+        return [key for key in NAME_KEYS if key in self.config and self.followed_key(key) is None]
 
-    def _followed_formats(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the formats of roles that copy that of another key, as in `bias_name = "same as weight_name"`."""
-        keys = (key for role in ROLES if (key := f"{role}_name") in self.config)
-        return {key: config[followed] for key in keys if (followed := self.followed_key(key)) is not None}
+    def _add_followed_formats(self, config: dict[str, Any]) -> tuple[str, ...]:
+        """Add the formats that are copied from other keys, and return the formats of all roles."""
+        for key, followed in self._followed_names:
+            config[key] = config[followed]
+        return tuple(str(config.get(key, config["name"])) for key in NAME_KEYS)
 
-    @staticmethod
-    def _suggest(prefix: str, name: str, values: tuple[Any, ...], suggest: Suggest) -> Any:
-        return values[0] if len(values) == 1 else suggest(make_dimension(f"{prefix}/{name}", values))
+    @cached_property
+    def _followed_names(self) -> list[tuple[str, str]]:
+        """The formats that are copied from another key, as in `bias_name = "same as weight_name"`."""
+        keys = (key for key in NAME_KEYS if key in self.config)
+        return [(key, followed) for key in keys if (followed := self.followed_key(key)) is not None]
 
     def _formats_of_role(self, role: str) -> list[str]:
         """Return the formats that an operand of a role may have."""
@@ -182,9 +160,6 @@ class Choices:
         if key in self.config:
             key = self.followed_key(key) or key
         return [str(name) for name in self.values(key if key in self.config else "name") if name not in UNSET]
-
-    def _keys_of_role(self, role: str) -> list[str]:
-        return [key for name in self._formats_of_role(role) for key in _keys_of_format(role, name)]
 
     def _check_followed_key(self, key: str) -> None:
         followed = self.followed_key(key)
@@ -211,18 +186,18 @@ class Choices:
 
     def _check_value(self, key: str, position: int, positions: Sequence[tuple[int, int]]) -> None:
         """Check one value with the other keys at `positions`: one for keys that name formats, one for the rest."""
-        errors: list[ValueError] = []
+        first_error: ValueError | None = None
         for of_formats, of_others in positions:
             config = self.draw("", partial(_pick, key, position, of_formats, of_others))
             if key in config:
                 try:
                     QuantConfig.read(config, self.where)
                 except ValueError as error:
-                    errors.append(error)
+                    first_error = first_error or error
                 else:
                     return
-        if errors:
-            raise errors[0]
+        if first_error is not None:
+            raise first_error
 
     def _values_in_any_format(self, key: str) -> tuple[Any, ...]:
         if self.config[key] == AUTO:
@@ -230,10 +205,6 @@ class Choices:
             formats = [name for name in self._formats_of_role(role) if key in _keys_of_format(role, name)]
             return tuple(value for name in formats for value in self.values(key, role, name))
         return self.values(key)
-
-
-def _formats_by_role(config: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(str(config.get(f"{role}_name", config["name"])) for role in ROLES)
 
 
 def _keys_of_format(role: str, format_name: str) -> list[str]:

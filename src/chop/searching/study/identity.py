@@ -12,7 +12,6 @@ from chop.display.launcher import launcher
 from chop.runs import Experiment
 from chop.runs.folder import run_prefix
 from chop.searching.spec import SearchSpec
-from chop.searching.strategies import Strategy
 from chop.searching.study.study import Study
 from chop.toml import to_toml_value
 
@@ -44,7 +43,8 @@ def identity(spec: SearchSpec, experiment: Experiment) -> dict[str, Any]:
         "weights": weights.hexdigest(),
         "space": _digest(to_toml_value(spec.config.search.search_space)),
         "metrics": _digest((spec.objectives, spec.evaluation, spec.training, spec.cost_runners)),
-        "strategy": _digest(_without_limits(spec.strategy)),
+        # Limits may differ between machines, or when a search is resumed.
+        "strategy": _digest(replace(spec.strategy, n_trials=1, n_jobs=1, timeout=None, save_every_n_trials=0)),
         **({"cf_args": _digest(spec.config.cf_args)} if spec.config.cf_args else {}),
     }
 
@@ -64,11 +64,6 @@ def check_identity(study: Study, own_identity: Mapping[str, Any]) -> None:
                 f"study '{study.name}' is a different search: {difference}; resume it with its own options "
                 f"({launcher()} search --config RUN/run.toml --resume), or start a new one"
             )
-
-
-def _without_limits(strategy: Strategy) -> Strategy:
-    """Return the strategy without options that may differ between machines, or when a search is resumed."""
-    return replace(strategy, n_trials=1, n_jobs=1, timeout=None, save_every_n_trials=0)
 
 
 def _digest(value: object) -> str:

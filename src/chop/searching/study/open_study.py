@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
 
 from chop.config import SearchConfig
 from chop.display.launcher import option_name
@@ -47,7 +49,9 @@ class StudyLocation:
         if is_database(config.storage):
             assert config.storage is not None
             database = open_database(config.storage)
-        folder = _folder_to_resume(config) if config.resume else None
+        folder = None
+        if config.resume:
+            folder = _folder_to_resume(config, lambda folder: folder.search if database else folder.journal)
         if config.resume and folder is None and database is None:
             logger.warning("nothing to resume in %s: starting a new search", config.project_dir)
         return cls(database, folder)
@@ -57,9 +61,7 @@ def with_storage_of_resumed_run(config: SearchConfig) -> SearchConfig:
     """Return the options with the database of the run to resume, if `--storage` is not given."""
     if not config.resume or config.storage is not None:
         return config
-    folder = find_run_to_resume(
-        config, lambda folder: folder.search, lambda folder: config.study in (None, _option_of(folder, "study"))
-    )
+    folder = _folder_to_resume(config, lambda folder: folder.search)
     storage = None if folder is None or folder.journal.exists() else _option_of(folder, "storage")
     if storage is None or not is_database(storage):
         return config
@@ -115,12 +117,9 @@ def _lock_resumed_folder(location: StudyLocation, stack: ExitStack) -> RunFolder
     return folder
 
 
-def _folder_to_resume(config: SearchConfig) -> RunFolder | None:
-    return find_run_to_resume(
-        config,
-        lambda folder: folder.search if is_database(config.storage) else folder.journal,
-        lambda folder: config.study in (None, _option_of(folder, "study")),
-    )
+def _folder_to_resume(config: SearchConfig, path_of: Callable[[RunFolder], Path]) -> RunFolder | None:
+    """Return the folder of the study; `path_of` gives what it must have."""
+    return find_run_to_resume(config, path_of, lambda folder: config.study in (None, _option_of(folder, "study")))
 
 
 def _option_of(folder: RunFolder, name: str) -> str | None:
@@ -143,15 +142,14 @@ def _known_name(config: SearchConfig, location: StudyLocation, storage: StudySto
 
 def _create(storage: StudyStorage, name: str | None, default_name: str, spec: SearchSpec) -> Study:
     """Create a study, or return the one of that name which another process has created in the meantime."""
-    number = 1
-    while True:
+    for number in count(1):
         wanted = name or (default_name if number == 1 else f"{default_name}_{number}")
-        created = Study.create(storage, wanted, spec.objectives.directions)
-        if created is not None:
-            return created
-        if name is not None and (found := Study.load(storage, name)) is not None:
-            return found
-        number += 1
+        study = Study.create(storage, wanted, spec.objectives.directions)
+        if study is None and name is not None:
+            study = Study.load(storage, name)
+        if study is not None:
+            return study
+    raise AssertionError("some name is free")
 
 
 def _config_to_keep(config: SearchConfig, study: str | None) -> SearchConfig:

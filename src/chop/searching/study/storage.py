@@ -61,7 +61,6 @@ def is_database(url: str | None) -> bool:
 
 
 def open_memory() -> StudyStorage:
-    """Return a storage that ends with this process."""
     return StudyStorage(InMemoryStorage())
 
 
@@ -132,13 +131,14 @@ def portable_url(url: str) -> str:
 
 def _connect(url: str, kind: str) -> RDBStorage:
     """Open a database and create its tables if they are missing."""
+    options: dict[str, Any] = {"connect_args": {"connect_timeout": CONNECT_SECONDS}, "pool_pre_ping": True}
+    if kind == "sqlite":
+        options = {"connect_args": {"timeout": SQLITE_LOCK_SECONDS}}
     for tries_left in reversed(range(MAX_CONNECT_TRIES)):
         try:
-            storage = RDBStorage(url, _engine_options(kind))
-        except ImportError:
-            raise
+            storage = RDBStorage(url, options)
         except Exception as error:
-            if not tries_left or not _is_collision(error):
+            if isinstance(error, ImportError) or not tries_left or not _is_collision(error):
                 raise
             time.sleep(random.uniform(0.05, 0.3))
             continue
@@ -148,18 +148,10 @@ def _connect(url: str, kind: str) -> RDBStorage:
     raise AssertionError("the last try returns or raises")
 
 
-def _engine_options(kind: str) -> dict[str, Any]:
-    if kind == "sqlite":
-        return {"connect_args": {"timeout": SQLITE_LOCK_SECONDS}}
-    return {"connect_args": {"connect_timeout": CONNECT_SECONDS}, "pool_pre_ping": True}
-
-
 def _is_collision(error: Exception) -> bool:
     """Return whether an error says that other processes are creating the same tables."""
-    text = str(error).lower()
-    return isinstance(error, AssertionError) or any(
-        sign in text for sign in ("already exists", "duplicate", "unique constraint", "locked", "alembic_version")
-    )
+    signs = ("already exists", "duplicate", "unique constraint", "locked", "alembic_version")
+    return isinstance(error, AssertionError) or any(sign in str(error).lower() for sign in signs)
 
 
 def _lock_when_reading(storage: RDBStorage) -> None:
