@@ -72,7 +72,9 @@ class SearchSpec:
         _check_names(table.hw_runner, COST_RUNNERS, f"{where}.hw_runner")
         _check_space(config)
         kind = STRATEGIES[table.name]
-        setup = _setup(config)
+        command_line = {"n_trials": config.n_trials, "timeout": config.timeout}
+        given = {key: value for key, value in command_line.items() if value is not None}
+        setup = {"halving": trains(config), **table.setup, **given}
         _check_keys_of_strategy(table.name, setup, f"{where}.setup")
         strategy = read_options(kind, kind.with_defaults(setup), f"{where}.setup")
         if trains(config) and not strategy.supports_training:
@@ -85,13 +87,12 @@ class SearchSpec:
                 f"strategy '{table.name}' measures layers one by one, but methods change them together: use "
                 "strategy 'optuna' with search.search_space.method"
             )
-        runners = {name: table.sw_runner.get(name) for name in (EVALUATION, TRAIN)}
         return cls(
             config,
             strategy,
             Objectives.read(table.metrics, sum_scaled=strategy.sum_scaled_metrics, direction=strategy.direction),
-            read_options(BasicEvaluation, runners[EVALUATION], f"{where}.sw_runner.{EVALUATION}"),
-            read_options(BasicTrain, runners[TRAIN], f"{where}.sw_runner.{TRAIN}"),
+            read_options(BasicEvaluation, table.sw_runner.get(EVALUATION), f"{where}.sw_runner.{EVALUATION}"),
+            read_options(BasicTrain, table.sw_runner.get(TRAIN), f"{where}.sw_runner.{TRAIN}"),
             _read_cost_runners(table),
         )
 
@@ -166,13 +167,6 @@ def _check_space(config: SearchConfig) -> None:
             raise ValueError(
                 f"{where}.model changes the model's shape, so weights cannot be loaded; remove '{config.load_name}'"
             )
-
-
-def _setup(config: SearchConfig) -> dict[str, object]:
-    """Return `[search.strategy.setup]`, overridden by options of the command line."""
-    command_line = {"n_trials": config.n_trials, "timeout": config.timeout}
-    given = {key: value for key, value in command_line.items() if value is not None}
-    return {"halving": trains(config), **config.search.strategy.setup, **given}
 
 
 def _check_keys_of_strategy(name: str, setup: Mapping[str, object], where: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from chop.config import Options, option
 from chop.cost import bitops, input_storage, weight_storage
 from chop.cost.conventions import bitops_formula
 from chop.cost.memory import Storage, average_bits
@@ -19,7 +20,7 @@ Amounts = tuple[float, ...]
 """Numbers that add up over the nodes of a graph, such as bit operations."""
 
 
-class CostRunner(ABC):
+class CostRunner(Options, ABC):
     """The computation of one or more cost metrics from amounts that add up over the nodes of a graph.
 
     It is called a runner because its options are in `[search.strategy.hw_runner]`. A subclass is a frozen dataclass
@@ -87,11 +88,7 @@ class AverageBitwidth(CostRunner):
     additive: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("quantized_weight_bits", "quantized_activation_bits", "memory_density"), "average_bitwidth"
     )
-    compare_to: int = 32
-
-    def __post_init__(self) -> None:
-        if self.compare_to < 1:
-            raise ValueError(f"'compare_to' must be at least 1, got {self.compare_to}")
+    compare_to: int = option(32, least=1, help="bits per element")
 
     def amounts(self, metas: Sequence[NodeMeta]) -> Amounts:
         stored = [of(metas, quantized=only) for only in (False, True) for of in (weight_storage, input_storage)]
@@ -118,6 +115,7 @@ class Bitops(CostRunner):
     convention: str = "bops"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         bitops_formula(self.convention)
 
     def amounts(self, metas: Sequence[NodeMeta]) -> Amounts:

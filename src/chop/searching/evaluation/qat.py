@@ -76,8 +76,11 @@ class QATProblem(Problem):
     def measure_original(self) -> Metrics:
         """Return the metrics of the loaded model; if none was loaded, of the model trained without quantisation."""
         if self._config.load_name is None:
-            return self.measure({name: _first(values) for name, values in self._option_values.items()})
-        found = self._evaluate(copy.deepcopy(self._experiment.model))
+            options = self._option_values.items()
+            return self.measure(
+                {part: {name: each[0] for name, each in values.items()} for part, values in options}
+            )
+        found = evaluate_on(self._rows, copy.deepcopy(self._experiment.model), self._experiment, self._device)
         return {"accuracy": found.accuracy, "loss": found.loss, **costs_of(self._quantized({}), self._runners)}
 
     def units(self, configuration: Configuration) -> Sequence[Unit]:
@@ -109,7 +112,7 @@ class QATProblem(Problem):
         def epochs() -> Iterator[Evaluation]:
             model = graph.model.to(self._device)
             for _ in train_epochs(model, self._training_rows, self._train_config(configuration)):
-                yield self._evaluate(model)
+                yield evaluate_on(self._rows, model, self._experiment, self._device)
 
         return costs_of(graph, self._runners), epochs()
 
@@ -143,9 +146,6 @@ class QATProblem(Problem):
             found = {meta.node.name: meta for meta in metas} | found
         return list(found.values())
 
-    def _evaluate(self, model: nn.Module) -> Evaluation:
-        return evaluate_on(self._rows, model, self._experiment, self._device)
-
 
 def _model_variants(values: Mapping[str, tuple[Any, ...]] | None) -> Iterator[Configuration]:
     """Yield a configuration per combination of model options; one empty configuration if there are none."""
@@ -158,7 +158,3 @@ def _model_variants(values: Mapping[str, tuple[Any, ...]] | None) -> Iterator[Co
 
 def _model_key(configuration: Configuration) -> object:
     return equality_key(configuration[MODEL]) if MODEL in configuration else None
-
-
-def _first(values: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
-    return {name: each[0] for name, each in values.items()}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
-from chop.config import SearchConfig, TrainConfig, TrainingOptions, option
+from chop.config import Options, SearchConfig, TrainConfig, TrainingOptions, option
 from chop.dataset import MaseDataModule, Rows
 from chop.display.figures import KEY_FIGURES, KeyFigure
 from chop.options import check_options
@@ -22,17 +22,13 @@ SEARCHABLE_OPTIONS = (
 """The options that `[search.search_space.training]` may list choices for."""
 
 
-@dataclass(frozen=True)
-class BasicEvaluation:
+@dataclass(frozen=True, kw_only=True)
+class BasicEvaluation(Options):
     """Loss and accuracy on the first `num_samples` rows of a split, or on all rows if it has fewer."""
 
     metrics: ClassVar[tuple[KeyFigure, ...]] = (KEY_FIGURES["accuracy"], KEY_FIGURES["loss"])
     data_loader: Literal["train_dataloader", "val_dataloader", "test_dataloader"] = "val_dataloader"
-    num_samples: int = 10_000
-
-    def __post_init__(self) -> None:
-        if self.num_samples < 1:
-            raise ValueError(f"'num_samples' must be at least 1, got {self.num_samples}")
+    num_samples: int = option(10_000, least=1, help="number of rows")
 
     def rows(self, data: MaseDataModule) -> Rows:
         """Return the rows to evaluate on."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from chop.config import Options
+from chop.config import Options, option
 from chop.config.search import Direction
 from chop.registry import Decorator, Registry
 from chop.runs import Experiment
@@ -32,27 +32,25 @@ class Strategy(Options, ABC):
     supports_training: ClassVar[bool] = False
     """Whether it can search problems that train each configuration."""
 
-    n_trials: int = 100
-    """Number of trials; strategies that compute their trials themselves may need fewer."""
-    n_jobs: int = 1
-    """Worker processes on this machine; -1: one per core."""
+    n_trials: int = option(
+        100, least=1, help="number of trials; strategies that compute their trials themselves may need fewer"
+    )
+    n_jobs: int = option(1, least=1, help="worker processes on this machine; -1: one per core")
     timeout: float | None = None
     """Seconds after which no new trial is started; at most half of them are used to plan the trials."""
     sum_scaled_metrics: bool = False
     direction: Direction = "maximize"
     """Direction of the sum of the scaled metrics."""
-    save_every_n_trials: int = 0
-    """Number of trials after which the results are written; 0: only at the end."""
+    save_every_n_trials: int = option(
+        0, least=0, help="number of trials after which the results are written; 0: only at the end"
+    )
     halving: bool = False
     """Whether trials are pruned: stopped after some rows or epochs if one that costs no more was clearly better."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.n_jobs == -1:
             object.__setattr__(self, "n_jobs", os.cpu_count() or 1)
-        for name, minimum in (("n_trials", 1), ("n_jobs", 1), ("save_every_n_trials", 0)):
-            if getattr(self, name) < minimum:
-                raise ValueError(f"'{name}' must be at least {minimum}, got {getattr(self, name)}")
+        super().__post_init__()
         if self.timeout is not None and self.timeout <= 0:
             raise ValueError(f"'timeout' must be above 0 seconds, got {self.timeout}")
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from chop.config import option
 from chop.display.extras import missing_package
 from chop.searching.evaluation.objectives import Objectives
 from chop.searching.evaluation.problem import Problem
@@ -90,8 +91,7 @@ class Ilp(MeasuringStrategy):
     with all other units as the last program assigned them.
     """
 
-    remeasure: int = 8
-    """Budgets after which all candidates are measured again."""
+    remeasure: int = option(8, least=1, help="budgets after which all candidates are measured again")
 
     def plan(self, problem: Problem, objectives: Objectives, seed: int) -> Sequence[Params]:
         unitwise = as_unitwise(problem)

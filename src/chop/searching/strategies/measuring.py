@@ -8,11 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-import torch
-
+from chop.config import option
 from chop.display.progress import ProgressBar
 from chop.searching.evaluation.cost_runners import COST_RUNNERS
-from chop.searching.evaluation.objectives import Objective, Objectives, is_cost, known_metrics, pareto_front
+from chop.searching.evaluation.objectives import Objectives, is_cost, known_metrics, pareto_front
 from chop.searching.evaluation.problem import PTQ, Problem
 from chop.searching.evaluation.ptq import PTQProblem
 from chop.searching.space import Configuration, Label, Params, Space, Unit
@@ -66,13 +65,7 @@ class MeasuringStrategy(Strategy):
 
     harm: ErrorKind = "loss"
     """The kind of error to measure: the loss, or the difference of the output, which needs no labels."""
-    remeasure: int = 1
-    """Steps after which all candidates are measured again."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.remeasure < 1:
-            raise ValueError(f"'remeasure' must be at least 1, got {self.remeasure}")
+    remeasure: int = option(1, least=1, help="steps after which all candidates are measured again")
 
 
 class ErrorMeasure:
@@ -100,13 +93,10 @@ class ErrorMeasure:
         if self._kind == "loss":
             error = self._evaluator.evaluate(replacements).loss
         else:
-            error = self._relative_difference(self._evaluator.outputs(replacements))
+            pairs = zip(self._evaluator.outputs(replacements), self._original, strict=True)
+            noise = sum((output.double() - original.double()).square().sum().item() for output, original in pairs)
+            error = noise / self._energy if self._energy else noise
         return error if math.isfinite(error) else math.inf
-
-    def _relative_difference(self, outputs: Iterable[torch.Tensor]) -> float:
-        pairs = zip(outputs, self._original, strict=True)
-        noise = sum((output.double() - original.double()).square().sum().item() for output, original in pairs)
-        return noise / self._energy if self._energy else noise
 
 
 @dataclass(frozen=True)
@@ -161,26 +151,19 @@ def _candidates(problem: PTQProblem, unit: Unit, strategy: str) -> list[Candidat
 
 def cost_objectives(objectives: Objectives, strategy: str) -> list[str]:
     """Return the cost metrics to reduce, each one that adds up over units."""
+    # For each metric that does not add up over units, one that does.
+    additive = {name: other for runner in COST_RUNNERS.values() for name, other in runner.additive.items()}
     found = []
     for each in objectives.items:
         if is_cost(each.name):
-            if not _reduces_cost(each):
+            # A higher `memory_density` lowers the cost that adds up.
+            if each.prefers_lower == (each.name in additive):
                 raise ValueError(f"strategy '{strategy}' reduces costs, but objective '{each.name}' increases them")
-            found.append(_additive_metrics().get(each.name, each.name))
+            found.append(additive.get(each.name, each.name))
     if not found:
         known = ", ".join(name for name in known_metrics() if is_cost(name))
         raise ValueError(f"strategy '{strategy}' needs a cost among the metrics; known: {known}")
     return list(dict.fromkeys(found))
-
-
-def _additive_metrics() -> dict[str, str]:
-    """Return, for each metric that does not add up over units, one that does."""
-    return {name: other for runner in COST_RUNNERS.values() for name, other in runner.additive.items()}
-
-
-def _reduces_cost(objective: Objective) -> bool:
-    """Return whether an objective lowers the cost that adds up; a higher `memory_density` does so, too."""
-    return objective.prefers_lower != (objective.name in _additive_metrics())
 
 
 class CandidateCosts:

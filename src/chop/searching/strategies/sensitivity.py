@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from chop.config import option
 from chop.searching.evaluation.objectives import Objectives
 from chop.searching.evaluation.problem import Problem
 from chop.searching.space import Params
@@ -41,8 +42,11 @@ class SensitivityStrategy(MeasuringStrategy):
     saved. If the chain is longer than `n_trials`, evenly spaced configurations of it become trials.
     """
 
-    remeasure: int = 4
-    """Steps after which all candidates are measured again; in between, only those of the unit that changed."""
+    remeasure: int = option(
+        4,
+        least=1,
+        help="steps after which all candidates are measured again; in between, those of the changed unit",
+    )
 
     def plan(self, problem: Problem, objectives: Objectives, seed: int) -> Sequence[Params]:
         unitwise = as_unitwise(problem)
@@ -96,7 +100,10 @@ class _GreedyChain:
             if name not in self._added_errors:
                 if before is None:
                     before = self._error(configuration_of(self._current))
-                self._added_errors[name] = [(step, self._error_after(step) - before) for step in self._steps(name)]
+                self._added_errors[name] = [
+                    (step, self._error(configuration_of({**self._current, name: step})) - before)
+                    for step in self._steps(name)
+                ]
         steps = [each for of_unit in self._added_errors.values() for each in of_unit]
         return min(steps, key=self._error_per_cost)[0] if steps else None
 
@@ -105,9 +112,6 @@ class _GreedyChain:
         candidate, added_error = step
         saved = self._costs(self._current[candidate.unit]) - self._costs(candidate)
         return max(added_error, 0.0) / saved, -saved
-
-    def _error_after(self, step: Candidate) -> float:
-        return self._error(configuration_of({**self._current, step.unit: step}))
 
     def _steps(self, name: str) -> list[Candidate]:
         """Return, for each dimension of a unit, the change of it alone that saves the least."""
