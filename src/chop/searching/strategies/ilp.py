@@ -7,33 +7,27 @@ import logging
 import math
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from chop.config import option
 from chop.display.extras import missing_package
-from chop.searching.evaluation.objectives import Objectives
-from chop.searching.evaluation.problem import Problem
-from chop.searching.space import Configuration, Params
-from chop.searching.space.dimension import distinct_params
+from chop.searching.space import Configuration
 from chop.searching.strategies.base import register_strategy
 from chop.searching.strategies.measuring import (
     Assignment,
     Candidate,
     CandidateCosts,
+    Candidates,
     ErrorMeasure,
     MeasuringStrategy,
-    PlanningClock,
     PlanningTimeoutError,
     RatedCandidate,
-    as_unitwise,
     configuration_of,
-    cost_objectives,
-    find_candidates,
-    params_of,
     pareto_optimal,
 )
 
@@ -74,8 +68,6 @@ MAX_UNSCREENED = 64
 SCREENING_ROWS = 512
 COEFFICIENT_SCALE = 1e3
 """About the largest coefficient of a program: the tolerances of the solver are absolute, most of them 1e-6."""
-Candidates = Mapping[str, Sequence[Candidate]]
-"""The candidates of each unit, by its name."""
 Table = Sequence[Sequence[RatedCandidate]]
 """The Pareto-optimal candidates of each unit, the cheapest first."""
 
@@ -91,33 +83,19 @@ class Ilp(MeasuringStrategy):
     with all other units as the last program assigned them.
     """
 
+    name: ClassVar[str] = NAME
+    if_over: ClassVar[str] = ": some candidates were not measured"
+
     remeasure: int = option(8, least=1, help="budgets after which all candidates are measured again")
 
-    def plan(self, problem: Problem, objectives: Objectives, seed: int) -> Sequence[Params]:
-        unitwise = as_unitwise(problem)
-        metrics = cost_objectives(objectives, NAME)
-        candidates = find_candidates(unitwise, NAME)
-        found: list[Params] = []
-        with PlanningClock(NAME, self.timeout) as clock:
-            error = ErrorMeasure(unitwise, self.harm, clock)
-            screening_error = ErrorMeasure(unitwise, "output", clock, SCREENING_ROWS)
-            for metric in metrics:
-                costs = CandidateCosts(unitwise, metric)
-                with suppress(PlanningTimeoutError):
-                    promising = _screened(candidates, costs, screening_error)
-                    assignments = self._assignments(promising, costs, error, max(1, self.n_trials // len(metrics)))
-                    found += [params_of(assignment) for assignment in assignments]
-        if clock.is_over:
-            logger.warning("%s: 'timeout' ended the planning: some candidates were not measured", NAME)
-        return distinct_params(found or [params_of(costs.most_expensive(candidates))])
-
-    def _assignments(
-        self, candidates: Candidates, costs: CandidateCosts, error: ErrorMeasure, num_budgets: int
-    ) -> Iterator[dict[str, Candidate]]:
+    def assignments(
+        self, candidates: Candidates, costs: CandidateCosts, error: ErrorMeasure, max_trials: int
+    ) -> Iterator[Assignment]:
         """Yield the best assignment within each budget."""
+        candidates = _screened(candidates, costs, error.of_outputs(SCREENING_ROWS))
         current = costs.most_expensive(candidates)
         table = rate(candidates, current, costs, error)
-        for number, budget in enumerate(budgets(table, costs.original, num_budgets)):
+        for number, budget in enumerate(budgets(table, costs.original, max_trials)):
             if number and number % self.remeasure == 0:
                 with suppress(PlanningTimeoutError):  # then the earlier errors are used on
                     table = rate(candidates, current, costs, error)

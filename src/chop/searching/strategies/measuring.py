@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from chop.config import option
 from chop.display.progress import ProgressBar
@@ -15,7 +18,10 @@ from chop.searching.evaluation.objectives import Objectives, is_cost, known_metr
 from chop.searching.evaluation.problem import PTQ, Problem
 from chop.searching.evaluation.ptq import PTQProblem
 from chop.searching.space import Configuration, Label, Params, Space, Unit
+from chop.searching.space.dimension import distinct_params
 from chop.searching.strategies.base import Strategy
+
+logger = logging.getLogger(__name__)
 
 MAX_CANDIDATES_PER_UNIT = 20_000
 ErrorKind = Literal["loss", "output"]
@@ -59,15 +65,6 @@ class PlanningClock:
         self._progress.close()
 
 
-@dataclass(frozen=True)
-class MeasuringStrategy(Strategy):
-    """A strategy that measures the error of each candidate of each unit."""
-
-    harm: ErrorKind = "loss"
-    """The kind of error to measure: the loss, or the difference of the output, which needs no labels."""
-    remeasure: int = option(1, least=1, help="steps after which all candidates are measured again")
-
-
 class ErrorMeasure:
     """The error of a configuration: its loss, or how far its output is from that of the original model.
 
@@ -82,6 +79,10 @@ class ErrorMeasure:
         self._evaluator = problem.evaluator if num_rows is None else problem.evaluator.on_first_rows(num_rows)
         self._original = self._evaluator.outputs({}) if kind == "output" else []
         self._energy = sum(output.double().square().sum().item() for output in self._original)
+
+    def of_outputs(self, num_rows: int) -> ErrorMeasure:
+        """Return the same measure for the output on the first rows, which takes less time."""
+        return ErrorMeasure(self._problem, "output", self._clock, num_rows)
 
     def __call__(self, configuration: Configuration) -> float:
         """Return the error; infinity if the model's output is not finite.
@@ -109,6 +110,8 @@ class Candidate:
     config: Mapping[str, Any]
 
 
+Candidates = Mapping[str, Sequence[Candidate]]
+"""The candidates of each unit, by its name."""
 Assignment = Mapping[str, Candidate]
 """A candidate for each unit, by the unit's name."""
 
@@ -170,7 +173,7 @@ class CandidateCosts:
     """What each candidate adds to one cost metric of the original model."""
 
     def __init__(self, problem: PTQProblem, metric: str) -> None:
-        self._problem, self._metric = problem, metric
+        self._problem, self.metric = problem, metric
         self.original = problem.costs({})[metric]
         self._known: dict[tuple[str, object], float] = {}
 
@@ -178,10 +181,10 @@ class CandidateCosts:
         key = (candidate.unit, tuple(candidate.params.items()))
         if key not in self._known:
             costs = self._problem.costs({candidate.unit: candidate.config})
-            self._known[key] = costs[self._metric] - self.original
+            self._known[key] = costs[self.metric] - self.original
         return self._known[key]
 
-    def most_expensive(self, candidates: Mapping[str, Sequence[Candidate]]) -> dict[str, Candidate]:
+    def most_expensive(self, candidates: Candidates) -> dict[str, Candidate]:
         """Return the candidate with the highest cost for each unit; of equal ones, the first."""
         return {name: max(each, key=self) for name, each in candidates.items()}
 
@@ -205,3 +208,40 @@ def evenly_spaced(items: Sequence[T], max_items: int) -> list[T]:
     if len(items) <= max_items:
         return list(items)
     return [items[round(index * (len(items) - 1) / max(1, max_items - 1))] for index in range(max_items)]
+
+
+@dataclass(frozen=True)
+class MeasuringStrategy(Strategy):
+    """A strategy that measures the error of each candidate of each unit, and assigns one to each unit."""
+
+    name: ClassVar[str]
+    if_over: ClassVar[str]
+    """What a plan lacks whose time was over, as the end of a sentence."""
+
+    harm: ErrorKind = "loss"
+    """The kind of error to measure: the loss, or the difference of the output, which needs no labels."""
+    remeasure: int = option(1, least=1, help="steps after which all candidates are measured again")
+
+    @abstractmethod
+    def assignments(
+        self, candidates: Candidates, costs: CandidateCosts, error: ErrorMeasure, max_trials: int
+    ) -> Iterator[Assignment]:
+        """Yield assignments that trade one cost for error."""
+
+    def plan(self, problem: Problem, objectives: Objectives, seed: int) -> Sequence[Params]:
+        """Return the assignments for each cost; if there are too many, evenly spaced ones."""
+        unitwise = as_unitwise(problem)
+        metrics = cost_objectives(objectives, self.name)
+        candidates, max_trials = find_candidates(unitwise, self.name), self.n_trials // len(metrics)
+        found: list[Params] = []
+        with PlanningClock(self.name, self.timeout) as clock:
+            error = ErrorMeasure(unitwise, self.harm, clock)
+            for metric in metrics:
+                costs, params = CandidateCosts(unitwise, metric), []
+                with suppress(PlanningTimeoutError):
+                    for assignment in self.assignments(candidates, costs, error, max(1, max_trials)):
+                        params.append(params_of(assignment))
+                found += evenly_spaced(params, max(2, max_trials))
+        if clock.is_over:
+            logger.warning("%s: 'timeout' ended the planning%s", self.name, self.if_over)
+        return distinct_params(found or [params_of(costs.most_expensive(candidates))])

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 from chop.config import option
-from chop.searching.evaluation.objectives import Objectives
-from chop.searching.evaluation.problem import Problem
 from chop.searching.space import Params
-from chop.searching.space.dimension import distinct_params
 from chop.searching.strategies.base import register_strategy
 from chop.searching.strategies.measuring import (
+    Assignment,
     Candidate,
     CandidateCosts,
+    Candidates,
     ErrorMeasure,
     MeasuringStrategy,
-    PlanningClock,
-    PlanningTimeoutError,
-    as_unitwise,
     configuration_of,
-    cost_objectives,
-    evenly_spaced,
-    find_candidates,
-    params_of,
 )
 
 logger = logging.getLogger(__name__)
@@ -42,29 +34,26 @@ class SensitivityStrategy(MeasuringStrategy):
     saved. If the chain is longer than `n_trials`, evenly spaced configurations of it become trials.
     """
 
+    name: ClassVar[str] = NAME
+    if_over: ClassVar[str] = " before the lowest cost was reached"
+
     remeasure: int = option(
         4,
         least=1,
         help="steps after which all candidates are measured again; in between, those of the changed unit",
     )
 
-    def plan(self, problem: Problem, objectives: Objectives, seed: int) -> Sequence[Params]:
-        unitwise = as_unitwise(problem)
-        metrics = cost_objectives(objectives, NAME)
-        candidates = find_candidates(unitwise, NAME)
-        found: list[Params] = []
-        with PlanningClock(NAME, self.timeout) as clock:
-            error = ErrorMeasure(unitwise, self.harm, clock)
-            for metric in metrics:
-                chain = _GreedyChain(candidates, CandidateCosts(unitwise, metric), error, self.remeasure)
-                params: list[Params] = []
-                with suppress(PlanningTimeoutError):
-                    params.extend(params_of(assignment) for assignment in chain)
-                logger.info("%s: %d steps from the highest to the lowest %s", NAME, len(params) - 1, metric)
-                found += evenly_spaced(params, max(2, self.n_trials // len(metrics)))
-        if clock.is_over:
-            logger.warning("%s: 'timeout' ended the planning before the lowest cost was reached", NAME)
-        return distinct_params(found)
+    def assignments(
+        self, candidates: Candidates, costs: CandidateCosts, error: ErrorMeasure, max_trials: int
+    ) -> Iterator[Assignment]:
+        """Yield the chain, however long it is."""
+        num_steps = -1
+        try:
+            for assignment in _GreedyChain(candidates, costs, error, self.remeasure):
+                num_steps += 1
+                yield assignment
+        finally:
+            logger.info("%s: %d steps from the highest to the lowest %s", NAME, num_steps, costs.metric)
 
 
 class _GreedyChain:
@@ -72,7 +61,7 @@ class _GreedyChain:
 
     def __init__(
         self,
-        candidates: Mapping[str, Sequence[Candidate]],
+        candidates: Candidates,
         costs: CandidateCosts,
         error: ErrorMeasure,
         remeasure: int,
