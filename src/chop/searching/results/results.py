@@ -96,15 +96,14 @@ class Results:
     @cached_property
     def pareto_optimal_baselines(self) -> list[Baseline]:
         """The uniform baselines that no other trial equals or dominates."""
-
         gains = self.objectives.gains
         trials = [(self.baseline_labels.get(each.number), gains(each.metrics)) for each in self.complete]
-
-        def is_optimal(baseline: Baseline) -> bool:
+        found = []
+        for baseline in self.baselines:
             own = gains(baseline.metrics)
-            return not any(label != baseline.label and weakly_dominates(other, own) for label, other in trials)
-
-        return [each for each in self.baselines if is_optimal(each)]
+            if not any(label != baseline.label and weakly_dominates(other, own) for label, other in trials):
+                found.append(baseline)
+        return found
 
     @property
     def baselines_outside_the_space(self) -> list[Baseline]:
@@ -128,11 +127,11 @@ class Results:
     def nearest_baseline(self, metrics: Mapping[str, float]) -> Baseline | None:
         """Return the uniform baseline with the nearest cost; the most accurate one if there are several."""
         name = self.cost.name
-
-        def distance(each: Baseline) -> tuple[float, float]:
-            return abs(each.metrics[name] - metrics[name]), -each.metrics["accuracy"]
-
-        return min(self.baselines, key=distance, default=None)
+        return min(
+            self.baselines,
+            key=lambda each: (abs(each.metrics[name] - metrics[name]), -each.metrics["accuracy"]),
+            default=None,
+        )
 
     def accuracy_drop(self, record: TrialRecord) -> float:
         """Return how many percentage points of accuracy a trial loses against the original model."""
@@ -146,7 +145,9 @@ class Results:
         """
         if max_drop is None and self.objectives.sum_direction is not None:
             names = ", ".join(each.name for each in self.objectives.items)
-            return BestTrial(self._best_sum, f"best sum of {names}")
+            pick = max if self.objectives.sum_direction == "maximize" else min
+            best = pick(self.complete, key=lambda each: self.objectives.values(each.metrics)[0], default=None)
+            return BestTrial(best, f"best sum of {names}")
         allowed = DEFAULT_MAX_DROP if max_drop is None else max_drop
         good = [each for each in self.complete if self.accuracy_drop(each) <= allowed + DROP_TOLERANCE]
         if not good and max_drop is None:
@@ -156,11 +157,6 @@ class Results:
         extreme = "lowest" if self.cost.prefers_lower else "highest"
         points, title = percentage_points(allowed), known_metrics()[self.cost.name].title
         return BestTrial(best, f"{extreme} {title} of all trials that lose at most {points} of accuracy")
-
-    @property
-    def _best_sum(self) -> TrialRecord | None:
-        sign = 1 if self.objectives.sum_direction == "maximize" else -1
-        return max(self.complete, key=lambda each: sign * self.objectives.values(each.metrics)[0], default=None)
 
     @property
     def most_accurate(self) -> TrialRecord | None:

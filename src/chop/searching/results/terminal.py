@@ -123,7 +123,12 @@ def show_results(
     if rows:
         print(f"accuracy and loss are those of {rows}")
     print(wrapped_text(f"\n{original}: {_summary(results, results.original)}", INDENT))
-    _show_pareto_optimal_baselines(results)
+    if baselines := results.pareto_optimal_baselines:
+        quality = quality_figure(results.task)
+        texts = (f"{each.label} ({quality.column_title} {_cell(quality, each.metrics)})" for each in baselines)
+        print(wrapped_text(f"Pareto-optimal uniform baselines: {'; '.join(texts)}", INDENT))
+    elif results.baselines:
+        print("no uniform baseline is Pareto-optimal: other trials equal or dominate all of them")
     _show_importances(results)
     best, rule = results.best(max_drop)
     if best is not None:
@@ -195,18 +200,6 @@ def _nearest_baseline(results: Results, metrics: Mapping[str, float]) -> tuple[s
     figures = (quality_figure(results.task), known_metrics()[results.cost.name])
     quality, cost = (_cell(each, baseline.metrics) for each in figures)
     return baseline.label, quality, cost
-
-
-def _show_pareto_optimal_baselines(results: Results) -> None:
-    if results.pareto_optimal_baselines:
-        quality = quality_figure(results.task)
-        shown = (
-            f"{each.label} ({quality.column_title} {_cell(quality, each.metrics)})"
-            for each in results.pareto_optimal_baselines
-        )
-        print(wrapped_text(f"Pareto-optimal uniform baselines: {'; '.join(shown)}", INDENT))
-    elif results.baselines:
-        print("no uniform baseline is Pareto-optimal: other trials equal or dominate all of them")
 
 
 def _show_importances(results: Results) -> None:

@@ -19,7 +19,7 @@ from chop.hardware.resolve.batch_norm import NORMS, WEIGHTED, is_affine, make_af
 from chop.hardware.resolve.layers import replace_layer, set_formats, with_parameters
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.interpreter import NodeInterpreter, bind_inputs
-from chop.nn.learned_widths import CostTerm, LearnedInput, LearnedLayer, LearnedParameter
+from chop.nn.learned_widths import CostTerm, LearnedInput, LearnedLayer
 from chop.tasks.base import first_tensor
 
 RANGE_STEPS = 100
@@ -81,18 +81,12 @@ class WidthTraining:
         self._random = torch.Generator().manual_seed(self._seed)
         self.layers = self._make_layers()
         self.step = 0
-        parameters = [each for layer in self.layers.values() for each in (layer.weight, layer.bias)]
-        self._bounded: list[LearnedInput | LearnedParameter] = [
-            *(each for each in parameters if each is not None),
-            *self._inputs,
-        ]
+        operands = (each for layer in self.layers.values() for each in (layer.weight, layer.bias, layer.data))
+        self._rounded = list(dict.fromkeys(operand for operand in operands if operand is not None))
+        fractions = [operand.fraction for operand in self._rounded]
         weights = {id(p): p for layer in self.layers.values() for p in layer.layer.parameters()}
-        self._optimizer = torch.optim.Adam(
-            [
-                {"params": [each.fraction for each in self._bounded]},
-                {"params": list(weights.values())},
-            ]  # their learning rates are set in each step
-        )
+        groups = [{"params": fractions}, {"params": list(weights.values())}]
+        self._optimizer = torch.optim.Adam(groups)  # each step sets their learning rates
         self._interpreter = _ReplacingInterpreter(self._graph.model, self.layers)
         self._learning_rates = self._options.width_learning_rate, self._options.weight_learning_rate
         self._measure_ranges(RANGE_ROWS)
@@ -100,30 +94,25 @@ class WidthTraining:
 
     @property
     def _inputs(self) -> list[LearnedInput]:
-        return list({id(layer.data): layer.data for layer in self.layers.values()}.values())
+        return list(dict.fromkeys(layer.data for layer in self.layers.values()))
 
     def _make_layers(self) -> dict[fx.Node, LearnedLayer]:
         """Return what replaces the nodes that learn widths."""
         metas = [meta for meta in self._graph.annotated_metas() if meta.node.name in self._widths]
-        ranges = self._activation_ranges([meta.node.all_input_nodes[0] for meta in metas])
+        recorder = _RangeRecorder(self._graph.model, [meta.node.all_input_nodes[0] for meta in metas])
+        for rows in self._rows.features[:RANGE_ROWS].split(ROWS_AT_ONCE):
+            with torch.no_grad():
+                recorder.run(*bind_inputs(self._graph, self._arguments(rows)))
         inputs: dict[tuple[fx.Node, tuple[int, ...]], LearnedInput] = {}
         found = {}
         for meta in metas:
             source, shape = meta.node.all_input_nodes[0], _data_shape(meta, self._options.granularity)
             start = self._widths[meta.node.name]
-            data = inputs.setdefault((source, shape), LearnedInput(*ranges[source], start.data, shape))
+            data = inputs.setdefault((source, shape), LearnedInput(*recorder.ranges[source], start.data, shape))
             assert meta.op is not None, "only layers of known ops have widths"
             given = (_num_positions(meta), data, start.weight, self._options.granularity)
             found[meta.node] = LearnedLayer(meta.module, meta.op, *given)
         return found
-
-    def _activation_ranges(self, nodes: Sequence[fx.Node]) -> dict[fx.Node, tuple[Tensor, Tensor]]:
-        """Return the smallest and largest values of the results of some nodes, element by element."""
-        recorder = _RangeRecorder(self._graph.model, nodes)
-        for rows in self._rows.features[:RANGE_ROWS].split(ROWS_AT_ONCE):
-            with torch.no_grad():
-                recorder.run(*bind_inputs(self._graph, self._arguments(rows)))
-        return recorder.found
 
     def _measure_ranges(self, num_rows: int) -> None:
         for data in self._inputs:
@@ -160,8 +149,8 @@ class WidthTraining:
         self._optimizer.step()
         self._optimizer.zero_grad()
         with torch.no_grad():
-            for each in self._bounded:
-                each.fraction.clamp_(each.least, each.most)
+            for operand in self._rounded:
+                operand.fraction.clamp_(operand.least, operand.most)
         self.step += 1
 
     def _finetune(self, graph: MaseGraph) -> None:
@@ -242,18 +231,18 @@ class _ReplacingInterpreter(NodeInterpreter):
 
 
 class _RangeRecorder(NodeInterpreter):
-    """A run of a graph that records the ranges of some results."""
+    """A run of a graph that records the smallest and largest values of some results, element by element."""
 
     def __init__(self, model: fx.GraphModule, nodes: Sequence[fx.Node]) -> None:
         super().__init__(model)
         self._nodes = set(nodes)
-        self.found: dict[fx.Node, tuple[Tensor, Tensor]] = {}
+        self.ranges: dict[fx.Node, tuple[Tensor, Tensor]] = {}
 
     def after(self, node: fx.Node, result: Any) -> None:
         if node in self._nodes:
             low, high = result.amin(0), result.amax(0)
-            seen_low, seen_high = self.found.get(node, (low, high))
-            self.found[node] = torch.minimum(low, seen_low), torch.maximum(high, seen_high)
+            seen_low, seen_high = self.ranges.get(node, (low, high))
+            self.ranges[node] = torch.minimum(low, seen_low), torch.maximum(high, seen_high)
 
 
 def _half_cosine(progress: float) -> float:
