@@ -13,10 +13,9 @@ import pytest
 
 from chop.cli import main
 from chop.config import SearchConfig
-from chop.config.search import SearchTable, SpaceSetup, StrategyTable
+from chop.config.search import By, SearchTable, SpaceSetup, StrategyTable
 from chop.config.settings import read_settings
 from chop.options import type_hints
-from chop.passes.quantization.selection import By
 from chop.searching.spec import SearchSpec
 from chop.searching.strategies.optuna import OptunaStrategy
 from chop.toml import write_toml

@@ -10,6 +10,8 @@ from chop.config.base import TRAINING_ONLY, ActionConfig, Options, option
 
 Direction = Literal["maximize", "minimize"]
 Granularity = Literal["channel", "element"]
+By = Literal["type", "name", "regex_name"]
+"""Whether nodes are chosen by op, by name, or by regular expressions for names."""
 USED_BY_APPLY = (
     *("apply", "config", "debug", "finetune", "learning_rate", "log_level", "name", "no_warnings", "plugins"),
     *("project_dir", "study", "trust", "trust_remote_code", "model", "dataset", "task"),
@@ -56,7 +58,7 @@ class WidthTrainingOptions(Options):
 class SpaceSetup:
     """`[search.search_space.setup]`."""
 
-    by: Literal["name", "type", "regex_name"] = "name"  # meaning of the keys of `seed`
+    by: By = "name"  # meaning of the keys of `seed`
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ from typing import ClassVar, Literal
 
 from chop.config.base import TRAINING_ONLY, ActionConfig, option
 
+CalibrationMethod = Literal["min_max", "percentile", "mse", "entropy"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class SweepConfig(ActionConfig):
@@ -28,7 +30,7 @@ class SweepConfig(ActionConfig):
     roles: str | tuple[str, ...] = option(
         "weight,data_in", group="sweep", help="which operands to quantise: weight,data_in,bias"
     )
-    calibrate: Literal["none", "min_max", "percentile", "mse", "entropy"] = option(
+    calibrate: Literal["none", CalibrationMethod] = option(
         "none", group="sweep", help="how to choose ranges from training batches; none: from one batch"
     )
     recover_accuracy: bool = option(

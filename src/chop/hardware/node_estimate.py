@@ -31,6 +31,9 @@ UNQUANTIZED = Integer(16, 8)
 """The format that an operand without a fixed-point format is counted with."""
 
 
+EstimatedStrategy = Literal["unrolled", "folded"]
+
+
 @dataclass(frozen=True)
 class NodeEstimate:
     """The area of one node, and its latency in cycles."""
@@ -50,7 +53,7 @@ class NodeEstimate:
         return self.area.dsp
 
 
-def estimate_node(meta: NodeMeta, strategy: Literal["unrolled", "folded"]) -> NodeEstimate:
+def estimate_node(meta: NodeMeta, strategy: EstimatedStrategy) -> NodeEstimate:
     """Return the estimate of a node: its products, and the rounding of its input."""
     if "data_in_0" not in meta.args or not meta.operands:
         return NodeEstimate()

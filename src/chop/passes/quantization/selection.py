@@ -6,10 +6,11 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, cast
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 from torch import fx
 
+from chop.config.search import By
 from chop.ir import NodeMeta
 from chop.ir.graph.shared_layers import group_by_layer
 from chop.nn.quantized import QuantConfig
@@ -19,7 +20,6 @@ from chop.registry import closest
 
 logger = logging.getLogger(__name__)
 
-By = Literal["type", "name", "regex_name"]
 T = TypeVar("T")
 
 

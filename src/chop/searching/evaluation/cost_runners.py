@@ -5,14 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from chop.config import Options, option
 from chop.cost import bitops, input_storage, weight_storage
 from chop.cost.conventions import bitops_formula
 from chop.cost.memory import Storage, average_bits
 from chop.display.figures import KEY_FIGURES, KeyFigure
-from chop.hardware.node_estimate import NodeEstimate, estimate_node
+from chop.hardware.node_estimate import EstimatedStrategy, NodeEstimate, estimate_node
 from chop.ir import NodeMeta
 from chop.registry import Decorator, Registry
 
@@ -148,7 +148,7 @@ class HardwareRunner(CostRunner):
     """A number of the estimated circuit. It is computed only if its options are given or it is an objective."""
 
     is_default: ClassVar[bool] = False
-    strategy: Literal["unrolled", "folded"] = "unrolled"
+    strategy: EstimatedStrategy = "unrolled"
 
     @property
     def shared_amounts(self) -> Hashable:

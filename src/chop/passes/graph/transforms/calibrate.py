@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import Tensor, fx
 
+from chop.config.sweep import CalibrationMethod
 from chop.display.progress import ProgressBar
 from chop.formats import Format
 from chop.ir import MaseGraph, NodeMeta
@@ -19,7 +20,7 @@ from chop.ir.graph.interpreter import FloatInterpreter, bind_inputs, tensors_in,
 from chop.nn.quantized import QuantizedCall, QuantizedLayer
 from chop.passes.base import PassResult, register_pass
 from chop.passes.data_args import BatchArgs
-from chop.passes.graph.transforms.calibration_limits import Magnitudes, Method, limit
+from chop.passes.graph.transforms.calibration_limits import Magnitudes, limit
 from chop.statistics import Profile
 from chop.statistics.fingerprint import check_same_model
 
@@ -36,7 +37,7 @@ class CalibrateArgs(BatchArgs):
     """A profile of the float model, or its file, instead of batches to run."""
     num_batches: int = 16
     """The largest number of batches to run."""
-    method: Method = "min_max"
+    method: CalibrationMethod = "min_max"
     """How the limit of a format is chosen: largest magnitude, a percentile, least squared error or divergence."""
     percentile: float = 99.9
     """For method `percentile`: the percentage of the magnitudes that do not saturate."""
@@ -86,7 +87,7 @@ def _run(graph: MaseGraph, observed: Observed, args: CalibrateArgs) -> None:
         raise ValueError("calibrate_transform_pass: input_generator yields no batches")
 
 
-def _look_up(profile: Profile, metas: list[NodeMeta], observed: Observed, method: Method) -> None:
+def _look_up(profile: Profile, metas: list[NodeMeta], observed: Observed, method: CalibrationMethod) -> None:
     """Take the magnitudes of activations from a profile, and those of parameters from the layers."""
     for meta in metas:
         quantized = meta.quantized

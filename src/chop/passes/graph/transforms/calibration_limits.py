@@ -5,18 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 import torch
 from torch import Tensor
 
+from chop.config.sweep import CalibrationMethod
 from chop.formats import Format
 from chop.statistics import Reduction, Statistic
 from chop.statistics.distribution import Distribution
 from chop.statistics.extremes import Extremes
 from chop.statistics.log_histogram import LogHistogram
 
-Method = Literal["min_max", "percentile", "mse", "entropy"]
 _NUM_CANDIDATES = 48
 _CHUNK_SIZE = 2**22  # values counted at a time: counting takes several times their memory
 
@@ -45,7 +44,7 @@ class Magnitudes:
             self.histogram = self.histogram.merged(other.histogram)
 
     @classmethod
-    def of_profile(cls, statistics: Mapping[str, Statistic], method: Method) -> Magnitudes:
+    def of_profile(cls, statistics: Mapping[str, Statistic], method: CalibrationMethod) -> Magnitudes:
         """Return the magnitudes in a tensor's statistics; `min_max` needs only its range, others `summary`."""
         reductions = [each for each in statistics.values() if isinstance(each, Reduction)]
         for reduction in reductions:
@@ -62,7 +61,7 @@ class Magnitudes:
         raise ValueError(f"method '{method}' needs 'summary' or 'histogram'{also}; the profile has {present}")
 
 
-def limit(magnitudes: Magnitudes, number_format: Format, method: Method, percentile: float) -> float:
+def limit(magnitudes: Magnitudes, number_format: Format, method: CalibrationMethod, percentile: float) -> float:
     """Return the largest magnitude that `number_format` should represent."""
     if magnitudes.histogram is None or magnitudes.largest == 0 or method == "min_max":
         return magnitudes.largest
