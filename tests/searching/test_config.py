@@ -7,15 +7,14 @@ import logging
 import os
 import tomllib
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
 from chop.cli import main
 from chop.config import SearchConfig
-from chop.config.search import By, SearchTable, SpaceSetup, StrategyTable
+from chop.config.search import SearchTable, StrategyTable
 from chop.config.settings import read_settings
-from chop.options import type_hints
 from chop.searching.spec import SearchSpec
 from chop.searching.strategies.optuna import OptunaStrategy
 from chop.toml import write_toml
@@ -219,10 +218,6 @@ def test_the_default_space_is_searched_if_none_is_given() -> None:
     spec = SearchSpec.read(SearchConfig(model="toy", dataset="toy_tiny", search=SearchTable(strategy=given)))
     assert spec.strategy == OptunaStrategy(sampler="random")
     assert [unit.name for unit in spec.problem().space.units] == ["seq_blocks_0", "seq_blocks_2", "seq_blocks_4"]
-
-
-def test_a_space_selects_nodes_like_the_passes() -> None:
-    assert set(get_args(type_hints(SpaceSetup)["by"])) == set(get_args(By))
 
 
 def test_a_key_of_another_strategy_is_named() -> None:
