@@ -129,8 +129,8 @@ def search(
         # Optuna takes half a second to import. It imports tqdm, which warns in notebooks without ipywidgets.
         warnings.filterwarnings("ignore", message="IProgress not found")
         need("optuna", "chop.search")
-        from chop.actions import search as search_action
-    return open_run(search_action.search(config))
+        from chop.searching.search import search as run_search
+    return open_run(run_search(config))
 
 
 def evaluate(

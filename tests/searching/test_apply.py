@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 import chop
-from chop.actions.search import search
 from chop.config import SearchConfig
 from chop.config.search import SearchTable, SpaceTable
 from chop.files import read_toml
 from chop.runs import Experiment
 from chop.runs.weights import load_model
+from chop.searching.search import search
 
 pytestmark = pytest.mark.slow
 

@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from chop.actions.sweep import sweep
 from chop.actions.train import train
 from chop.actions.transform import transform
 from chop.config import ActionConfig, DemoConfig, SweepConfig, TrainConfig, TransformConfig
 from chop.display.launcher import launcher
 from chop.files import read_toml
 from chop.options import read_options
-from chop.runs import RunFolder
+from chop.sweeping.sweep import sweep
 
 MODEL: Mapping[str, Any] = {"model": "toy-convnet", "dataset": "digits"}  # part of scikit-learn: needs no download
 TRAINING: Mapping[str, Any] = {"max_epochs": 15, "batch_size": 32, "learning_rate": 0.01}
@@ -33,7 +32,7 @@ def demo(config: DemoConfig) -> Path:
     print("\n2. Quantise its weights and activations to different formats and widths, without training.")
     options = {**MODEL, "load": trained, **SWEEP, **project, "name": "demo-sweep"}
     _announce("sweep", options)
-    best = RunFolder(sweep(read_options(SweepConfig, options, "sweep"))).sweep_config
+    best = sweep(read_options(SweepConfig, options, "sweep")).sweep_config
     if not best.is_file():
         raise ValueError("no setting is accurate enough, which this demonstration relies on")
 

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any, cast
 
 MOVED = {
+    "chop.actions.search": "chop.searching.search",
     "chop.actions.search.strategies": "chop.searching.strategies",
     "chop.passes.graph.analysis.flop_estimator": "chop.compat.functions",
     "chop.passes.graph.analysis.flop_estimator.calculator": "chop.compat.functions",

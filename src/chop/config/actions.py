@@ -135,6 +135,7 @@ ACTIONS: Mapping[str, type[CommandConfig]] = {
 
 _ENGINES = {
     "test": "chop.training.testing:run_test",
+    "search": "chop.searching.search:search",
     "sweep": "chop.sweeping.sweep:sweep",
     "report": "chop.reporting.run_report:report",
     "view": "chop.reporting.view.server:view",

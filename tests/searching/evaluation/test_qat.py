@@ -13,7 +13,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from chop.actions.search import search
 from chop.config import SearchConfig, TrainConfig
 from chop.config.search import MetricTable, SearchTable, SpaceSetup, SpaceTable, StrategyTable
 from chop.models import get_model
@@ -22,6 +21,7 @@ from chop.runs import Experiment
 from chop.runs.weights import load_model
 from chop.searching.evaluation.problem import QAT, Metrics
 from chop.searching.evaluation.qat import QATProblem
+from chop.searching.search import search
 from chop.searching.spec import SearchSpec
 
 WIDTHS = {"name": "integer", "data_in_width": [4, 8], "data_in_frac_width": ["auto"], "weight_width": [3, 8]}

@@ -13,11 +13,11 @@ import matplotlib.image
 import pyarrow.parquet
 import pytest
 
-from chop.actions.search import search
 from chop.cli import main
 from chop.config import SearchConfig
 from chop.config.search import SpaceTable
 from chop.page.search_log import read_search_log
+from chop.searching.search import search
 from searching.conftest import TOY_LAYER
 
 pytestmark = pytest.mark.slow

@@ -14,7 +14,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from chop.actions.search import search
 from chop.config import Granularity, SearchConfig, WidthTrainingOptions
 from chop.config.search import MetricTable, SpaceTable
 from chop.cost import bitops
@@ -32,6 +31,7 @@ from chop.nn.learned_widths import (
 from chop.nn.quantized import QuantizedLayer
 from chop.ops import OPS
 from chop.passes.graph import load_mase_graph_interface_pass, save_mase_graph_interface_pass
+from chop.searching.search import search
 from chop.searching.space import read_space
 from chop.searching.strategies.learned import _starting_widths
 from chop.searching.strategies.learned_training import (

@@ -17,11 +17,11 @@ from typing import Any
 import optuna
 import pytest
 
-from chop.actions.search import search
 from chop.config import SearchConfig
 from chop.config.search import MetricTable, SearchTable, SpaceTable, StrategyTable
 from chop.searching.evaluation.ptq import PTQProblem
 from chop.searching.results.results import Results
+from chop.searching.search import search
 from chop.searching.space.dimension import equality_key
 from chop.searching.strategies.measuring import ErrorMeasure
 from chop.searching.study.plan import TrialPlan
