@@ -15,7 +15,7 @@ from chop.exporting.stored_tensor import store
 from chop.formats import FORMATS, Format
 from chop.formats.fp8 import FP8
 from chop.formats.integer import Integer
-from chop.formats.mxfp import MXFP
+from chop.formats.microscaling import MXFP
 from chop.info.page import Table
 
 NO = "no"

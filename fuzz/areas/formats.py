@@ -19,10 +19,10 @@ from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
 
 from chop.formats import FORMATS, Format, parameters
-from chop.formats.base import Scales
 from chop.formats.integer import Integer
 from chop.formats.kernels.run import settings
 from chop.formats.mixed_integer import MAX_WIDTH, MixedInteger
+from chop.formats.parts.base import Scales
 from chop.options import type_hints
 
 Case = dict[str, Any]

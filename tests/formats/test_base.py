@@ -11,9 +11,9 @@ from chop.formats.binary import Binary
 from chop.formats.block_fp import BlockFP
 from chop.formats.float import Float
 from chop.formats.integer import Integer
-from chop.formats.minifloat_ieee import MinifloatIEEE
+from chop.formats.microscaling import MXFP
+from chop.formats.minifloat import MinifloatIEEE
 from chop.formats.mixed_integer import MixedInteger
-from chop.formats.mxfp import MXFP
 from chop.formats.ternary import Ternary
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from chop.formats.block_log import BlockLog
+from chop.formats.log import BlockLog
 
 
 def test_numbers_below_half_of_the_smallest_power_become_zero() -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from chop.formats import FORMATS, Format
-from chop.formats.describe import describe, plot, text_plot, values_of
 from chop.formats.fp8 import FP8
 from chop.formats.integer import Integer
-from chop.formats.mxfp import MXFP
+from chop.formats.microscaling import MXFP
+from chop.formats.parts.describe import describe, plot, text_plot, values_of
 
 
 @pytest.mark.parametrize(

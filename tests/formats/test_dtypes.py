@@ -7,14 +7,13 @@ import math
 import pytest
 import torch
 
-from chop.formats.bfloat16 import BFloat16
 from chop.formats.binary import Binary
+from chop.formats.float import BFloat16
 from chop.formats.fp8 import FP8
 from chop.formats.integer import Integer
 from chop.formats.log import Log
-from chop.formats.minifloat_ieee import MinifloatIEEE
-from chop.formats.mxfp import MXFP
-from chop.formats.mxint import MXInt
+from chop.formats.microscaling import MXFP, MXInt
+from chop.formats.minifloat import MinifloatIEEE
 from chop.formats.nvfp4 import NVFP4
 from chop.formats.ternary import Ternary
 

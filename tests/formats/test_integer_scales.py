@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import nn
 
-from chop.formats.granularity import Granularity
 from chop.formats.integer import Integer, Scale
-from chop.formats.rounding import Rounding
+from chop.formats.parts.granularity import Granularity
+from chop.formats.parts.rounding import Rounding
 from chop.nn.quantized import QuantConfig, quantize_layer
 from chop.ops import OPS
 

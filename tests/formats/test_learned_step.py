@@ -12,7 +12,7 @@ from torch.func import grad, jvp, vjp, vmap
 from torch.utils.checkpoint import checkpoint
 
 from chop.formats.integer import Integer
-from chop.formats.learned_step import step_of_activation
+from chop.formats.parts.gradients import step_of_activation
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from chop.formats.minifloat_ieee import MinifloatIEEE
+from chop.formats.minifloat import MinifloatIEEE
 
 
 def test_minifloat_has_every_code_as_a_number() -> None:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from chop.formats.block_fp import BlockFP
-from chop.formats.minifloat_ieee import MinifloatIEEE
+from chop.formats.minifloat import MinifloatIEEE
 from formats.references import hard_numbers
 
 pytestmark = pytest.mark.usefixtures("loops")

@@ -14,14 +14,11 @@ import torch
 from torch import Tensor
 
 from chop.formats import FORMATS
-from chop.formats.block_log import BlockLog
 from chop.formats.block_minifloat import BlockMinifloat
 from chop.formats.fp8 import FP8
-from chop.formats.log import Log
-from chop.formats.minifloat_denorm import MinifloatDenorm
-from chop.formats.minifloat_ieee import MinifloatIEEE
-from chop.formats.mxfp import MXFP
-from chop.formats.mxint import MXInt
+from chop.formats.log import BlockLog, Log
+from chop.formats.microscaling import MXFP, MXInt
+from chop.formats.minifloat import MinifloatDenorm, MinifloatIEEE
 from chop.formats.nvfp4 import NVFP4
 from formats.references import hard_numbers
 

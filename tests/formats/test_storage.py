@@ -10,7 +10,7 @@ from chop.formats.binary import Binary
 from chop.formats.block_fp import BlockFP
 from chop.formats.fp8 import FP8
 from chop.formats.integer import Integer
-from chop.formats.mxfp import MXFP
+from chop.formats.microscaling import MXFP
 from chop.formats.nvfp4 import NVFP4
 
 

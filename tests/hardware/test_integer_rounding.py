@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from chop.formats.rounding import round_
+from chop.formats.parts.rounding import round_
 from chop.hardware.program.rounding import ExactRounding, exact_rounding, shift_right
 
 DECIMAL = {

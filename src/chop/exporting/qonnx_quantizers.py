@@ -12,8 +12,8 @@ from chop.exporting.onnx_graph.builder import Name, OnnxBuilder
 from chop.exporting.onnx_graph.call import CannotFormatError, Ref
 from chop.formats import Format
 from chop.formats.integer import Integer
-from chop.formats.minifloat import OnGrid
-from chop.formats.rounding import Rounding
+from chop.formats.parts.grid import OnGrid
+from chop.formats.parts.rounding import Rounding
 
 ROUNDING_MODES: dict[Rounding, str] = {
     "nearest_even": "ROUND",

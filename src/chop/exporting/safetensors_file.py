@@ -15,11 +15,10 @@ from chop.exporting.errors import refuse_format
 from chop.exporting.parameters import QuantizedParameter, quantized_parameters
 from chop.exporting.stored_tensor import StoredTensor, store
 from chop.formats import Format
-from chop.formats.bfloat16 import BFloat16
-from chop.formats.bits import finite_magnitude
-from chop.formats.elements import ELEMENTS
-from chop.formats.float16 import Float16
+from chop.formats.float import BFloat16, Float16
 from chop.formats.microscaling import Microscaled
+from chop.formats.parts.bits import finite_magnitude
+from chop.formats.parts.grid import ELEMENTS
 from chop.ir import MaseGraph
 from chop.ir.graph.storage import encode_graph, without_shared_memory
 from chop.ir.graph.storage.packed import (

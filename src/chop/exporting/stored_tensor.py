@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from chop.formats import Format
-from chop.formats.blocks import Blocks, divided_dim
 from chop.formats.fp8 import FP8
 from chop.formats.integer import Integer
-from chop.formats.integer_grid import IntegerGrid
 from chop.formats.mixed_integer import MixedInteger
+from chop.formats.parts.blocks import Blocks, divided_dim
+from chop.formats.parts.grid import IntegerGrid
 from chop.formats.ternary import Ternary
 
 Kind = Literal["signed", "unsigned", "table"]

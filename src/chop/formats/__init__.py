@@ -3,7 +3,7 @@
 import importlib
 import pkgutil
 
-from chop.formats.base import FORMATS, Format, param, parameters, register_format
+from chop.formats.parts.base import FORMATS, Format, param, parameters, register_format
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
-from torch import Tensor
-
-from chop.formats.base import check_range, param, register_format
-from chop.formats.bits import exact_power_of_two_below
-from chop.formats.blocks import BlockSize
-from chop.formats.integer_grid import IntegerGrid
-from chop.formats.kernels.families import Scale, power_scale
-from chop.formats.scaled_blocks import ScaledBlocks
+from chop.formats.parts.base import check_range, param, register_format
+from chop.formats.parts.blocks import BlockSize
+from chop.formats.parts.grid import IntegerGrid
+from chop.formats.parts.scaled_blocks import ScaledBlocks
+from chop.formats.parts.scales import PowerScale
 
 
 @register_format("block_fp")
@@ -45,19 +41,11 @@ class BlockFP(ScaledBlocks):
     def grid(self) -> IntegerGrid:
         return IntegerGrid(2 ** (self.width - 1) - 1)
 
-    def scale(self, largest: Tensor) -> Tensor:
-        """Return the value of the last bit in blocks with these maxima."""
-        return exact_power_of_two_below(largest).clamp_(*self.powers).mul_(2.0 ** (2 - self.width))
-
-    @cached_property
-    def loop_scale(self) -> Scale:
-        return power_scale(*self.powers, unit=2.0 ** (2 - self.width))
-
     @property
-    def powers(self) -> tuple[float, float]:
-        """The smallest and the largest power of two below a maximum that the exponent allows."""
+    def block_scale(self) -> PowerScale:
+        """The value of the last bit: its exponent is stored with a bias, within its width."""
         low, high = -self._bias, 2**self.exponent_width - 1 - self._bias
-        return 2.0 ** (low - 1), 2.0 ** min(high - 1, 127)
+        return PowerScale(2.0 ** (low - 1), 2.0 ** min(high - 1, 127), unit=2.0 ** (2 - self.width))
 
     @property
     def _bias(self) -> int:

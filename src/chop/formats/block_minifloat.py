@@ -1,17 +1,39 @@
-"""Small floats with a shared exponent bias per block."""
+"""Small floats with a shared exponent bias per block, and the base class of formats with such a bias."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
-from torch import Tensor
+from chop.formats.parts.base import check_range, param, register_format
+from chop.formats.parts.blocks import BlockSize
+from chop.formats.parts.grid import Grid
+from chop.formats.parts.scaled_blocks import ScaledBlocks
+from chop.formats.parts.scales import PowerScale
 
-from chop.formats.base import check_range, param, register_format
-from chop.formats.bits import exact_power_of_two_below
-from chop.formats.kernels.families import Scale, power_scale
-from chop.formats.minifloat import Grid
-from chop.formats.shared_bias import SharedBias
+
+@dataclass(frozen=True, kw_only=True)
+class SharedBias(ScaledBlocks):
+    """A format with blocks of grid values, the largest near 1, times a power of two given by the shared bias."""
+
+    exponent_bias_width: int = param(8, help="bits of the bias that a block shares", kw_only=True)
+    block_size: BlockSize = param(
+        16, search=(16, 32), help="elements per block, or the shape of a tile", kw_only=True
+    )
+
+    def check_shared(self) -> None:
+        """Raise an error if a shared parameter is outside its range."""
+        check_range("exponent_bias_width", self.exponent_bias_width, 1, 8)
+        self.check_blocks()
+
+    @property
+    def scale_width(self) -> int:
+        return self.exponent_bias_width
+
+    def powers_at_top(self, top_code: int) -> tuple[float, float]:
+        """Return the smallest and the largest 2**(top_code - bias) that the width of the bias allows."""
+        half = 2 ** (self.exponent_bias_width - 1)
+        low, high = top_code - (half - 1), top_code + half
+        return 2.0 ** max(low, -149), 2.0 ** min(high, 127)
 
 
 @register_format("block_minifloat")
@@ -29,16 +51,9 @@ class BlockMinifloat(SharedBias):
         check_range("exponent_width", self.exponent_width, 1, min(6, self.width - 1))
         self.check_shared()
 
-    def scale(self, largest: Tensor) -> Tensor:
-        return exact_power_of_two_below(largest).clamp_(*self._powers)
-
-    @cached_property
-    def loop_scale(self) -> Scale:
-        return power_scale(*self._powers)
-
     @property
-    def _powers(self) -> tuple[float, float]:
-        return self.at_top(2**self.exponent_width - 1)
+    def block_scale(self) -> PowerScale:
+        return PowerScale(*self.powers_at_top(2**self.exponent_width - 1))
 
     @property
     def grid(self) -> Grid:

@@ -1,4 +1,4 @@
-"""Floating point without rounding."""
+"""Floating point: without rounding, in half precision, and bfloat16."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from chop.formats.base import Encoded, Format, Scales, check_range, param, register_format
-from chop.formats.bits import refuse_other_numbers
+from chop.formats.parts.base import Encoded, Format, Scales, check_range, param, register_format
+from chop.formats.parts.bits import refuse_other_numbers
+from chop.formats.parts.grid import Grid, OnGrid
+
+# Rounded explicitly instead of by a cast, which a compiler may remove.
+_FLOAT16 = Grid(mantissa=10, min_exponent=-14, largest=65504.0)
+_BFLOAT16 = Grid(mantissa=7, min_exponent=-126, largest=255 * 2.0**120)
 
 
 @register_format("float")
@@ -36,3 +41,35 @@ class Float(Format):
 
     def decode(self, codes: Tensor, scales: Scales = ()) -> Tensor:
         return codes.to(torch.int32).view(torch.float32)
+
+
+@register_format("float16")
+@dataclass(frozen=True)
+class Float16(OnGrid):
+    """IEEE half precision: 5 exponent bits and 10 mantissa bits, saturating."""
+
+    floating_point = True
+
+    @property
+    def width(self) -> int:
+        return 16
+
+    @property
+    def grid(self) -> Grid:
+        return _FLOAT16
+
+
+@register_format("bfloat16")
+@dataclass(frozen=True)
+class BFloat16(OnGrid):
+    """bfloat16: 8 exponent bits and 7 mantissa bits, saturating."""
+
+    floating_point = True
+
+    @property
+    def width(self) -> int:
+        return 16
+
+    @property
+    def grid(self) -> Grid:
+        return _BFLOAT16

@@ -9,22 +9,21 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from chop.formats.base import Encoded, Scales, param, register_format
-from chop.formats.bits import finite_magnitude, is_wide, working
-from chop.formats.elements import ELEMENTS
-from chop.formats.granularity import (
+from chop.formats.kernels.families import round_with_scale
+from chop.formats.parts.base import Encoded, Scales, param, register_format
+from chop.formats.parts.bits import finite_magnitude, is_wide, working
+from chop.formats.parts.granularity import (
     SMALLEST_SCALE,
     group_indices,
     largest_of_each,
     num_scales,
+    real_scale,
     round_by_loop,
     rows_have_own_scales,
     scale_covering,
-    scale_limits,
 )
-from chop.formats.kernels.families import real_scale, round_with_scale
-from chop.formats.minifloat import Grid, OnGrid
-from chop.formats.rounding import round_quotients, without_overflow
+from chop.formats.parts.grid import ELEMENTS, Grid, OnGrid
+from chop.formats.parts.rounding import round_quotients, without_overflow
 
 
 @register_format("fp8")
@@ -100,10 +99,10 @@ class FP8(OnGrid):
     def _quantize_by_loop(self, x: Tensor, scale: Tensor | None) -> Tensor | None:
         if self.rounding not in ("nearest_even", "nearest_away"):
             return None
-        element, top = self.grid.loop_element(self.rounding), self.grid.largest
+        element = self.grid.in_loop(self.rounding)
         if scale is not None:
             return round_with_scale(x, scale, element)
-        return round_by_loop(x, self.granularity, self.channel_dim, real_scale(top, *scale_limits(top)), element)
+        return round_by_loop(x, self.granularity, self.channel_dim, real_scale(self.grid.largest), element)
 
     def integers(self, x: Tensor, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
         if self.scale == "none" or x.numel() == 0:

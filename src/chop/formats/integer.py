@@ -10,8 +10,18 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor
 
-from chop.formats.base import Encoded, Format, Scales, check_range, param, register_format
-from chop.formats.bits import (
+from chop.formats.kernels.families import (
+    Scale as LoopScale,
+)
+from chop.formats.kernels.families import (
+    integer_element,
+    round_blocks,
+    round_fixed_point,
+    round_with_scale,
+)
+from chop.formats.kernels.run import is_transformed
+from chop.formats.parts.base import Encoded, Format, Scales, check_range, param, register_format
+from chop.formats.parts.bits import (
     exact_power_of_two_below,
     finite_magnitude,
     is_wide,
@@ -19,29 +29,20 @@ from chop.formats.bits import (
     refuse_nan,
     working,
 )
-from chop.formats.blocks import Blocks, block_indices, divided_dim, num_blocks, shared_bits
-from chop.formats.granularity import (
+from chop.formats.parts.blocks import Blocks, block_indices, divided_dim, num_blocks, shared_bits
+from chop.formats.parts.gradients import learned_step, nearest_power_of_two, positive
+from chop.formats.parts.granularity import (
     SMALLEST_SCALE,
     Granularity,
     group_indices,
     largest_of_each,
     num_scales,
+    real_scale,
     round_by_loop,
     rows_have_own_scales,
     scale_covering,
-    scale_limits,
 )
-from chop.formats.kernels.families import (
-    integer_element,
-    power_above,
-    real_scale,
-    round_blocks,
-    round_fixed_point,
-    round_with_scale,
-)
-from chop.formats.kernels.run import is_transformed
-from chop.formats.learned_step import learned_step, nearest_power_of_two, positive
-from chop.formats.rounding import Rounded, Rounding, round_, round_quotients, without_overflow
+from chop.formats.parts.rounding import Rounded, Rounding, round_, round_quotients, without_overflow
 
 Scale = Literal["power_of_two", "float", "learned", "learned_power_of_two"]
 _NUM_FIRST_STEPS = 25
@@ -184,8 +185,9 @@ class Integer(Rounded, Format):
         if not self.is_signed or self.width == 1 or x.dim() == 0:
             return None
         top = max(self._high, 1.0)
-        step = power_above(top, *scale_limits(top), self._largest_power(x.dtype)) if is_power else None
-        step = real_scale(top, *scale_limits(top)) if step is None else step
+        step = real_scale(top)
+        if is_power:
+            step = LoopScale("power_above", step.parameters._replace(limit=self._largest_power(x.dtype)))
         element = integer_element(self.rounding, self._lowest_covered, self._high)
         if self.granularity == "group":
             return round_blocks(x, self.group_size, divided_dim(x.dim(), self.block_dim), step, element)

@@ -1,11 +1,15 @@
-"""Powers of two."""
+"""Powers of two, with one exponent bias or with a bias per block."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from chop.formats.base import check_range, param, register_format
-from chop.formats.minifloat import Grid, OnGrid
+from torch import Tensor
+
+from chop.formats.block_minifloat import SharedBias
+from chop.formats.parts.base import check_range, param, register_format
+from chop.formats.parts.grid import Grid, OnGrid
+from chop.formats.parts.scales import PowerScale
 
 
 @register_format("log")
@@ -31,3 +35,33 @@ class Log(OnGrid):
     @property
     def grid(self) -> Grid:
         return Grid(0, 1 - self._bias, 2.0 ** (2 ** (self.width - 1) - 1 - self._bias))
+
+
+@register_format("block_log")
+@dataclass(frozen=True)
+class BlockLog(SharedBias):
+    """`log` with an exponent bias per block, chosen so that the top code is the power nearest to its maximum."""
+
+    width: int = param(8, search=(3, 4, 6, 8), help="bits per element, sign included")
+
+    def __post_init__(self) -> None:
+        check_range("width", self.width, 2, 8)
+        self.check_shared()
+
+    @property
+    def block_scale(self) -> PowerScale:
+        return PowerScale(*self.powers_at_top(self._top_code), above=1.5)
+
+    def quotients(self, values: Tensor, scale: Tensor) -> Tensor:
+        # The smallest quotients are subnormal in float32: just below half of the smallest power becomes half of it.
+        exact = values if self.rounding == "nearest_even" else values.double()
+        return exact.div(scale)
+
+    @property
+    def _top_code(self) -> int:
+        return int(2 ** (self.width - 1)) - 1
+
+    @property
+    def grid(self) -> Grid:
+        """The values of a block whose top code is 1."""
+        return Grid(0, 1 - self._top_code, 1.0)

@@ -1,4 +1,4 @@
-"""The common part of the OCP microscaling formats: blocks with a power-of-two scale."""
+"""The microscaling formats of OCP: blocks of small floats or of integers with a power-of-two scale."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Literal
 
 from torch import Tensor
 
-from chop.formats.base import param
-from chop.formats.bits import exact_power_of_two_below, power_of_two_below
-from chop.formats.kernels.families import Scale, power_scale
-from chop.formats.scaled_blocks import ScaledBlocks
+from chop.formats.parts.base import Encoded, Scales, check_range, param, register_format
+from chop.formats.parts.grid import ELEMENTS, ElementName, Grid, IntegerGrid, element_width
+from chop.formats.parts.scaled_blocks import ScaledBlocks
+from chop.formats.parts.scales import PowerScale
 
 ScaleRule = Literal["floor", "ceil", "even", "rceil"]
 
@@ -41,46 +41,79 @@ class Microscaled(ScaledBlocks):
         # With `even`, a maximum of 1.97 gets the scale of 2. Rounded down to 1.875, it gets half of that scale.
         return self.scale_rule != "even"
 
-
-def block_scale(largest: Tensor, rule: ScaleRule, element_largest: float, mantissa: int) -> Tensor:
-    """Return the scale of blocks with these maxima, for elements of this range and precision (OCP MX v1.0)."""
-    emax = math.frexp(element_largest)[1] - 1
-    # With `floor` all subnormal maxima get the smallest scale, so they need not be distinguished.
-    power = power_of_two_below(largest) if rule == "floor" else exact_power_of_two_below(largest)
-    scale = power * 2.0**-emax
-    if rule != "floor":
-        scale = scale * (1 + _exceeds(largest, power, rule, element_largest, mantissa).to(scale.dtype))
-    # E8M0 ends at 2**127. Scales above 2**(127 - emax) are not used: their largest elements are beyond float32.
-    return scale.clamp_(2.0**-127, 2.0 ** (127 - emax))
-
-
-def _exceeds(largest: Tensor, power: Tensor, rule: ScaleRule, element_largest: float, mantissa: int) -> Tensor:
-    """Return where the scale is twice that of `floor`; `power` is the largest power of two below `largest`."""
-    bound = power * scale_bound(rule, element_largest, mantissa)
-    return largest >= bound if rule == "even" else largest > bound
-
-
-def scale_bound(rule: ScaleRule, element_largest: float, mantissa: int) -> float:
-    """Return the bound above which (with `even`, from which) a maximum in [1, 2) has twice the scale of `floor`."""
-    match rule:
-        case "floor":
-            return math.inf
-        case "ceil":
-            return 1.0
-        case "even":  # half-way between the last value of the binade and the next power of two
-            return 2 - 2.0 ** -(mantissa + 1)
-        case "rceil":  # the largest element value, scaled to the same binade
-            return math.ldexp(element_largest, 1 - math.frexp(element_largest)[1])
+    def ocp_scale(self, element_largest: float, mantissa: int, unit: float = 1.0) -> PowerScale:
+        """Return the E8M0 scale (OCP MX v1.0), times `unit`, for elements of this range and precision."""
+        significand, exponent = math.frexp(element_largest)
+        # Maxima above this, relative to the power of two below them, have twice the scale of `floor`.
+        above = {
+            "floor": math.inf,
+            "ceil": 1.0,
+            "even": 2 - 2.0 ** -(mantissa + 1),  # half-way from the last value of the binade to the next one
+            "rceil": 2 * significand,  # the largest element value, scaled to the same binade
+        }
+        return PowerScale(
+            2.0**-127,
+            2.0 ** (128 - exponent),  # E8M0 ends at 2**127, but above this, the largest elements are beyond float32
+            factor=2.0 ** (1 - exponent),
+            unit=unit,
+            above=above[self.scale_rule],
+            inclusive=self.scale_rule == "even",
+        )
 
 
-def loop_block_scale(rule: ScaleRule, element_largest: float, mantissa: int, unit: float = 1.0) -> Scale:
-    """Return how a compiled loop computes `block_scale`, times `unit`."""
-    emax = math.frexp(element_largest)[1] - 1
-    return power_scale(
-        2.0**-127,
-        2.0 ** (127 - emax),
-        factor=2.0**-emax,
-        unit=unit,
-        above=scale_bound(rule, element_largest, mantissa),
-        inclusive=rule == "even",
-    )
+@register_format("mxfp")
+@dataclass(frozen=True)
+class MXFP(Microscaled):
+    """OCP MXFP8, MXFP6 or MXFP4: small floats with a power-of-two scale per block."""
+
+    floating_point = True
+
+    element: ElementName = param("e4m3", search=("e4m3", "e3m2", "e2m3", "e2m1"), help="exponent and mantissa bits")
+
+    def __post_init__(self) -> None:
+        self.check_blocks()
+
+    @property
+    def width(self) -> int:
+        return element_width(self.element)
+
+    @property
+    def grid(self) -> Grid:
+        return ELEMENTS[self.element]
+
+    @property
+    def block_scale(self) -> PowerScale:
+        return self.ocp_scale(self.grid.largest, self.grid.mantissa)
+
+
+@register_format("mxint")
+@dataclass(frozen=True)
+class MXInt(Microscaled):
+    """OCP MXINT: integers divided by 2**(width - 2), with a power-of-two scale per block."""
+
+    width: int = param(8, search=(3, 4, 6, 8), help="bits per element, sign included")
+
+    def __post_init__(self) -> None:
+        check_range("width", self.width, 2, 22)
+        self.check_blocks()
+
+    @property
+    def grid(self) -> IntegerGrid:
+        return IntegerGrid(2 ** (self.width - 1) - 1)
+
+    @property
+    def block_scale(self) -> PowerScale:
+        """The steps of blocks: their E8M0 scales times 2**(2 - width)."""
+        return self.ocp_scale(self.grid.limit * self._unit, self.width - 2, self._unit)
+
+    def encode(self, x: Tensor) -> Encoded:
+        codes, (step,) = super().encode(x)
+        return codes, (step / self._unit,)
+
+    def decode(self, codes: Tensor, scales: Scales = ()) -> Tensor:
+        steps = tuple(scale * self._unit for scale in scales)
+        return super().decode(codes, steps) if steps else super().decode(codes) * self._unit
+
+    @property
+    def _unit(self) -> float:
+        return 2.0 ** (2 - self.width)

@@ -1,172 +1,94 @@
-"""Grids of small floats: rounding and codes, and the base class of formats with one grid."""
+"""Small floats of any width, with and without a hidden bit."""
 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from chop.formats.base import Encoded, Format, Scales
-from chop.formats.bits import (
-    floor_log2,
-    largest_of,
-    mantissa_width,
-    nearest_even_power_of_two,
-    power_of_two,
-    power_of_two_below,
-    refuse_nan,
-    working,
-)
-from chop.formats.kernels.families import Element, grid_element, round_on_grid
-from chop.formats.rounding import Rounded, Rounding, round_, rounds_up
+from chop.formats.parts.base import Encoded, Scales, check_range, param, register_format
+from chop.formats.parts.bits import floor_log2, power_of_two, refuse_nan
+from chop.formats.parts.grid import Grid, OnGrid
 
 
 @dataclass(frozen=True)
-class Grid:
-    """0 and -0, subnormals in steps of 2**(min_exponent - mantissa), then `2**mantissa` values per binade.
+class Minifloat(OnGrid):
+    """A small float in which every code is a number."""
 
-    Codes number the magnitudes from 0 upwards; the sign is the bit above them.
-    """
+    floating_point = True
 
-    mantissa: int
-    """Mantissa bits after the leading one."""
-    min_exponent: int
-    """Exponent of the smallest normal number."""
-    largest: float
+    width: int = param(8, search=(4, 6, 8), help="bits per element, sign included")
+    exponent_width: int = param(4, search=(2, 3, 4, 5), help="bits of the exponent")
+    exponent_bias: int | None = param(
+        None, follows="exponent_width", help="subtracted from the stored exponent; None: half of its range"
+    )
 
-    def round(self, x: Tensor, rounding: Rounding = "nearest_even", top: float = math.inf) -> Tensor:
-        """Return the nearest values up to `top`, saturating, in a new tensor; `x` is float32 or float64.
-
-        A zero has the sign of `x`, as in IEEE 754.
-        """
-        largest = self.largest if top >= self.largest else self._at_most(top)
-        return self._round_(x.clamp(-largest, largest), rounding).copysign_(x)
-
-    def round_(self, x: Tensor, rounding: Rounding = "nearest_even") -> Tensor:
-        """Return the nearest values; `IntegerGrid` rounds in place."""
-        return self.round(x, rounding)
-
-    def _round_(self, y: Tensor, rounding: Rounding) -> Tensor:
-        """Round in place if possible; the sign of the result is not defined."""
-        if self.mantissa == 0:
-            return self._to_even_powers(y) if rounding == "nearest_even" else self._to_powers(y, rounding)
-        power = power_of_two_below(y).clamp_(min=2.0**self.min_exponent)
-        if rounding == "nearest_even" and self.is_rounded_by_sum(y.dtype):
-            # Adding a number whose last bit is worth one step rounds y, with ties to even.
-            magic = power.mul_(1.5 * 2.0 ** (mantissa_width(y.dtype) - self.mantissa))
-            return y.add_(magic).sub_(magic)
-        step = power.mul_(2.0**-self.mantissa)
-        return round_(y.div_(step), rounding).mul_(step)
-
-    def loop_element(self, rounding: Rounding) -> Element | None:
-        """Return how a compiled loop rounds to this grid."""
-        return grid_element(rounding, self)
-
-    def integers(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the significands of numbers on the grid, and for each the power of two that is its unit."""
-        refuse_nan(values)
-        exponent = floor_log2(values.abs()).clamp_(min=self.min_exponent)
-        step = power_of_two(exponent - self.mantissa, values.dtype)
-        return values.div(step).long(), step
-
-    def encode(self, values: Tensor) -> Tensor:
-        """Return the codes of numbers on the grid; -0 has the sign bit. NaN has no code."""
-        refuse_nan(values)
-        magnitude = values.abs()
-        exponent = floor_log2(magnitude).clamp_(min=self.min_exponent)
-        significand = magnitude / power_of_two(exponent - self.mantissa, values.dtype)
-        code = ((exponent - self.min_exponent).long() << self.mantissa) + significand.long()
-        return code | (values.signbit().long() << self._code_width)
-
-    def decode(self, codes: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Return the numbers of codes."""
-        negative = (codes >> self._code_width) & 1
-        code = codes & ((1 << self._code_width) - 1)
-        binade = (code >> self.mantissa).clamp(min=1)
-        significand = code - ((binade - 1) << self.mantissa)
-        step = power_of_two(binade - 1 + self.min_exponent - self.mantissa, dtype)
-        return significand.to(dtype) * step * (1 - 2 * negative).to(dtype)
-
-    def all_codes(self) -> Tensor:
-        """Return all codes, positive ones first."""
-        positive = torch.arange(self._top_code + 1)
-        return torch.cat([positive, positive | (1 << self._code_width)])
+    def check_exponent(self, max_width: int) -> None:
+        """Raise an error if the width of the exponent is outside its range, and set its bias if it is None."""
+        check_range("exponent_width", self.exponent_width, 1, min(8, max_width))
+        if self.exponent_bias is None:
+            object.__setattr__(self, "exponent_bias", self._bias)
 
     @property
-    def _top_code(self) -> int:
-        significand, exponent = math.frexp(self.largest)
-        binade = exponent - 1 - self.min_exponent
-        return (binade << self.mantissa) + int(significand * 2 ** (self.mantissa + 1))
+    def _bias(self) -> int:
+        return 2 ** (self.exponent_width - 1) - 1 if self.exponent_bias is None else self.exponent_bias
+
+
+@register_format("minifloat_ieee")
+@dataclass(frozen=True)
+class MinifloatIEEE(Minifloat):
+    """Sign, exponent, mantissa with a hidden bit, subnormals; every code is a number (the largest E4M3 is 480)."""
+
+    def __post_init__(self) -> None:
+        check_range("width", self.width, 2, 24)
+        self.check_exponent(self.width - 1)
+        # The smallest normal and the smallest subnormal must be float32 numbers.
+        check_range("exponent_bias", self._bias, -126, min(127, 150 - self.grid.mantissa))
 
     @property
-    def _code_width(self) -> int:
-        return self._top_code.bit_length()
-
-    def _at_most(self, top: float) -> float:
-        """Return the largest number of the grid up to `top`."""
-        step = 2.0 ** (max(math.frexp(top)[1] - 1, self.min_exponent) - self.mantissa)
-        return math.floor(top / step) * step
-
-    def is_rounded_by_sum(self, dtype: torch.dtype = torch.float32) -> bool:
-        """Whether the magic number of the largest binade is finite and has room for its sum with y."""
-        width = mantissa_width(dtype)
-        return self.mantissa <= width - 2 and math.log2(self.largest) + width - self.mantissa + 1 < _TOP[dtype]
-
-    def _to_even_powers(self, y: Tensor) -> Tensor:
-        """Round to 0 and powers of two, for a grid without mantissa; ties go to the even code.
-
-        This works on the bits, without branches: the exponent field is rounded by the bits below it.
-        """
-        indicator = y.abs().mul_(2.0**-self.min_exponent).round_().clamp_(max=1.0)  # 0 where the result is 0
-        power = nearest_even_power_of_two(y, odd_exponents_are_even=self.min_exponent % 2 == 0)
-        return power.clamp_(min=2.0**self.min_exponent).mul_(indicator)
-
-    def _to_powers(self, y: Tensor, rounding: Rounding) -> Tensor:
-        power = power_of_two_below(y).clamp_(min=2.0**self.min_exponent)
-        ratio = y.abs() / power  # below 2; below 1 only if y is below the smallest power
-        small = ratio < 1
-        up = rounds_up(torch.where(small, ratio, ratio - 1), y < 0, rounding)
-        nearest = ((~small).to(y.dtype) + up.to(y.dtype)) * power
-        return torch.where(y.isnan(), y, nearest)
-
-
-_TOP = {torch.float32: 127, torch.float64: 1023}
-
-
-@dataclass(frozen=True, kw_only=True)
-class OnGrid(Rounded, Format):
-    """A format whose values are those of one grid, independently of the data."""
-
-    is_symmetric = True
-
-    @property
-    @abstractmethod
     def grid(self) -> Grid:
-        """The values of the format."""
+        mantissa = self.width - 1 - self.exponent_width
+        top = min(2**self.exponent_width - 1 - self._bias, 127)  # the limit of float32
+        return Grid(mantissa, 1 - self._bias, math.ldexp(2 - 2.0**-mantissa, top))
 
-    def rounds_rows_independently(self, x: Tensor) -> bool:
-        return True
 
-    def quantize(self, x: Tensor) -> Tensor:
-        fast = round_on_grid(x, self.grid.loop_element(self.rounding))
-        return self.rounded(x).to(x.dtype) if fast is None else fast
+@register_format("minifloat_denorm")
+@dataclass(frozen=True)
+class MinifloatDenorm(Minifloat):
+    """Sign, exponent e and M-bit mantissa m without a hidden bit: 2**(e - bias) * m / 2**M."""
 
-    def rounded(self, x: Tensor) -> Tensor:
-        """Return the nearest values that do not overflow the dtype of `x`, in float32 or float64."""
-        return self.grid.round(working(x), self.rounding, largest_of(x.dtype))
-
-    def integers(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the significands, and for each the power of two that is its unit."""
-        return self.grid.integers(self.rounded(x))
+    def __post_init__(self) -> None:
+        check_range("width", self.width, 3, 24)
+        self.check_exponent(self.width - 2)
+        check_range("exponent_bias", self._bias, 2**self.exponent_width - 129, min(125, 149 - self._mantissa))
 
     def encode(self, x: Tensor) -> Encoded:
-        return self.grid.encode(self.rounded(x)), ()
+        """Return the codes; if a number has several, the one with the smallest exponent."""
+        values = self.rounded(x)
+        refuse_nan(values)
+        magnitude = values.abs()
+        exponent = (floor_log2(magnitude) + 1 + self._bias).clamp_(min=0)
+        mantissa = magnitude / power_of_two(exponent - self._bias - self._mantissa, values.dtype)
+        code = (exponent.long() << self._mantissa) + mantissa.long()
+        return code | (values.signbit().long() << (self.width - 1)), ()
 
     def decode(self, codes: Tensor, scales: Scales = ()) -> Tensor:
-        return self.grid.decode(codes)
+        mantissa = codes & ((1 << self._mantissa) - 1)
+        exponent = (codes >> self._mantissa) & ((1 << self.exponent_width) - 1)
+        sign = 1.0 - 2 * (codes >> (self.width - 1))
+        return sign * mantissa * power_of_two(exponent - self._bias - self._mantissa, torch.float32)
 
     def all_codes(self) -> Tensor:
-        return self.grid.all_codes()
+        return torch.arange(2**self.width)
+
+    @property
+    def _mantissa(self) -> int:
+        return self.width - 1 - self.exponent_width
+
+    @property
+    def grid(self) -> Grid:
+        """The same values, as a grid with a hidden bit."""
+        top = 2**self.exponent_width - 1 - self._bias
+        return Grid(self._mantissa - 1, -self._bias - 1, math.ldexp(1 - 2.0**-self._mantissa, top))

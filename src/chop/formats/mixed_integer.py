@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from chop.formats.base import Format, check_range, param, register_format
-from chop.formats.bits import is_wide, largest_of, refuse_nan, working
 from chop.formats.kernels.families import round_columns, round_fixed_point
-from chop.formats.rounding import Rounded, round_
+from chop.formats.parts.base import Format, check_range, param, register_format
+from chop.formats.parts.bits import is_wide, largest_of, refuse_nan, working
+from chop.formats.parts.rounding import Rounded, round_
 
 MAX_WIDTH = 24
 """Longer integers do not fit float32, which holds the limits of each element."""

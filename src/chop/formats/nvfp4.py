@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from chop.formats.base import Encoded, Scales, param, register_format
-from chop.formats.bits import working
-from chop.formats.blocks import Blocks, BlockSize
-from chop.formats.elements import ELEMENTS
-from chop.formats.granularity import scale_covering, scale_limits
-from chop.formats.kernels.families import Scale, largest_magnitude, tensor_scale
-from chop.formats.minifloat import Grid
-from chop.formats.rounding import round_quotients
-from chop.formats.scaled_blocks import ScaledBlocks
+from chop.formats.kernels.families import Scale, largest_magnitude
+from chop.formats.kernels.loops.parameters import ScaleParameters
+from chop.formats.parts.base import Encoded, Scales, param, register_format
+from chop.formats.parts.bits import working
+from chop.formats.parts.blocks import Blocks, BlockSize
+from chop.formats.parts.granularity import scale_covering, scale_limits
+from chop.formats.parts.grid import ELEMENTS, Grid
+from chop.formats.parts.rounding import round_quotients
+from chop.formats.parts.scaled_blocks import ScaledBlocks
 
 _ELEMENT, _SCALE = ELEMENTS["e2m1"], ELEMENTS["e4m3"]
 _LARGEST = _ELEMENT.largest * _SCALE.largest
@@ -60,11 +60,15 @@ class NVFP4(ScaledBlocks):
         tensor_scale = _tensor_scale(largest)
         return _block_scale(largest, tensor_scale, _ELEMENT.largest) * tensor_scale
 
-    def loop_scale_for(self, x: Tensor) -> Scale | None:
+    def scale_in_loop(self, x: Tensor) -> Scale | None:
         largest = largest_magnitude(x) if self.rounding in ("nearest_even", "nearest_away") else None
         if largest is None:
             return None
-        return tensor_scale(_ELEMENT.largest, largest, _LARGEST, *scale_limits(_LARGEST))
+        low, high = scale_limits(_LARGEST)
+        return Scale(
+            "tensor",
+            ScaleParameters(low, high, top=_ELEMENT.largest, tensor_largest=largest, tensor_top=_LARGEST),
+        )
 
     def possible_scales(self, largest: Tensor) -> tuple[Tensor, ...]:
         # The maximum of a block is not always 6 times its scale: small scales are rounded by up to a half.

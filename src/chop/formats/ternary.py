@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from chop.formats.base import Encoded, Format, Scales, param, register_format
-from chop.formats.bits import (
+from chop.formats.kernels.families import round_to_signs
+from chop.formats.parts.base import Encoded, Format, Scales, param, register_format
+from chop.formats.parts.bits import (
     finite_magnitude,
     mean_of_numbers,
     refuse_nan,
@@ -17,7 +18,6 @@ from chop.formats.bits import (
     with_nan_of,
     working,
 )
-from chop.formats.kernels.families import round_to_signs
 
 
 @register_format("ternary")

@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 
 from chop.formats import FORMATS, Format
-from chop.formats.base import parameters
-from chop.formats.describe import describe, is_enumerable, plot, text_plot
+from chop.formats.parts.base import parameters
+from chop.formats.parts.describe import describe, is_enumerable, plot, text_plot
 from chop.info.page import Kind, Page, Table, documentation, summary
 from chop.info.parameters import field_table
 from chop.nn.quantized.config import ROLES

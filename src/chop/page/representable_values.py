@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from chop.formats import Format
-from chop.formats.describe import describe, is_enumerable
+from chop.formats.parts.describe import describe, is_enumerable
 from chop.statistics.format_fit import limits_of
 
 MAX_VALUES_DRAWN = 256

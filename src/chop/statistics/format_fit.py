@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from chop.formats import Format
-from chop.formats.describe import is_enumerable, values_of
+from chop.formats.parts.describe import is_enumerable, values_of
 from chop.statistics.deviation import Deviation
 
 MAX_SAMPLE_SIZE = 2**16

@@ -20,10 +20,9 @@ from chop.formats.integer import Integer
 from chop.formats.kernels import run
 from chop.formats.kernels.compiler import is_available
 from chop.formats.log import Log
+from chop.formats.microscaling import MXFP, MXInt
 from chop.formats.mixed_integer import MixedInteger
-from chop.formats.mxfp import MXFP
-from chop.formats.mxint import MXInt
-from chop.formats.rounding import Rounded, Rounding
+from chop.formats.parts.rounding import Rounded, Rounding
 from chop.formats.ternary import Ternary
 from formats.references import hard_numbers
 

@@ -14,7 +14,7 @@ from chop.formats.block_fp import BlockFP
 from chop.formats.block_minifloat import BlockMinifloat
 from chop.formats.integer import Integer
 from chop.formats.log import Log
-from chop.formats.minifloat_ieee import MinifloatIEEE
+from chop.formats.minifloat import MinifloatIEEE
 from chop.nn.quantized import QuantConfig, QuantizedLayer
 from chop.passes.graph import quantize_transform_pass
 from chop.registry import UnknownNameError

@@ -16,15 +16,12 @@ from chop.exporting.onnx_graph.rounding import round_integers
 from chop.exporting.onnx_graph.scales import LinearScale, scaling_of
 from chop.exporting.stored_tensor import StoredTensor, store
 from chop.formats import Format
-from chop.formats.bfloat16 import BFloat16
 from chop.formats.binary import Binary
 from chop.formats.block_fp import BlockFP
-from chop.formats.float16 import Float16
+from chop.formats.float import BFloat16, Float16
 from chop.formats.fp8 import FP8
 from chop.formats.integer import Integer
-from chop.formats.microscaling import Microscaled
-from chop.formats.mxfp import MXFP
-from chop.formats.mxint import MXInt
+from chop.formats.microscaling import MXFP, Microscaled, MXInt
 from chop.formats.nvfp4 import NVFP4
 
 NO_TYPE = "for which ONNX has no type"

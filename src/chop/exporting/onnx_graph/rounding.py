@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from chop.exporting.onnx_graph.builder import Name, OnnxBuilder
 from chop.exporting.onnx_graph.call import CannotFormatError
-from chop.formats.rounding import Rounding
+from chop.formats.parts.rounding import Rounding
 
 FOUR_EPS = 4 * 2.0**-23
-"""Quotients this close to an integer are that integer, as in `chop.formats.rounding.round_quotients`."""
+"""Quotients this close to an integer are that integer, as in `chop.formats.parts.rounding.round_quotients`."""
 
 
 def round_integers(builder: OnnxBuilder, x: Name, rounding: Rounding, is_exact: bool) -> Name:

@@ -13,15 +13,13 @@ from chop.exporting.onnx_graph.call import CannotFormatError, Ref
 from chop.exporting.onnx_graph.data_types import DataType
 from chop.formats import Format
 from chop.formats.block_fp import BlockFP
-from chop.formats.blocks import BlockSize, divided_dim
-from chop.formats.elements import ELEMENTS
 from chop.formats.fp8 import FP8
-from chop.formats.granularity import scale_limits
 from chop.formats.integer import Integer
-from chop.formats.microscaling import Microscaled, scale_bound
-from chop.formats.mxfp import MXFP
-from chop.formats.mxint import MXInt
+from chop.formats.microscaling import MXFP, MXInt
 from chop.formats.nvfp4 import NVFP4
+from chop.formats.parts.blocks import BlockSize, divided_dim
+from chop.formats.parts.granularity import scale_limits
+from chop.formats.parts.grid import ELEMENTS
 
 
 @dataclass(frozen=True)
@@ -199,34 +197,24 @@ def _step(builder: OnnxBuilder, largest: Name, number_format: Format) -> Name:
         case FP8():
             top = number_format.grid.largest
             return _clipped(builder, builder.node("Div", largest, builder.constant(top)), *scale_limits(top))
-        case BlockFP():
-            low, high = number_format.powers
-            power = _clipped(builder, _power_of_two(builder, largest, "down"), low, high)
-            return builder.node("Mul", power, builder.constant(2.0 ** (2 - number_format.width)))
-        case MXFP():
-            return _microscale(
-                builder, largest, number_format, number_format.grid.largest, number_format.grid.mantissa
-            )
-        case MXInt():
-            unit = 2.0 ** (2 - number_format.width)
-            top = number_format.grid.limit * unit
-            scale = _microscale(builder, largest, number_format, top, number_format.width - 2)
-            return builder.node("Mul", scale, builder.constant(unit))
+        case BlockFP() | MXFP() | MXInt():
+            return _power_scale(builder, largest, number_format)
     raise AssertionError(f"no scale of {number_format} follows from the data")
 
 
-def _microscale(builder: OnnxBuilder, largest: Name, number_format: Microscaled, top: float, mantissa: int) -> Name:
-    """Return the E8M0 scales of blocks, as `chop.formats.microscaling.block_scale` computes them."""
-    emax = math.frexp(top)[1] - 1
+def _power_scale(builder: OnnxBuilder, largest: Name, number_format: BlockFP | MXFP | MXInt) -> Name:
+    """Return the scales of blocks, as `block_scale` of the format describes them."""
+    rule = number_format.block_scale
     power = _power_of_two(builder, largest, "down")
-    scale = builder.node("Mul", power, builder.constant(2.0**-emax))
-    if number_format.scale_rule != "floor":
-        bound = builder.node("Mul", power, builder.constant(scale_bound(number_format.scale_rule, top, mantissa)))
-        compare = "GreaterOrEqual" if number_format.scale_rule == "even" else "Greater"
-        exceeds = builder.node(compare, largest, bound)
+    is_microscaled = not isinstance(number_format, BlockFP)
+    scale = builder.node("Mul", power, builder.constant(rule.factor)) if is_microscaled else power
+    if rule.above < math.inf:
+        bound = builder.node("Mul", power, builder.constant(rule.above))
+        exceeds = builder.node("GreaterOrEqual" if rule.inclusive else "Greater", largest, bound)
         factor = builder.node("Where", exceeds, builder.constant(2.0), builder.constant(1.0))
         scale = builder.node("Mul", scale, factor)
-    return _clipped(builder, scale, 2.0**-127, 2.0 ** (127 - emax))
+    scale = _clipped(builder, scale, rule.low, rule.high)
+    return scale if isinstance(number_format, MXFP) else builder.node("Mul", scale, builder.constant(rule.unit))
 
 
 def _nvfp4(builder: OnnxBuilder, largest: Name, attributes: Any, blocking: Blocking | None) -> LinearScale:

@@ -5,85 +5,36 @@ from __future__ import annotations
 import ctypes
 import math
 from functools import lru_cache
-from typing import Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from chop.formats.bits import LARGEST, unit_factor_of
 from chop.formats.kernels.compiler import Loop
+from chop.formats.kernels.loops.parameters import ElementParameters, ScaleParameters
 from chop.formats.kernels.run import find_loop, in_threads, is_plain, map_elements, num_parts, pack
 
-Element = tuple[str, tuple[float, float, float]]
-"""A function of `loops/elements.py` and its parameters."""
-Scale = tuple[str, tuple[float, float, float, float, float, float]]
-"""A function of `loops/blocks.py` and its parameters."""
 _SHORT_BLOCKS = (8, 16, 32, 64)
 """Sizes with loops of their own."""
-_MANTISSA, _MIN_EXPONENT = 23, -126
-"""Of float32."""
 
 
-class GridLike(Protocol):
-    """What the loops need to know of a grid of small floats."""
+class Element(NamedTuple):
+    """How a loop rounds one number: a function of `loops/elements.py`, and its parameters."""
 
-    @property
-    def mantissa(self) -> int: ...
-
-    @property
-    def min_exponent(self) -> int: ...
-
-    @property
-    def largest(self) -> float: ...
-
-    def is_rounded_by_sum(self) -> bool: ...
+    function: str
+    parameters: ElementParameters
 
 
-def grid_element(rounding: str, grid: GridLike) -> Element | None:
-    """Return the function that rounds to a grid."""
-    smallest = 2.0**grid.min_exponent
-    if rounding == "stochastic":
-        return None
-    if grid.mantissa == 0:
-        odd = float(grid.min_exponent % 2 == 0)
-        return ("power/nearest_even", (grid.largest, smallest, odd)) if rounding == "nearest_even" else None
-    if rounding == "nearest_even" and grid.is_rounded_by_sum():
-        return "grid_by_sum/nearest_even", (grid.largest, smallest, 1.5 * 2.0 ** (23 - grid.mantissa))
-    if rounding == "nearest_even" and grid.min_exponent == _MIN_EXPONENT:
-        return f"grid_by_bits/{_MANTISSA - grid.mantissa}", (grid.largest, 0.0, 0.0)
-    return f"grid/{rounding}", (grid.largest, smallest, 2.0**-grid.mantissa)
+class Scale(NamedTuple):
+    """How a loop computes a scale from a maximum: a function of `loops/blocks.py`, and its parameters."""
+
+    function: str
+    parameters: ScaleParameters
 
 
 def integer_element(rounding: str, low: float, high: float) -> Element | None:
-    """Return the function that rounds to integers."""
-    return None if rounding == "stochastic" else (f"integer/{rounding}", (low, high, 0.0))
-
-
-def power_scale(
-    low: float,
-    high: float,
-    factor: float = 1.0,
-    unit: float = 1.0,
-    above: float = math.inf,
-    inclusive: bool = False,
-) -> Scale:
-    """Return the function for scales that are powers of two; see `loops/blocks.py`."""
-    return "power", (factor, above, float(inclusive), low, high, unit)
-
-
-def real_scale(top: float, low: float, high: float) -> Scale:
-    """Return the function for scales that map the maximum to `top`, from `low` to `high`."""
-    return "real", (top, 0.0, 0.0, low, high, 1.0)
-
-
-def power_above(top: float, low: float, high: float, limit: float) -> Scale:
-    """Return the function for the smallest powers of two, up to `limit`, that map the maximum to at most `top`."""
-    return "power_above", (top, 0.0, 0.0, low, high, limit)
-
-
-def tensor_scale(top: float, largest: float, tensor_top: float, low: float, high: float) -> Scale:
-    """Return the function for E4M3 scales times the scale that maps the tensor's maximum to `tensor_top`."""
-    return "tensor", (top, largest, tensor_top, low, high, 1.0)
+    """Return how a loop rounds to integers."""
+    return None if rounding == "stochastic" else Element(f"integer/{rounding}", ElementParameters(low, high))
 
 
 def round_fixed_point(x: Tensor, rounding: str, factor: float, low: float, high: float) -> Tensor | None:
@@ -106,8 +57,8 @@ def round_columns(x: Tensor, rounding: str, table: Tensor) -> Tensor | None:
 
 def round_on_grid(x: Tensor, element: Element | None) -> Tensor | None:
     """Return each number of `x` rounded to an element."""
-    loop = None if element is None else find_loop(x, "on_grid", element[0])
-    return None if loop is None or element is None else map_elements(loop, x, *element[1])
+    loop = None if element is None else find_loop(x, "on_grid", element.function)
+    return None if loop is None or element is None else map_elements(loop, x, *element.parameters)
 
 
 def round_blocks(x: Tensor, size: int, dim: int, scale: Scale, element: Element | None) -> Tensor | None:
@@ -115,7 +66,12 @@ def round_blocks(x: Tensor, size: int, dim: int, scale: Scale, element: Element 
     if element is None or x.dim() == 0:
         return None
     n = x.shape[dim]
-    loop = _rows_loop(x, n, min(size, n), scale[0], element[0])
+    size = min(size, n)
+    functions = (scale.function, element.function)
+    if n % (size or 1):
+        loop = find_loop(x, "ragged_rows", *functions)
+    else:
+        loop = find_loop(x, "rows", *functions, str(size) if size in _SHORT_BLOCKS else "any")
     if loop is None:
         return None
     y, inner, is_last = torch.empty_like(x), 1, dim == x.dim() - 1
@@ -125,16 +81,12 @@ def round_blocks(x: Tensor, size: int, dim: int, scale: Scale, element: Element 
         if is_last:
             x = y = x.clone(memory_format=torch.contiguous_format)
         elif x.is_contiguous():
-            inner, loop = math.prod(x.shape[dim + 1 :]), find_loop(x, "columns", scale[0], element[0])
+            inner, loop = math.prod(x.shape[dim + 1 :]), find_loop(x, "columns", *functions)
         else:
             return None
-    return None if loop is None else _by_rows(loop, x, y, (n, inner, min(size, n)), pack((*scale[1], *element[1])))
-
-
-def _rows_loop(x: Tensor, n: int, size: int, scale: str, element: str) -> Loop | None:
-    if n % (size or 1):
-        return find_loop(x, "ragged_rows", scale, element)
-    return find_loop(x, "rows", scale, element, str(size) if size in _SHORT_BLOCKS else "any")
+    if loop is None:
+        return None
+    return _by_rows(loop, x, y, (n, inner, size), pack((*element.parameters, *scale.parameters)))
 
 
 def _by_rows(loop: Loop, x: Tensor, y: Tensor, sizes: tuple[int, int, int], parameters: object) -> Tensor:
@@ -152,20 +104,20 @@ def _by_rows(loop: Loop, x: Tensor, y: Tensor, sizes: tuple[int, int, int], para
 
 def round_with_scale(x: Tensor, scale: Tensor, element: Element | None) -> Tensor | None:
     """Return x / scale rounded to elements, times scale, which is one number."""
-    loop = None if element is None else find_loop(x, "scaled", "real", element[0])
+    loop = None if element is None else find_loop(x, "scaled", "real", element.function)
     if loop is None or element is None:
         return None
-    given = real_scale(1.0, scale.item(), scale.item())
-    return map_elements(loop, x, *given[1], *element[1], 1.0)
+    fixed = ScaleParameters(low=scale.item(), high=scale.item())
+    return map_elements(loop, x, *element.parameters, *fixed, 1.0)
 
 
-def round_tensor(x: Tensor, scale: Scale, element: Element | None) -> Tensor | None:
+def round_tensor(x: Tensor, scale: Scale, element: Element) -> Tensor | None:
     """Return `x` rounded with one scale, which follows from its largest magnitude."""
-    loop = None if element is None else find_loop(x, "scaled", scale[0], element[0])
+    loop = find_loop(x, "scaled", scale.function, element.function)
     largest = None if loop is None else largest_magnitude(x)
-    if loop is None or element is None or largest is None:
+    if loop is None or largest is None:
         return None
-    return map_elements(loop, x, *scale[1], *element[1], largest)
+    return map_elements(loop, x, *element.parameters, *scale.parameters, largest)
 
 
 def largest_magnitude(x: Tensor) -> float | None:
@@ -206,7 +158,7 @@ def _in_one_call(x: Tensor, scaling: bool, threshold: float | None) -> Tensor | 
     if loop is None or not _is_dense(x):
         return None
     y, numel = torch.empty_like(x), x.numel()
-    parameters = (ctypes.c_float * 6)(unit_factor_of(1.0, numel), *_as_sum(threshold or 0.0), scaling, 0.0)
+    parameters = (ctypes.c_float * 6)(_unit_factor(1.0, numel), *_as_sum(threshold or 0.0), scaling, 0.0)
     loop(x.data_ptr(), y.data_ptr(), 1, numel, 1, 1, parameters)
     return y if parameters[5] else None
 
@@ -220,12 +172,12 @@ def _as_sum(number: float) -> tuple[float, float, float]:
 
 
 def _mean_above(x: Tensor, largest: float, limit: float = -1.0) -> float | None:
-    """Return the mean of the magnitudes above `limit`, as `chop.formats.bits.sum_of_magnitudes` adds them.
+    """Return the mean of the magnitudes above `limit`, as `chop.formats.parts.bits.sum_of_magnitudes` adds them.
 
     `largest` is the largest of all magnitudes.
     """
-    loop, factor = find_loop(x, "sum_above", "magnitude"), unit_factor_of(largest, x.numel())
-    if loop is None or factor > LARGEST:
+    loop, factor = find_loop(x, "sum_above", "magnitude"), _unit_factor(largest, x.numel())
+    if loop is None or factor > torch.finfo(torch.float32).max:
         return None
     parts = _reduced(loop, x, 5, factor, limit)
     units = math.fsum(number for part in parts for number in part[:3])
@@ -237,6 +189,12 @@ def _with_signs(x: Tensor, scale: float, limit: float | None) -> Tensor | None:
     """Return the signs of `x` times a scale; with a limit, 0 for magnitudes up to it."""
     loop = find_loop(x, "signs", "binary" if limit is None else "ternary")
     return None if loop is None else map_elements(loop, x, 0.0 if limit is None else limit, scale)
+
+
+def _unit_factor(top: float, count: int) -> float:
+    """Return `chop.formats.parts.bits.unit_factor` of one number, or what is beyond float32."""
+    power = math.ldexp(1.0, math.frexp(top)[1] - 1) if top > 0 else 1.0
+    return 2.0 ** (52 - math.ceil(math.log2(count))) / power
 
 
 def _reduced(loop: Loop, x: Tensor, size: int, *parameters: float) -> list[list[float]]:

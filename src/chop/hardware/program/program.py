@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from chop.formats.rounding import round_
+from chop.formats.parts.rounding import round_
 from chop.hardware.program.instructions import (
     PADDING,
     Align,

@@ -6,7 +6,7 @@ from typing import Any, Literal, cast, get_args
 
 from numpy.typing import NDArray
 
-from chop.formats.rounding import Rounding
+from chop.formats.parts.rounding import Rounding
 
 ExactRounding = Literal["nearest_even", "nearest_away", "floor", "towards_zero"]
 """The rounding modes that a circuit can repeat: all but `stochastic`."""

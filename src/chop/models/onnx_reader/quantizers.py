@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from chop.formats.fp8 import FP8
 from chop.formats.integer import Integer
-from chop.formats.minifloat import OnGrid
-from chop.formats.minifloat_ieee import MinifloatIEEE
-from chop.formats.rounding import Rounding
+from chop.formats.minifloat import MinifloatIEEE
+from chop.formats.parts.grid import OnGrid
+from chop.formats.parts.rounding import Rounding
 from chop.models.onnx_reader.protos import FLOAT_TYPES, INTEGER_TYPES, type_name
 from chop.models.onnx_reader.reader import Constant, Flow, OnnxReader, Quantization, ReadNode, constant, reads
 

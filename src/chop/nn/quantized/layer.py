@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from chop.formats.kernels.run import is_transformed
-from chop.formats.learned_step import step_of_activation
-from chop.formats.straight_through import with_gradient_of
+from chop.formats.parts.gradients import step_of_activation, with_gradient_of
 from chop.nn.quantized.operand_scales import OperandScales, scale_name
 from chop.nn.quantized.phase_in import is_partial, phased_in
 from chop.nn.quantized.recompute import LARGE_IMAGES_NUMEL, LARGE_NUMEL, by_slices, recomputed

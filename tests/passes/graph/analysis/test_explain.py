@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from chop.formats import FORMATS, Format
 from chop.formats.integer import Integer
-from chop.formats.mxint import MXInt
+from chop.formats.microscaling import MXInt
 from chop.ir import MaseGraph
 from chop.nn.quantized import quantize_layer
 from chop.passes.graph import (

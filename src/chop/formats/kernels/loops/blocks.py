@@ -10,7 +10,16 @@ from numba import carray, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from chop.formats.kernels.loops.elements import ELEMENTS, EXPONENT, MAGNITUDE, bits, clamp, number
+from chop.formats.kernels.loops.elements import (
+    ELEMENTS,
+    EXPONENT,
+    MAGNITUDE,
+    bits,
+    clamp,
+    element_parameters,
+    number,
+)
+from chop.formats.kernels.loops.parameters import NUM_PARAMETERS, ScaleParameters
 
 LARGEST = np.int32(0x7F7FFFFF)
 SCALES_AT_ONCE = 64
@@ -61,36 +70,36 @@ def power_below(x):
 
 
 @njit
-def power_scale(pattern, p):
-    """Return the power of two below the maximum times p[0], clamped to p[3] and p[4], times p[5].
+def scale_parameters(p):
+    """Return the parameters of a scale by their names."""
+    return ScaleParameters(p[6], p[7], p[8], p[9], p[10], p[11], p[12], p[13], p[14], p[15])
 
-    It is doubled if the maximum is above p[1] times the power; with p[2] = 1 also if it is equal.
-    """
+
+@njit
+def power_scale(pattern, p):
+    """Return the scale that `PowerScale` in `chop.formats.parts.scales` describes."""
     largest = number(LARGEST if pattern == EXPONENT else pattern)
     power = power_below(largest)
-    bound = power * p[1]
-    scale = power * p[0]
-    if largest > bound or (p[2] > np.float32(0.0) and largest == bound):
+    bound = power * p.above
+    scale = power * p.factor
+    if largest > bound or (p.inclusive > np.float32(0.0) and largest == bound):
         scale = scale * np.float32(2.0)
-    return clamp(scale, p[3], p[4]) * p[5]
+    return clamp(scale, p.low, p.high) * p.unit
 
 
 @njit
 def real_scale(pattern, p):
-    """Return the maximum divided by p[0], from p[3] to p[4]."""
+    """Return the scale that maps the maximum to `top`, from `low` to `high`."""
     largest = number(LARGEST if pattern == EXPONENT else pattern)
-    return clamp(largest / p[0], p[3], p[4])
+    return clamp(largest / p.top, p.low, p.high)
 
 
 @njit
 def tensor_scale(pattern, p):
-    """Return an E4M3 number times the scale of the tensor: the maximum divided by p[0] and by that scale.
-
-    The scale of the tensor is its maximum p[1] divided by p[2], from p[3] to p[4].
-    """
+    """Return an E4M3 number times the scale of the tensor: the maximum divided by `top` and by that scale."""
     largest = number(LARGEST if pattern == EXPONENT else pattern)
-    scale = clamp(p[1] / p[2], p[3], p[4])
-    ratio = clamp(largest / p[0] / scale, np.float32(-448.0), np.float32(448.0))
+    scale = clamp(p.tensor_largest / p.tensor_top, p.low, p.high)
+    ratio = clamp(largest / p.top / scale, np.float32(-448.0), np.float32(448.0))
     power = number(bits(ratio) & EXPONENT)
     power = np.float32(0.015625) if power < np.float32(0.015625) else power
     magic = power * np.float32(1572864.0)
@@ -99,31 +108,31 @@ def tensor_scale(pattern, p):
 
 @njit
 def power_above(pattern, p):
-    """Return the smallest power of two, up to p[5], that is at least `real_scale`."""
+    """Return the smallest power of two, up to `limit`, that is at least `real_scale`."""
     real = real_scale(pattern, p)
     power = number(bits(real) & EXPONENT)
     power = power * np.float32(2.0) if real > power else power
-    return p[5] if power > p[5] else power
+    return p.limit if power > p.limit else power
 
 
 SCALES = {"power": power_scale, "power_above": power_above, "real": real_scale, "tensor": tensor_scale}
 
 
-def block_function(scale_name, element):
+def block_function(scale_name, element_name):
     """Return a function that rounds one block with a given scale: a row of two-dimensional arrays."""
-    rounded, is_power = ELEMENTS[element], scale_name.startswith("power")
+    rounded, is_power = ELEMENTS[element_name], scale_name.startswith("power")
 
     @njit(inline="always")  # faster than what LLVM inlines
-    def block(x, y, row, scale, a, b, c):
+    def block(x, y, row, scale, element):
         if is_power:  # multiplied by the inverse, in two steps if the inverse is beyond float32
             lift = np.float32(1.8446744e19) if scale < np.float32(1e-30) else np.float32(1.0)
             inverse = np.float32(1.0) / (scale * lift)
             for i in range(x.shape[1]):
-                y[row, i] = rounded(x[row, i] * lift * inverse, a, b, c) * scale
+                y[row, i] = rounded(x[row, i] * lift * inverse, element) * scale
         else:
             divisor = np.float32(1.4e-45) if scale < np.float32(1.4e-45) else scale
             for i in range(x.shape[1]):
-                y[row, i] = rounded(x[row, i] / divisor, a, b, c) * scale
+                y[row, i] = rounded(x[row, i] / divisor, element) * scale
 
     return block
 
@@ -138,92 +147,93 @@ def largest_pattern(x, row):
     return largest
 
 
-def rows(scale_name, element, size_name):
+def rows(scale_name, element_name, size_name):
     """Return a loop over blocks along the last dimension, which is contiguous and a multiple of `size`.
 
     `size_name` is the size if the loop is for one size, else "any".
     """
-    return any_rows(scale_name, element) if size_name == "any" else short_rows(scale_name, element, int(size_name))
+    if size_name == "any":
+        return any_rows(scale_name, element_name)
+    return short_rows(scale_name, element_name, int(size_name))
 
 
-def any_rows(scale_name, element):
+def any_rows(scale_name, element_name):
     """Return a loop over blocks of any size."""
-    scale_of, block = SCALES[scale_name], block_function(scale_name, element)
+    scale_of, block = SCALES[scale_name], block_function(scale_name, element_name)
 
     def loop(source, target, outer, n, inner, size, parameters):
-        count, p = outer * (n // size), carray(parameters, 9)
+        count, p = outer * (n // size), carray(parameters, NUM_PARAMETERS)
         x, y = carray(source, (count, size)), carray(target, (count, size))
-        a, b, c = p[6], p[7], p[8]
+        element, scaling = element_parameters(p), scale_parameters(p)
         for row in range(count):
-            block(x, y, row, scale_of(largest_pattern(x, row), p), a, b, c)
+            block(x, y, row, scale_of(largest_pattern(x, row), scaling), element)
 
     return loop
 
 
-def short_rows(scale_name, element, num):
+def short_rows(scale_name, element_name, num):
     """Return a loop over blocks of `num` elements, a constant, so that the code of a block has no loops.
 
     The scales of many blocks are computed together. A block is written after all of it was read, through memory
     that nothing else can refer to: else the code would check whether source and target overlap.
     """
-    scale_of, rounded, is_power = SCALES[scale_name], ELEMENTS[element], scale_name.startswith("power")
+    scale_of, rounded, is_power = SCALES[scale_name], ELEMENTS[element_name], scale_name.startswith("power")
     new_scales, new_block = stack_memory(SCALES_AT_ONCE), stack_memory(num)
 
     @njit(inline="always")
-    def short_block(x, y, row, kept, scale, a, b, c):
+    def short_block(x, y, row, kept, scale, element):
         divisor = np.float32(1.4e-45) if scale < np.float32(1.4e-45) else scale
         inverse = np.float32(1.0) / scale
         for i in range(num):
             quotient = x[row, i] * inverse if is_power else x[row, i] / divisor
-            kept[i] = rounded(quotient, a, b, c) * scale
+            kept[i] = rounded(quotient, element) * scale
         for i in range(num):
             y[row, i] = kept[i]
 
-    block = block_function(scale_name, element)
+    block = block_function(scale_name, element_name)
 
     def loop(source, target, outer, n, inner, size, parameters):
-        count, p = outer * (n // num), carray(parameters, 9)
+        count, p = outer * (n // num), carray(parameters, NUM_PARAMETERS)
         x, y = carray(source, (count, num)), carray(target, (count, num))
         scales, kept = carray(new_scales(), SCALES_AT_ONCE), carray(new_block(), num)
-        a, b, c = p[6], p[7], p[8]
+        element, scaling = element_parameters(p), scale_parameters(p)
         for start in range(0, count, SCALES_AT_ONCE):
             together = min(SCALES_AT_ONCE, count - start)
             for k in range(together):
                 scales[k] = number(largest_pattern(x, start + k))
             for k in range(together):
-                scales[k] = scale_of(bits(scales[k]), p)
+                scales[k] = scale_of(bits(scales[k]), scaling)
             for k in range(together):
                 if is_power and scales[k] < np.float32(1e-30):
-                    block(x, y, start + k, scales[k], a, b, c)
+                    block(x, y, start + k, scales[k], element)
                 else:
-                    short_block(x, y, start + k, kept, scales[k], a, b, c)
+                    short_block(x, y, start + k, kept, scales[k], element)
 
     return loop
 
 
-def ragged_rows(scale_name, element):
+def ragged_rows(scale_name, element_name):
     """Return a loop over blocks along the last dimension, of which the last one may be shorter."""
-    scale_of, block = SCALES[scale_name], block_function(scale_name, element)
+    scale_of, block = SCALES[scale_name], block_function(scale_name, element_name)
 
     def loop(source, target, outer, n, inner, size, parameters):
-        x, y, p = carray(source, (outer, n)), carray(target, (outer, n)), carray(parameters, 9)
-        a, b, c = p[6], p[7], p[8]
+        x, y, p = carray(source, (outer, n)), carray(target, (outer, n)), carray(parameters, NUM_PARAMETERS)
+        element, scaling = element_parameters(p), scale_parameters(p)
         for row in range(outer):
             for start in range(0, n, size):
                 stop = min(start + size, n)
                 part = x[row : row + 1, start:stop]
-                scale = scale_of(largest_pattern(part, 0), p)
-                block(part, y[row : row + 1, start:stop], 0, scale, a, b, c)
+                block(part, y[row : row + 1, start:stop], 0, scale_of(largest_pattern(part, 0), scaling), element)
 
     return loop
 
 
-def columns(scale_name, element):
+def columns(scale_name, element_name):
     """Return a loop over blocks along a dimension with `inner` elements behind it, in C order.
 
     The first row of each block of `target` holds the maxima and then the scales, until it is written last.
     """
-    scale_of, rounded = SCALES[scale_name], ELEMENTS[element]
+    scale_of, rounded = SCALES[scale_name], ELEMENTS[element_name]
 
     @njit
     def maxima(x, first):
@@ -232,23 +242,24 @@ def columns(scale_name, element):
             first[j] = number(pattern if pattern > largest else largest)
 
     @njit
-    def number_of(x, scale, a, b, c):
+    def number_of(x, scale, element):
         divisor = np.float32(1.4e-45) if scale < np.float32(1.4e-45) else scale
-        return rounded(x / divisor, a, b, c) * scale
+        return rounded(x / divisor, element) * scale
 
     @njit
-    def row(x, y, scales, a, b, c):
+    def row(x, y, scales, element):
         for j in range(len(x)):
-            y[j] = number_of(x[j], scales[j], a, b, c)
+            y[j] = number_of(x[j], scales[j], element)
 
     @njit
-    def first_row(x, scales, a, b, c):
+    def first_row(x, scales, element):
         for j in range(len(x)):
-            scales[j] = number_of(x[j], scales[j], a, b, c)
+            scales[j] = number_of(x[j], scales[j], element)
 
     def loop(source, target, outer, n, inner, size, parameters):
         x, y = carray(source, (outer, n, inner)), carray(target, (outer, n, inner))
-        p = carray(parameters, 9)
+        p = carray(parameters, NUM_PARAMETERS)
+        element, scaling = element_parameters(p), scale_parameters(p)
         for o in range(outer):
             for start in range(0, n, size):
                 first = y[o, start]
@@ -257,10 +268,10 @@ def columns(scale_name, element):
                 for k in range(start, min(start + size, n)):
                     maxima(x[o, k], first)
                 for j in range(inner):
-                    first[j] = scale_of(bits(first[j]), p)
+                    first[j] = scale_of(bits(first[j]), scaling)
                 for k in range(start + 1, min(start + size, n)):
-                    row(x[o, k], y[o, k], first, p[6], p[7], p[8])
-                first_row(x[o, start], first, p[6], p[7], p[8])
+                    row(x[o, k], y[o, k], first, element)
+                first_row(x[o, start], first, element)
 
     return loop
 

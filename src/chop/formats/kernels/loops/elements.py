@@ -3,6 +3,8 @@
 import numpy as np
 from numba import njit
 
+from chop.formats.kernels.loops.parameters import ElementParameters
+
 EXPONENT = np.int32(0x7F800000)
 MAGNITUDE = np.int32(0x7FFFFFFF)
 
@@ -66,24 +68,30 @@ ROUNDINGS = {
 }
 
 
+@njit
+def element_parameters(p):
+    """Return the parameters of an element by their names."""
+    return ElementParameters(p[0], p[1], p[2], p[3], p[4], p[5])
+
+
 def integer_element(rounding):
-    """Return a function that rounds to integers from a to b."""
+    """Return a function that rounds to integers from low to high."""
     rounded = ROUNDINGS[rounding]
 
     @njit
-    def element(x, a, b, c):
-        return clamp(rounded(x), a, b)
+    def element(x, p):
+        return clamp(rounded(x), p.low, p.high)
 
     return element
 
 
 @njit
-def grid_by_sum(x, largest, smallest, factor):
+def grid_by_sum(x, p):
     """Round to a grid: adding a number whose last bit is worth one step rounds x, with ties to even."""
-    x = clamp(x, -largest, largest)
+    x = clamp(x, -p.high, p.high)
     power = number(bits(x) & EXPONENT)
-    power = smallest if power < smallest else power
-    magic = power * factor
+    power = p.smallest if power < p.smallest else power
+    magic = power * p.magic
     return with_sign_of((x + magic) - magic, x)
 
 
@@ -95,8 +103,8 @@ def grid_by_bits(dropped):
     below_half, kept = np.int32((1 << (dropped - 1)) - 1), np.int32(-(1 << dropped))
 
     @njit
-    def element(x, largest, b, c):
-        x = clamp(x, -largest, largest)
+    def element(x, p):
+        x = clamp(x, -p.high, p.high)
         pattern = bits(x)
         last = np.int32((pattern >> dropped) & np.int32(1))
         rounded = np.int32(pattern + below_half + last) & kept
@@ -110,28 +118,28 @@ def grid_element(rounding):
     rounded = ROUNDINGS[rounding]
 
     @njit
-    def element(x, largest, smallest, share):
-        x = clamp(x, -largest, largest)
+    def element(x, p):
+        x = clamp(x, -p.high, p.high)
         power = number(bits(x) & EXPONENT)
-        power = smallest if power < smallest else power
-        step = power * share
+        power = p.smallest if power < p.smallest else power
+        step = power * p.step
         return rounded(x / step) * step
 
     return element
 
 
 @njit
-def power_element(x, largest, smallest, odd):
-    """Round to 0 and powers of two, ties to the even code, which is an odd exponent if `odd` is 1."""
-    x = clamp(x, -largest, largest)
+def power_element(x, p):
+    """Round to 0 and powers of two, ties to the even code."""
+    x = clamp(x, -p.high, p.high)
     pattern = bits(x) & MAGNITUDE
     is_nan = pattern > EXPONENT
     last = (pattern >> np.int32(23)) & np.int32(1)
-    tie = last if odd > np.float32(0.0) else np.int32(1) - last
+    tie = last if p.ties_to_odd > np.float32(0.0) else np.int32(1) - last
     power = number((pattern + tie + np.int32(0x3FFFFF)) & EXPONENT)
-    power = smallest if power < smallest else power
+    power = p.smallest if power < p.smallest else power
     # up to half of the smallest power it is 0
-    power = np.float32(0.0) if number(pattern) <= smallest * np.float32(0.5) else power
+    power = np.float32(0.0) if number(pattern) <= p.smallest * np.float32(0.5) else power
     power = x if is_nan else power
     return power if is_nan else with_sign_of(power, x)
 

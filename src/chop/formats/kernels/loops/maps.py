@@ -3,8 +3,9 @@
 import numpy as np
 from numba import carray
 
-from chop.formats.kernels.loops.blocks import SCALES
-from chop.formats.kernels.loops.elements import ELEMENTS, ROUNDINGS, bits, clamp
+from chop.formats.kernels.loops.blocks import SCALES, scale_parameters
+from chop.formats.kernels.loops.elements import ELEMENTS, ROUNDINGS, bits, clamp, element_parameters
+from chop.formats.kernels.loops.parameters import NUM_ELEMENT_PARAMETERS, NUM_PARAMETERS
 
 
 def fixed_point(rounding):
@@ -34,29 +35,29 @@ def fixed_point_columns(rounding):
     return loop
 
 
-def on_grid(element):
+def on_grid(element_name):
     """Return a loop that rounds each number to a grid."""
-    rounded = ELEMENTS[element]
+    rounded = ELEMENTS[element_name]
 
     def loop(source, target, outer, n, inner, size, parameters):
-        x, y, p = carray(source, n), carray(target, n), carray(parameters, 3)
-        a, b, c = p[0], p[1], p[2]
+        x, y = carray(source, n), carray(target, n)
+        element = element_parameters(carray(parameters, NUM_ELEMENT_PARAMETERS))
         for i in range(n):
-            y[i] = rounded(x[i], a, b, c)
+            y[i] = rounded(x[i], element)
 
     return loop
 
 
-def scaled(scale_name, element):
-    """Return a loop that rounds all numbers with one scale, which follows from their maximum p[9]."""
-    scale_of, rounded = SCALES[scale_name], ELEMENTS[element]
+def scaled(scale_name, element_name):
+    """Return a loop that rounds all numbers with one scale; it follows from the last parameter, their maximum."""
+    scale_of, rounded = SCALES[scale_name], ELEMENTS[element_name]
 
     def loop(source, target, outer, n, inner, size, parameters):
-        x, y, p = carray(source, n), carray(target, n), carray(parameters, 10)
-        a, b, c = p[6], p[7], p[8]
-        scale = scale_of(bits(p[9]), p)
+        x, y, p = carray(source, n), carray(target, n), carray(parameters, NUM_PARAMETERS + 1)
+        element = element_parameters(p)
+        scale = scale_of(bits(p[NUM_PARAMETERS]), scale_parameters(p))
         divisor = np.float32(1.4e-45) if scale < np.float32(1.4e-45) else scale
         for i in range(n):
-            y[i] = rounded(x[i] / divisor, a, b, c) * scale
+            y[i] = rounded(x[i] / divisor, element) * scale
 
     return loop

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from chop.formats.base import Format
+from chop.formats.parts.base import Format
 
 MAX_ENUMERABLE_WIDTH = 16
 """Bits per element up to which all values of a format are listed."""

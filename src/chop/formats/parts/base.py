@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from chop.display.html import html_table
-from chop.formats.straight_through import rounded
+from chop.formats.parts.gradients import rounded
 from chop.registry import Registry
 
 OperandDim = Literal["reduce_dim", "channel_dim"]

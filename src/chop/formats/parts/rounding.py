@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from chop.formats.base import param
+from chop.formats.parts.base import param
 
 Rounding = Literal["nearest_even", "nearest_away", "floor", "towards_zero", "stochastic"]
 _DIRECTED = ("floor", "towards_zero", "stochastic")

@@ -6,43 +6,57 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from chop.formats.base import Encoded, Format, Scales
-from chop.formats.bits import is_wide, working
-from chop.formats.blocks import Blocks, InBlocks, block_indices, divided_dim, num_blocks, shared_bits
 from chop.formats.kernels.families import Element, Scale, round_blocks
-from chop.formats.rounding import Rounded, Rounding, without_overflow
-
-
-class Elements(Protocol):
-    """What blocks need to know of their elements: `Grid` or `IntegerGrid`."""
-
-    def round_(self, x: Tensor, rounding: Rounding = "nearest_even") -> Tensor: ...
-
-    def loop_element(self, rounding: Rounding) -> Element | None: ...
-
-    def integers(self, values: Tensor) -> tuple[Tensor, Tensor]: ...
-
-    def encode(self, values: Tensor) -> Tensor: ...
-
-    def decode(self, codes: Tensor, dtype: torch.dtype = torch.float32) -> Tensor: ...
-
-    def all_codes(self) -> Tensor: ...
+from chop.formats.parts.base import Encoded, Format, Scales, param
+from chop.formats.parts.bits import is_wide, working
+from chop.formats.parts.blocks import (
+    Blocks,
+    BlockSize,
+    block_indices,
+    block_sizes,
+    divided_dim,
+    num_blocks,
+    shared_bits,
+)
+from chop.formats.parts.grid import Grid, IntegerGrid
+from chop.formats.parts.rounding import Rounded, without_overflow
+from chop.formats.parts.scales import PowerScale
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScaledBlocks(InBlocks, Rounded, Format):
+class ScaledBlocks(Rounded, Format):
     """A format with blocks of elements, and a scale per block that follows from its largest magnitude."""
 
     is_symmetric = True
 
+    block_size: BlockSize = param(32, help="elements per block, or the shape of a tile", kw_only=True)
+    block_dim: int | None = param(
+        None,
+        operand_dim="reduce_dim",
+        help="dimension along which blocks run; None: the one that the op sums over",
+        kw_only=True,
+    )
+
+    def check_blocks(self) -> None:
+        """Raise an error if the block size is not positive."""
+        sizes = (self.block_size,) if isinstance(self.block_size, int) else self.block_size
+        if not sizes or min(sizes) < 1:
+            raise ValueError(f"block_size must be a positive integer or a list of them, got {self.block_size}")
+
+    def rounds_rows_independently(self, x: Tensor) -> bool:
+        return x.dim() > 0 and 0 not in block_sizes(x.shape, self.block_size, self.block_dim)
+
+    @property
+    def values_depend_on_data(self) -> bool:
+        return True
+
     @property
     @abstractmethod
-    def grid(self) -> Elements:
+    def grid(self) -> Grid | IntegerGrid:
         """The numbers of a block whose scale is 1."""
 
     @property
@@ -57,9 +71,14 @@ class ScaledBlocks(InBlocks, Rounded, Format):
     def scale_bits(self, shape: Sequence[int]) -> int:
         return num_blocks(shape, self.block_size, self.block_dim) * self.scale_width
 
-    @abstractmethod
+    @property
+    def block_scale(self) -> PowerScale:
+        """How a scale follows from the maximum of a block; a format with another rule defines `scale` instead."""
+        raise NotImplementedError
+
     def scale(self, largest: Tensor) -> Tensor:
         """Return the scales of blocks with these maxima."""
+        return self.block_scale.of(largest)
 
     def possible_scales(self, largest: Tensor) -> tuple[Tensor, ...]:
         """Return the scales that blocks with these maxima may have had when they were rounded."""
@@ -75,25 +94,24 @@ class ScaledBlocks(InBlocks, Rounded, Format):
         return blocks.join(elements.mul_(scale), like=x)
 
     @cached_property
-    def loop_scale(self) -> Scale | None:
-        """How a compiled loop computes the scales of blocks; None if no loop can."""
-        return None
+    def _scale_in_loop(self) -> Scale:
+        return self.block_scale.in_loop()
 
-    def loop_scale_for(self, x: Tensor) -> Scale | None:
-        """Return `loop_scale`, or what takes its place for a tensor."""
-        return self.loop_scale
+    def scale_in_loop(self, x: Tensor) -> Scale | None:
+        """Return how a compiled loop computes the scales of blocks of `x`; None if no loop can."""
+        return self._scale_in_loop
 
     @cached_property
-    def _loop_element(self) -> Element | None:
-        return self.grid.loop_element(self.rounding)
+    def _element_in_loop(self) -> Element | None:
+        return self.grid.in_loop(self.rounding)
 
     def _quantize_by_loop(self, x: Tensor) -> Tensor | None:
         if torch.compiler.is_compiling():
             return None  # it does not trace cached properties
-        element = self._loop_element
+        element = self._element_in_loop
         if element is None or isinstance(self.block_size, tuple) or x.dim() == 0:
             return None
-        scale = self.loop_scale_for(x)
+        scale = self.scale_in_loop(x)
         dim = divided_dim(x.dim(), self.block_dim)
         return None if scale is None else round_blocks(x, self.block_size, dim, scale, element)
 

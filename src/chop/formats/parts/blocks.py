@@ -10,8 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from chop.formats.base import param
-from chop.formats.bits import finite_magnitude, in_shape
+from chop.formats.parts.bits import finite_magnitude, in_shape
 
 BlockSize = int | tuple[int, ...]
 
@@ -33,7 +32,7 @@ class Blocks:
         """
         if x.dim() == 0:
             x = x.reshape(1)
-        sizes = _sizes(x.shape, block_size, block_dim)
+        sizes = block_sizes(x.shape, block_size, block_dim)
         padded = tuple(-(-n // sizes[d]) * sizes[d] if d in sizes else n for d, n in enumerate(x.shape))
         shape = tuple(x.shape)
         if padded != shape:
@@ -69,7 +68,7 @@ def block_indices(x: Tensor, block_size: BlockSize, block_dim: int | None) -> Te
     return blocks.join(numbers.expand_as(blocks.values), like=numbers.new_empty(x.shape))
 
 
-def _sizes(shape: Sequence[int], block_size: BlockSize, block_dim: int | None) -> dict[int, int]:
+def block_sizes(shape: Sequence[int], block_size: BlockSize, block_dim: int | None) -> dict[int, int]:
     """Return the size of a block in each divided dimension, at most the size of the dimension."""
     ndim = len(shape)
     if isinstance(block_size, int):
@@ -91,34 +90,8 @@ def num_blocks(shape: Sequence[int], block_size: BlockSize, block_dim: int | Non
     """Return the number of blocks in a tensor: 8 rows of 8 elements in blocks of 32 are 8 blocks."""
     if 0 in shape or not shape:
         return int(not shape)
-    sizes = _sizes(shape, block_size, block_dim)
+    sizes = block_sizes(shape, block_size, block_dim)
     return math.prod(-(-n // sizes[d]) if d in sizes else n for d, n in enumerate(shape))
-
-
-@dataclass(frozen=True, kw_only=True)
-class InBlocks:
-    """A format with blocks: the parameters of their shape, and functions over blocks."""
-
-    block_size: BlockSize = param(32, help="elements per block, or the shape of a tile", kw_only=True)
-    block_dim: int | None = param(
-        None,
-        operand_dim="reduce_dim",
-        help="dimension along which blocks run; None: the one that the op sums over",
-        kw_only=True,
-    )
-
-    def rounds_rows_independently(self, x: Tensor) -> bool:
-        return x.dim() > 0 and 0 not in _sizes(x.shape, self.block_size, self.block_dim)
-
-    @property
-    def values_depend_on_data(self) -> bool:
-        return True
-
-    def check_blocks(self) -> None:
-        """Raise an error if the block size is not positive."""
-        sizes = (self.block_size,) if isinstance(self.block_size, int) else self.block_size
-        if not sizes or min(sizes) < 1:
-            raise ValueError(f"block_size must be a positive integer or a list of them, got {self.block_size}")
 
 
 def shared_bits(width: int, block_size: BlockSize) -> float:

@@ -10,8 +10,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from chop.formats.bits import in_shape
 from chop.formats.kernels.families import Element, Scale, round_blocks, round_tensor
+from chop.formats.kernels.loops.parameters import ScaleParameters
+from chop.formats.parts.bits import in_shape
 
 Granularity = Literal["tensor", "channel", "row", "group"]
 SMALLEST_SCALE = 2.0**-100
@@ -65,6 +66,12 @@ def round_by_loop(
         rows = round_blocks(x.view(len(x), -1), x[0].numel(), 1, scale, element)
         return None if rows is None else in_shape(rows, x.shape)
     return round_tensor(x, scale, element)
+
+
+def real_scale(top: float) -> Scale:
+    """Return how a compiled loop computes `scale_covering`."""
+    low, high = scale_limits(top)
+    return Scale("real", ScaleParameters(low, high, top))
 
 
 @cache

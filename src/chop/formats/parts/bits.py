@@ -147,12 +147,6 @@ def unit_factor(top: Tensor, count: int) -> Tensor:
     return power / exact_power_of_two_below(top).where(top > 0, 1.0)
 
 
-def unit_factor_of(top: float, count: int) -> float:
-    """Return `unit_factor` of one number, or what is beyond float32."""
-    power = math.ldexp(1.0, math.frexp(top)[1] - 1) if top > 0 else 1.0
-    return 2.0 ** (52 - math.ceil(math.log2(count))) / power
-
-
 def signs(x: Tensor) -> Tensor:
     """Return -1 for negative numbers, +1 for all others, including -0; 20 times faster than `where`."""
     layout = _LAYOUTS[x.dtype]

@@ -1,0 +1,1 @@
+"""What formats are made of: their base class, grids, blocks, scales, rounding and gradients."""
