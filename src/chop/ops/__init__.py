@@ -1,19 +1,8 @@
-"""The op table."""
+"""The op table: rows in one file per kind of op, which are imported automatically."""
 
-from chop.ops import (
-    activation,
-    arithmetic,
-    composite,
-    convolution,
-    linear,
-    loss,
-    matmul,
-    movement,
-    normalization,
-    pooling,
-    reduction,
-    resizing,
-)
+import importlib
+import pkgutil
+
 from chop.ops.base import Call, Count, Factors, Op, Operand, Role, Shape, numel
 from chop.ops.table import (
     OPS,
@@ -27,6 +16,9 @@ from chop.ops.table import (
     register_op,
 )
 
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
+
 __all__ = [
     "OPS",
     "Call",
@@ -36,25 +28,13 @@ __all__ = [
     "Operand",
     "Role",
     "Shape",
-    "activation",
-    "arithmetic",
-    "composite",
-    "convolution",
     "foreign_module",
     "function_named",
-    "linear",
-    "loss",
-    "matmul",
     "method_names",
-    "movement",
-    "normalization",
     "numel",
     "op_of_function",
     "op_of_method",
     "op_of_module",
-    "pooling",
     "qualified_name",
-    "reduction",
     "register_op",
-    "resizing",
 ]

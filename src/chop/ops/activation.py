@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from torch import nn
 
-from chop.ops.base import Call, Count, Op, Operand, numel
-from chop.ops.spellings import add_each, data, spelled
-from chop.ops.table import register_op
+from chop.ops.base import Call, Count, Operand, numel
+from chop.ops.spellings import add_each, data, register_spelled
 
 _ACTIVATIONS: dict[str, tuple[type[nn.Module], ...]] = {
     "relu": (nn.ReLU,),
@@ -34,37 +33,22 @@ _OTHER_NAMES = {"hardtanh": ("relu6",), "logsigmoid": ("log_sigmoid",)}
 
 # Any activation counts one operation per element, which is the convention of the course.
 for _name, _modules in _ACTIVATIONS.items():
-    register_op(
-        Op(
-            _name,
-            "module_related_func",
-            operands=data("data_in"),
-            modules=_modules,
-            **spelled(_name, *_OTHER_NAMES.get(_name, ())),
-            aten=_OTHER_NAMES.get(_name, ()),
-            count=add_each,
-            batch_from_ndim=1,
-        )
-    )
-register_op(
-    Op(
-        "rrelu",
+    register_spelled(
+        " ".join([_name, *_OTHER_NAMES.get(_name, ())]),
         "module_related_func",
-        operands=data("data_in"),
-        modules=(nn.RReLU,),
-        **spelled("rrelu"),
+        data("data_in"),
+        modules=_modules,
+        aten=_OTHER_NAMES.get(_name, ()),
         count=add_each,
+        batch_from_ndim=1,
     )
-)
-register_op(
-    Op(
-        "prelu",
-        "module_related_func",
-        operands=(*data("data_in"), Operand("weight", "weight", 1, ("weight",))),
-        modules=(nn.PReLU,),
-        **spelled("prelu"),
-        count=add_each,
-    )
+register_spelled("rrelu", "module_related_func", data("data_in"), modules=(nn.RReLU,), count=add_each)
+register_spelled(
+    "prelu",
+    "module_related_func",
+    (*data("data_in"), Operand("weight", "weight", 1, ("weight",))),
+    modules=(nn.PReLU,),
+    count=add_each,
 )
 
 
@@ -73,34 +57,13 @@ def _glu_count(call: Call) -> Count:
     return Count(adds=numel(call.results[0]), multiplies=numel(call.results[0]))
 
 
-register_op(
-    Op(
-        "glu",
-        "module_related_func",
-        operands=data("data_in"),
-        modules=(nn.GLU,),
-        **spelled("glu"),
-        count=_glu_count,
-    )
-)
+register_spelled("glu", "module_related_func", data("data_in"), modules=(nn.GLU,), count=_glu_count)
 
 # Never quantised: in training it keeps the format of its input, and in evaluation it does nothing.
-_DROPOUTS = (
-    "dropout",
-    "dropout1d",
-    "dropout2d",
-    "dropout3d",
-    "alpha_dropout",
-    "feature_dropout",
-    "feature_alpha_dropout",
-)
-register_op(
-    Op(
-        "dropout",
-        "module_related_func",
-        operands=data(None),
-        modules=(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout),
-        **spelled(*_DROPOUTS),
-        aten=("native_dropout",),
-    )
+register_spelled(
+    "dropout dropout1d dropout2d dropout3d alpha_dropout feature_dropout feature_alpha_dropout",
+    "module_related_func",
+    data(None),
+    modules=(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout),
+    aten=("native_dropout",),
 )

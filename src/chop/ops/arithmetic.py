@@ -6,9 +6,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from chop.ops.base import Call, Count, Op, Operand, Role, numel
-from chop.ops.spellings import add_each, data, multiply_each, spelled
-from chop.ops.table import register_op
+from chop.ops.base import Call, Count, Operand, Role, numel
+from chop.ops.spellings import add_each, data, multiply_each, register_spelled
 
 _OPERATORS: dict[str, tuple[Callable[..., Any], ...]] = {
     "add": (operator.add, operator.iadd),
@@ -34,12 +33,12 @@ _OPERATORS: dict[str, tuple[Callable[..., Any], ...]] = {
 
 
 def _register(names: str, role: Role | None, count: Callable[[Call], Count]) -> None:
-    """Register an op of one or two operands; `names` is its name followed by its other names."""
+    """Register an op of one or two operands."""
     name, *others = names.split()
-    spellings = spelled(name, *others, others=_OPERATORS.get(name, ()))
     aten = tuple(f"__{other.removeprefix('bitwise_')}__" for other in others if other.startswith("bitwise_"))
     operands = data(role, "input", "other")
-    register_op(Op(name, "builtin_func", operands=operands, **spellings, aten=aten, count=count))
+    functions = _OPERATORS.get(name, ())
+    register_spelled(names, "builtin_func", operands, functions=functions, aten=aten, count=count)
 
 
 for _names in ("add", "sub subtract", "rsub", "maximum fmax", "minimum fmin"):
@@ -73,13 +72,8 @@ def _multiply_and_add(call: Call) -> Count:
 
 for _name in ("addcmul", "addcdiv"):
     _operands = data("data_in", "input", "tensor1", "tensor2")
-    register_op(Op(_name, "builtin_func", operands=_operands, **spelled(_name), count=_multiply_and_add))
+    register_spelled(_name, "builtin_func", _operands, count=_multiply_and_add)
 
-register_op(
-    Op(
-        "cat",
-        "builtin_func",
-        operands=(Operand("data_in_0", "data_in", 0, ("tensors",), variadic=True),),
-        **spelled("cat", "concat", "concatenate"),
-    )
+register_spelled(
+    "cat concat concatenate", "builtin_func", (Operand("data_in_0", "data_in", 0, ("tensors",), variadic=True),)
 )

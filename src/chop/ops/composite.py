@@ -52,16 +52,7 @@ for _name, _modules, _count in (
     ("gru", (nn.GRU, nn.GRUCell), _recurrent(gates=3, multiplies=3, adds=5)),
     ("rnn", (nn.RNN, nn.RNNCell), _recurrent(gates=1, multiplies=0, adds=1)),
 ):
-    register_op(
-        Op(
-            _name,
-            "module_related_func",
-            operands=data("data_in"),
-            modules=_modules,
-            count=_count,
-            composite=True,
-        )
-    )
+    register_op(Op(_name, "module_related_func", data("data_in"), modules=_modules, count=_count, composite=True))
 
 
 @dataclass(frozen=True)
@@ -127,7 +118,7 @@ register_op(
     Op(
         "multihead_attention",
         "module_related_func",
-        operands=data("data_in", "query", "key", "value"),
+        data("data_in", "query", "key", "value"),
         modules=(nn.MultiheadAttention,),
         attributes=dict.fromkeys(("num_heads", "batch_first", "add_zero_attn")),
         count=_multihead_attention_count,
@@ -206,7 +197,7 @@ for _name, _module, _keywords, _path, _count in _TRANSFORMERS:
         Op(
             _name,
             "module_related_func",
-            operands=data("data_in", *_keywords),
+            data("data_in", *_keywords),
             modules=(_module,),
             attributes=dict.fromkeys((f"{_path}.num_heads", f"{_path}.batch_first")),
             count=partial(_transformer_count, _path, len(_keywords), _count),

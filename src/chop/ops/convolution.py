@@ -7,7 +7,7 @@ from typing import cast
 from torch import Tensor, nn
 
 from chop.ops.base import Call, Count, Op, Operand, numel
-from chop.ops.spellings import spelled
+from chop.ops.spellings import register_spelled
 from chop.ops.table import register_op
 
 
@@ -41,27 +41,21 @@ for _dims, _layer, _transposed in (
     (2, nn.Conv2d, nn.ConvTranspose2d),
     (3, nn.Conv3d, nn.ConvTranspose3d),
 ):
-    register_op(
-        Op(
-            f"conv{_dims}d",
-            "module_related_func",
-            operands=_operands(_dims, reduce_dim=1, channel_dim=0),
-            modules=(_layer,),
-            **spelled(f"conv{_dims}d"),
-            batch_from_ndim=2 + _dims,
-            count=_convolution_count,
-            compute=_convolution,
-        )
+    register_spelled(
+        f"conv{_dims}d",
+        "module_related_func",
+        _operands(_dims, reduce_dim=1, channel_dim=0),
+        modules=(_layer,),
+        batch_from_ndim=2 + _dims,
+        count=_convolution_count,
+        compute=_convolution,
     )
-    register_op(
-        Op(
-            f"conv_transpose{_dims}d",
-            "module_related_func",
-            operands=_operands(_dims, reduce_dim=0, channel_dim=1),
-            modules=(_transposed,),
-            **spelled(f"conv_transpose{_dims}d"),
-            count=_transposed_count,
-        )
+    register_spelled(
+        f"conv_transpose{_dims}d",
+        "module_related_func",
+        _operands(_dims, reduce_dim=0, channel_dim=1),
+        modules=(_transposed,),
+        count=_transposed_count,
     )
 
 # What torch decomposes all of them into.
@@ -69,7 +63,7 @@ register_op(
     Op(
         "convolution",
         "module_related_func",
-        operands=(
+        (
             Operand("data_in_0", "data_in", 0, ("input",), reduce_dim=1),
             Operand("weight", "weight", 1, ("weight",), reduce_dim=1, channel_dim=0),
             Operand("bias", "bias", 2, ("bias",)),

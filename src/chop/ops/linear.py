@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from chop.ops.base import INNER, Call, Count, Factors, Op, Operand, numel
-from chop.ops.spellings import data, spelled
+from chop.ops.spellings import data, register_spelled
 from chop.ops.table import register_op
 
 
@@ -21,21 +21,18 @@ def _linear(layer: nn.Module, x: Tensor, weight: Tensor, bias: Tensor | None) ->
     return F.linear(x, weight, bias)
 
 
-register_op(
-    Op(
-        "linear",
-        "module_related_func",
-        operands=(
-            *data("data_in"),
-            Operand("weight", "weight", 1, ("weight",), channel_dim=0),
-            Operand("bias", "bias", 2, ("bias",)),
-        ),
-        modules=(nn.Linear,),
-        batch_from_ndim=2,
-        **spelled("linear"),
-        count=_linear_count,
-        compute=_linear,
-    )
+register_spelled(
+    "linear",
+    "module_related_func",
+    (
+        *data("data_in"),
+        Operand("weight", "weight", 1, ("weight",), channel_dim=0),
+        Operand("bias", "bias", 2, ("bias",)),
+    ),
+    modules=(nn.Linear,),
+    batch_from_ndim=2,
+    count=_linear_count,
+    compute=_linear,
 )
 
 
@@ -47,7 +44,7 @@ register_op(
     Op(
         "linear_transposed",  # a linear layer whose weight is [in, out], such as Conv1D of GPT-2
         "module_related_func",
-        operands=(
+        (
             Operand("data_in_0", "data_in", 0, ("x",)),
             Operand("weight", "weight", 1, reduce_dim=-2, channel_dim=-1),
             Operand("bias", "bias", 2),
@@ -87,19 +84,16 @@ def _bilinear_count(call: Call) -> Count:
     return Count(macs=matrix + vector, products=products)
 
 
-register_op(
-    Op(
-        "bilinear",
-        "module_related_func",
-        operands=(
-            *data("data_in", "input1", "input2"),
-            Operand("weight", "weight", 2, ("weight",), channel_dim=0),
-            Operand("bias", "bias", 3, ("bias",)),
-        ),
-        modules=(nn.Bilinear,),
-        **spelled("bilinear"),
-        count=_bilinear_count,
-    )
+register_spelled(
+    "bilinear",
+    "module_related_func",
+    (
+        *data("data_in", "input1", "input2"),
+        Operand("weight", "weight", 2, ("weight",), channel_dim=0),
+        Operand("bias", "bias", 3, ("bias",)),
+    ),
+    modules=(nn.Bilinear,),
+    count=_bilinear_count,
 )
 
 
@@ -143,7 +137,7 @@ register_op(
     Op(
         "embedding_bag",
         "module_related_func",
-        operands=_LOOKUP,
+        _LOOKUP,
         modules=(nn.EmbeddingBag,),
         functions=(F.embedding_bag,),
         aten=("_embedding_bag",),

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from chop.ops.base import Call, Count, Op, numel
-from chop.ops.spellings import data, spelled
+from chop.ops.spellings import data, register_spelled
 from chop.ops.table import register_op
 
 _FUNCTIONS = {
@@ -35,15 +35,12 @@ def _name(module: type[nn.Module]) -> str:
 
 
 for _module in _LOSSES:
-    register_op(
-        Op(
-            _name(_module),
-            "module_related_func",
-            operands=data(None, "input", "target"),
-            modules=(_module,),
-            **spelled(_name(_module)),
-            count=lambda call: None,
-        )
+    register_spelled(
+        _name(_module),
+        "module_related_func",
+        data(None, "input", "target"),
+        modules=(_module,),
+        count=lambda call: None,
     )
 
 
@@ -59,21 +56,18 @@ def _distance_count(call: Call) -> Count:
     return Count(multiplies=n + numel(call.results[0]), adds=2 * n)
 
 
-register_op(
-    Op(
-        "cosine_similarity",
-        "module_related_func",
-        operands=data(None, "x1", "x2"),
-        modules=(nn.CosineSimilarity,),
-        **spelled("cosine_similarity"),
-        count=_cosine_count,
-    )
+register_spelled(
+    "cosine_similarity",
+    "module_related_func",
+    data(None, "x1", "x2"),
+    modules=(nn.CosineSimilarity,),
+    count=_cosine_count,
 )
 register_op(
     Op(
         "pairwise_distance",
         "module_related_func",
-        operands=data(None, "x1", "x2"),
+        data(None, "x1", "x2"),
         modules=(nn.PairwiseDistance,),
         functions=(F.pairwise_distance,),
         count=_distance_count,
@@ -87,21 +81,14 @@ def _all_pairs_count(call: Call) -> Count:
     return Count(multiplies=results * (width + 1), adds=2 * results * width)
 
 
-register_op(
-    Op(
-        "cdist",
-        "module_related_func",
-        operands=data(None, "x1", "x2"),
-        **spelled("cdist"),
-        aten=("_cdist_forward",),
-        count=_all_pairs_count,
-    )
+register_spelled(
+    "cdist", "module_related_func", data(None, "x1", "x2"), aten=("_cdist_forward",), count=_all_pairs_count
 )
 register_op(
     Op(
         "pdist",
         "module_related_func",
-        operands=data(None),
+        data(None),
         functions=(F.pdist,),
         aten=("_pdist_forward",),
         count=_all_pairs_count,

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import operator
 
-from chop.ops.base import Call, Count, Factors, Op, Operand, Shape, numel
+from chop.ops.base import Call, Count, Factors, Operand, Shape, numel
 from chop.ops.normalization import softmax_count
-from chop.ops.spellings import data, multiply_each, spelled
-from chop.ops.table import register_op
+from chop.ops.spellings import data, multiply_each, register_spelled
 
 
 def _matmul_count(call: Call) -> Count:
@@ -20,36 +19,25 @@ def _second(keywords: tuple[str, ...], position: int = 1) -> Operand:
 
 
 _PRODUCT = (*data("data_in"), _second(("other", "mat2", "vec", "tensor")))
-register_op(
-    Op(
-        "matmul",
-        "builtin_func",
-        operands=_PRODUCT,
-        **spelled("matmul", "mm", "mv", "dot", others=(operator.matmul,)),
-        count=_matmul_count,
-    )
-)
-register_op(Op("bmm", "builtin_func", operands=_PRODUCT, **spelled("bmm"), count=_matmul_count))
+register_spelled("matmul mm mv dot", "builtin_func", _PRODUCT, functions=(operator.matmul,), count=_matmul_count)
+register_spelled("bmm", "builtin_func", _PRODUCT, count=_matmul_count)
 
 # bias + data x weight
 for _name, _factors in (("addmm", ("mat1", "mat2")), ("baddbmm", ("batch1", "batch2"))):
-    register_op(
-        Op(
-            _name,
-            "builtin_func",
-            operands=(
-                Operand("data_in_0", "data_in", 1, _factors[:1]),
-                _second(_factors[1:], position=2),
-                Operand("bias", "bias", 0, ("input",)),
-            ),
-            **spelled(_name),
-            count=_matmul_count,
-        )
+    register_spelled(
+        _name,
+        "builtin_func",
+        (
+            Operand("data_in_0", "data_in", 1, _factors[:1]),
+            _second(_factors[1:], position=2),
+            Operand("bias", "bias", 0, ("input",)),
+        ),
+        count=_matmul_count,
     )
 
 
 _OUTER = data("data_in", "input", "vec2")
-register_op(Op("outer", "builtin_func", operands=_OUTER, **spelled("outer", "ger"), count=multiply_each))
+register_spelled("outer ger", "builtin_func", _OUTER, count=multiply_each)
 
 
 def _tensordot_count(call: Call) -> Count:
@@ -59,15 +47,7 @@ def _tensordot_count(call: Call) -> Count:
     return Count(macs=sizes[2] * terms)
 
 
-register_op(
-    Op(
-        "tensordot",
-        "builtin_func",
-        operands=data("data_in", "a", "b"),
-        **spelled("tensordot"),
-        count=_tensordot_count,
-    )
-)
+register_spelled("tensordot", "builtin_func", data("data_in", "a", "b"), count=_tensordot_count)
 
 
 def _einsum_count(call: Call) -> Count | None:
@@ -99,15 +79,12 @@ def _index_sizes(terms: list[str], shapes: list[Shape]) -> dict[str, int] | None
     return sizes
 
 
-register_op(
-    Op(
-        "einsum",
-        "builtin_func",
-        operands=(Operand("data_in_0", "data_in", 1, ("tensors",), variadic=True, starred=True),),
-        **spelled("einsum"),
-        attributes={"equation": 0},
-        count=_einsum_count,
-    )
+register_spelled(
+    "einsum",
+    "builtin_func",
+    (Operand("data_in_0", "data_in", 1, ("tensors",), variadic=True, starred=True),),
+    attributes={"equation": 0},
+    count=_einsum_count,
 )
 
 
@@ -129,15 +106,12 @@ def _attention_count(call: Call) -> Count:
     return attention_count(query, key, value, call.results[0])
 
 
-register_op(
-    Op(
-        "scaled_dot_product_attention",
-        "module_related_func",
-        operands=(
-            *data("data_in", "query", "key"),
-            Operand("data_in_2", "data_in", 2, ("value",), reduce_dim=-2),
-        ),
-        **spelled("scaled_dot_product_attention"),
-        count=_attention_count,
-    )
+register_spelled(
+    "scaled_dot_product_attention",
+    "module_related_func",
+    (
+        *data("data_in", "query", "key"),
+        Operand("data_in_2", "data_in", 2, ("value",), reduce_dim=-2),
+    ),
+    count=_attention_count,
 )

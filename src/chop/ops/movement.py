@@ -9,14 +9,23 @@ import torch
 from torch import nn
 
 from chop.ops.base import Op, Operand
-from chop.ops.spellings import data, spelled
+from chop.ops.spellings import data, register_spelled
 from chop.ops.table import register_op
 
 _NAMES = (
     *("view", "reshape", "size", "dim", "numel", "flatten", "unflatten", "permute", "transpose", "t", "contiguous"),
     *("squeeze", "unsqueeze", "expand", "expand_as", "repeat", "view_as", "reshape_as", "narrow", "select"),
     *("chunk", "split", "unbind", "clone", "detach", "to", "float", "type_as", "slice", "alias"),
-    *("movedim", "swapaxes", "ravel", "broadcast_to", "diagonal", "as_strided", "tensor_split", "split_with_sizes"),
+    *(
+        "movedim moveaxis",
+        "swapaxes swapdims",
+        "ravel",
+        "broadcast_to",
+        "diagonal",
+        "as_strided",
+        "tensor_split",
+        "split_with_sizes unsafe_split",
+    ),
     *("double", "half", "bfloat16", "int", "long", "short", "bool", "type", "cpu", "requires_grad_"),
     *(
         "flip",
@@ -38,14 +47,15 @@ _NAMES = (
     *("rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "bernoulli"),
     *("stride", "storage_offset", "empty_strided", "masked_scatter"),
     *("zero", "fill", "copy", "item", "is_floating_point", "bucketize", "searchsorted", "constant_pad_nd"),
-    *("pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "max_unpool1d", "max_unpool2d", "max_unpool3d"),
+    *(
+        "pixel_shuffle",
+        "pixel_unshuffle",
+        "channel_shuffle native_channel_shuffle",
+        "max_unpool1d",
+        "max_unpool2d",
+        "max_unpool3d",
+    ),
 )
-_OTHER_NAMES = {
-    "movedim": ("moveaxis",),
-    "swapaxes": ("swapdims",),
-    "channel_shuffle": ("native_channel_shuffle",),
-    "split_with_sizes": ("unsafe_split",),
-}
 _MODULES: dict[str, type[nn.Module]] = {
     "flatten": nn.Flatten,
     "unflatten": nn.Unflatten,
@@ -70,41 +80,36 @@ _ATEN = {
     "unfold": ("im2col",),
 }
 
-for _name in _NAMES:
-    register_op(
-        Op(
-            _name,
-            "implicit_func",
-            operands=data(None),
-            modules=(_MODULES[_name],) if _name in _MODULES else (),
-            **spelled(_name, *_OTHER_NAMES.get(_name, ())),
-            aten=_ATEN.get(_name, ()),
-        )
+for _names in _NAMES:
+    _name = _names.partition(" ")[0]
+    register_spelled(
+        _names,
+        "implicit_func",
+        data(None),
+        modules=(_MODULES[_name],) if _name in _MODULES else (),
+        aten=_ATEN.get(_name, ()),
     )
 
 register_op(Op("outputs", "implicit_func"))  # a class, such as a dataclass, that holds the outputs of a model
 _WHERE = data(None, "condition", "input", "other")
-register_op(Op("where", "implicit_func", operands=_WHERE, **spelled("where")))
+register_spelled("where", "implicit_func", _WHERE)
 
 _PADDINGS = ("Constant", "Zero", "Reflection", "Replication", "Circular")
-register_op(
-    Op(
-        "pad",
-        "implicit_func",
-        operands=data(None),
-        modules=tuple(getattr(nn, f"{kind}Pad{dims}d") for kind in _PADDINGS for dims in (1, 2, 3)),
-        **spelled("pad"),
-        aten=tuple(f"{kind.lower()}_pad{dims}d" for kind in _PADDINGS[2:4] for dims in (1, 2, 3)),
-    )
+register_spelled(
+    "pad",
+    "implicit_func",
+    data(None),
+    modules=tuple(getattr(nn, f"{kind}Pad{dims}d") for kind in _PADDINGS for dims in (1, 2, 3)),
+    aten=tuple(f"{kind.lower()}_pad{dims}d" for kind in _PADDINGS[2:4] for dims in (1, 2, 3)),
 )
 
-register_op(Op("identity", "implicit_func", operands=data(None), modules=(nn.Identity,)))
-register_op(Op("getitem", "implicit_func", operands=data(None), functions=(operator.getitem,)))
-register_op(Op("getattr", "implicit_func", operands=data(None), functions=(builtins.getattr,)))
+register_op(Op("identity", "implicit_func", data(None), modules=(nn.Identity,)))
+register_op(Op("getitem", "implicit_func", data(None), functions=(operator.getitem,)))
+register_op(Op("getattr", "implicit_func", data(None), functions=(builtins.getattr,)))
 
 for _name in ("stack", "hstack", "vstack", "dstack", "column_stack"):
     _tensors = (Operand("data_in_0", None, 0, ("tensors",), variadic=True),)
-    register_op(Op(_name, "implicit_func", operands=_tensors, **spelled(_name)))
+    register_spelled(_name, "implicit_func", _tensors)
 for _name in ("meshgrid", "broadcast_tensors"):
     _tensors = (Operand("data_in_0", None, 0, ("tensors",), variadic=True, starred=True),)
-    register_op(Op(_name, "implicit_func", operands=_tensors, functions=(getattr(torch, _name),)))
+    register_op(Op(_name, "implicit_func", _tensors, functions=(getattr(torch, _name),)))

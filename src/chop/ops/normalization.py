@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from chop.ops.base import Call, Count, Op, Operand, Shape, numel
-from chop.ops.spellings import data, spelled
+from chop.ops.spellings import data, register_spelled
 from chop.ops.table import register_op
 
 
@@ -58,26 +58,16 @@ for _name, _module in (
     ("batch_norm3d", nn.BatchNorm3d),
 ):
     register_op(
-        Op(
-            _name,
-            "module",
-            operands=_channels(3, 4),
-            modules=(_module,),
-            count=_batch_norm_count,
-            compute=_batch_norm,
-        )
+        Op(_name, "module", _channels(3, 4), modules=(_module,), count=_batch_norm_count, compute=_batch_norm)
     )
 
 # The function is the same for any number of dimensions; only layers distinguish 1d, 2d and 3d.
-register_op(
-    Op(
-        "batch_norm",
-        "module_related_func",
-        operands=_channels(3, 4),
-        **spelled("batch_norm"),
-        aten=("native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training"),
-        count=_batch_norm_count,
-    )
+register_spelled(
+    "batch_norm",
+    "module_related_func",
+    _channels(3, 4),
+    aten=("native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training"),
+    count=_batch_norm_count,
 )
 
 
@@ -91,32 +81,26 @@ def _layer_norm(layer: nn.LayerNorm, x: Tensor, weight: Tensor | None, bias: Ten
     return F.layer_norm(x, layer.normalized_shape, weight, bias, layer.eps)
 
 
-register_op(
-    Op(
-        "layer_norm",
-        "module_related_func",
-        operands=(
-            *data("data_in"),
-            Operand("weight", "weight", 2, ("weight",)),
-            Operand("bias", "bias", 3, ("bias",)),
-        ),
-        modules=(nn.LayerNorm,),
-        **spelled("layer_norm"),
-        aten=("native_layer_norm",),
-        count=_layer_norm_count,
-        compute=_layer_norm,
-    )
+register_spelled(
+    "layer_norm",
+    "module_related_func",
+    (
+        *data("data_in"),
+        Operand("weight", "weight", 2, ("weight",)),
+        Operand("bias", "bias", 3, ("bias",)),
+    ),
+    modules=(nn.LayerNorm,),
+    aten=("native_layer_norm",),
+    count=_layer_norm_count,
+    compute=_layer_norm,
 )
-register_op(
-    Op(
-        "group_norm",
-        "module_related_func",
-        operands=_channels(2, 3),
-        modules=(nn.GroupNorm,),
-        **spelled("group_norm"),
-        aten=("native_group_norm",),
-        count=_layer_norm_count,
-    )
+register_spelled(
+    "group_norm",
+    "module_related_func",
+    _channels(2, 3),
+    modules=(nn.GroupNorm,),
+    aten=("native_group_norm",),
+    count=_layer_norm_count,
 )
 
 
@@ -126,16 +110,13 @@ def _instance_norm_count(call: Call) -> Count:
     return _batch_norm_count(call) if tracked else _layer_norm_count(call)
 
 
-register_op(
-    Op(
-        "instance_norm",
-        "module_related_func",
-        operands=_channels(3, 4),
-        modules=(nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d),
-        **spelled("instance_norm"),
-        attributes={"track_running_stats": None},
-        count=_instance_norm_count,
-    )
+register_spelled(
+    "instance_norm",
+    "module_related_func",
+    _channels(3, 4),
+    modules=(nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d),
+    attributes={"track_running_stats": None},
+    count=_instance_norm_count,
 )
 
 
@@ -144,19 +125,14 @@ def _rms_norm_count(call: Call) -> Count:
     return Count(multiplies=(3 + ("weight" in call.operands)) * numel(call.results[0]))
 
 
-register_op(
-    Op(
-        "rms_norm",
-        "module_related_func",
-        operands=(*data("data_in"), Operand("weight", "weight", 2, ("weight",))),
-        modules=(nn.RMSNorm,),
-        **spelled("rms_norm"),
-        count=_rms_norm_count,
-    )
+register_spelled(
+    "rms_norm",
+    "module_related_func",
+    (*data("data_in"), Operand("weight", "weight", 2, ("weight",))),
+    modules=(nn.RMSNorm,),
+    count=_rms_norm_count,
 )
-register_op(
-    Op("normalize", "module_related_func", operands=data("data_in"), **spelled("normalize"), count=_rms_norm_count)
-)
+register_spelled("normalize", "module_related_func", data("data_in"), count=_rms_norm_count)
 
 
 def _local_response_norm_count(call: Call) -> Count:
@@ -165,16 +141,13 @@ def _local_response_norm_count(call: Call) -> Count:
     return Count(multiplies=5 * n, adds=(call.attributes["size"] + 1) * n)
 
 
-register_op(
-    Op(
-        "local_response_norm",
-        "module_related_func",
-        operands=(Operand("data_in_0", "data_in", 0, ("input",), reduce_dim=1),),
-        modules=(nn.LocalResponseNorm,),
-        **spelled("local_response_norm"),
-        attributes={"size": 1},
-        count=_local_response_norm_count,
-    )
+register_spelled(
+    "local_response_norm",
+    "module_related_func",
+    (Operand("data_in_0", "data_in", 0, ("input",), reduce_dim=1),),
+    modules=(nn.LocalResponseNorm,),
+    attributes={"size": 1},
+    count=_local_response_norm_count,
 )
 
 
@@ -205,23 +178,20 @@ _SOFTMAXES: tuple[tuple[str, type[nn.Module], Callable[[Shape, int | None], Coun
     ("softmin", nn.Softmin, _softmin_count),
 )
 for _name, _softmax, _count in _SOFTMAXES:
-    register_op(
-        Op(
-            _name,
-            "module_related_func",
-            operands=data("data_in"),
-            modules=(_softmax,),
-            **spelled(_name),
-            aten=(f"_{_name}",),
-            attributes={"dim": 1},
-            count=partial(_along_dim, _count),
-        )
+    register_spelled(
+        _name,
+        "module_related_func",
+        data("data_in"),
+        modules=(_softmax,),
+        aten=(f"_{_name}",),
+        attributes={"dim": 1},
+        count=partial(_along_dim, _count),
     )
 register_op(
     Op(
         "softmax2d",
         "module_related_func",
-        operands=data("data_in"),
+        data("data_in"),
         modules=(nn.Softmax2d,),
         count=lambda call: softmax_count(call.results[0], -3),
     )

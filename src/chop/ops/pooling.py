@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 from torch import nn
 
-from chop.ops.base import Call, Count, Op, numel
-from chop.ops.spellings import data, spelled
-from chop.ops.table import register_op
+from chop.ops.base import Call, Count, numel
+from chop.ops.spellings import data, register_spelled
 
 
 def _window(call: Call, dims: int) -> int:
@@ -67,15 +66,12 @@ for _dims in (1, 2, 3):
         _name = f"{_PREFIXES[_kind]}_pool{_dims}d"
         if not hasattr(nn, f"{_kind}Pool{_dims}d"):
             continue  # FractionalMaxPool1d
-        register_op(
-            Op(
-                _name,
-                "module_related_func",
-                operands=data("data_in"),
-                modules=(getattr(nn, f"{_kind}Pool{_dims}d"),),
-                **spelled(_name, f"{_name}_with_indices"),
-                aten=(f"_{_name}",),
-                attributes={} if _kind.startswith("Adaptive") else {"kernel_size": 2 if _kind == "LP" else 1},
-                count=_count,
-            )
+        register_spelled(
+            f"{_name} {_name}_with_indices",
+            "module_related_func",
+            data("data_in"),
+            modules=(getattr(nn, f"{_kind}Pool{_dims}d"),),
+            aten=(f"_{_name}",),
+            attributes={} if _kind.startswith("Adaptive") else {"kernel_size": 2 if _kind == "LP" else 1},
+            count=_count,
         )

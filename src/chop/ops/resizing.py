@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from chop.ops.base import Call, Count, Op, numel
-from chop.ops.spellings import add_all, data, spelled
+from chop.ops.spellings import add_all, data, register_spelled
 from chop.ops.table import register_op
 
 _NEIGHBOURS = {
@@ -34,16 +34,13 @@ def _by_mode(call: Call) -> Count | None:
     return _interpolation(_NEIGHBOURS[mode], call) if mode in _NEIGHBOURS else None
 
 
-register_op(
-    Op(
-        "interpolate",
-        "module_related_func",
-        operands=data("data_in"),
-        modules=(nn.Upsample, nn.UpsamplingNearest2d, nn.UpsamplingBilinear2d),
-        **spelled("interpolate"),
-        attributes={"mode": 3},
-        count=_by_mode,
-    )
+register_spelled(
+    "interpolate",
+    "module_related_func",
+    data("data_in"),
+    modules=(nn.Upsample, nn.UpsamplingNearest2d, nn.UpsamplingBilinear2d),
+    attributes={"mode": 3},
+    count=_by_mode,
 )
 for _mode, _dims in (
     *(("nearest", dims) for dims in (1, 2, 3)),
@@ -56,7 +53,7 @@ for _mode, _dims in (
         Op(
             f"upsample_{_mode}{_dims}d",
             "module_related_func",
-            operands=data("data_in"),
+            data("data_in"),
             aten=(f"upsample_{_mode}{_dims}d",),
             count=partial(_interpolation, _NEIGHBOURS[_mode]),
         )
@@ -71,22 +68,14 @@ def _grid_sample_count(call: Call) -> Count:
     return _interpolation(neighbours[mode], call)
 
 
-register_op(
-    Op(
-        "fold",
-        "module_related_func",
-        operands=data("data_in"),
-        modules=(nn.Fold,),
-        **spelled("fold"),
-        aten=("col2im",),
-        count=add_all,
-    )
+register_spelled(
+    "fold", "module_related_func", data("data_in"), modules=(nn.Fold,), aten=("col2im",), count=add_all
 )
 register_op(
     Op(
         "grid_sample",
         "module_related_func",
-        operands=data("data_in"),
+        data("data_in"),
         functions=(F.grid_sample,),
         aten=("grid_sampler", "grid_sampler_2d", "grid_sampler_3d"),
         attributes={"mode": 2, "interpolation_mode": None},

@@ -3,36 +3,31 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
-from typing import Any, TypedDict
+from dataclasses import replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from chop.ops.base import Call, Count, Operand, Role, numel
+from chop.ops.base import Call, Count, MaseType, Op, Operand, Role, numel
+from chop.ops.table import register_op
 
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, type(torch.relu))
 
 
-class Spellings(TypedDict):
-    """The functions and tensor methods of an op."""
-
-    functions: tuple[Callable[..., Any], ...]
-    methods: tuple[str, ...]
-
-
-def spelled(*names: str, others: tuple[Callable[..., Any], ...] = ()) -> Spellings:
-    """Return the functions of `torch` and `torch.nn.functional` and the tensor methods with these names.
+def register_spelled(names: str, mase_type: MaseType, operands: tuple[Operand, ...], **fields: Any) -> None:
+    """Add a row to the table for the functions and tensor methods of torch with these names; its own is the first.
 
     This includes the in-place variants: `relu` stands for `F.relu`, `F.relu_`, `torch.relu`, `torch.relu_`,
-    `.relu()` and `.relu_()`. `others` are functions from elsewhere, such as `operator.add`.
+    `.relu()` and `.relu_()`. `fields` are those of `Op`; its `functions` are from elsewhere, as `operator.add`.
     """
-    every = [variant for name in names for variant in (name, f"{name}_")]
-    found = [getattr(module, name, None) for module in (F, torch) for name in every]
+    op = Op(names.split()[0], mase_type, operands, **fields)
+    variants = [variant for name in names.split() for variant in (name, f"{name}_")]
+    found = [getattr(module, name, None) for module in (F, torch) for name in variants]
     functions = [function for function in found if isinstance(function, _FUNCTIONS)]
-    methods = tuple(name for name in every if callable(getattr(Tensor, name, None)))
-    return {"functions": (*dict.fromkeys(functions), *others), "methods": methods}
+    methods = tuple(name for name in variants if callable(getattr(Tensor, name, None)))
+    register_op(replace(op, functions=(*dict.fromkeys(functions), *op.functions), methods=methods))
 
 
 def data(role: Role | None, *keywords: str) -> tuple[Operand, ...]:
