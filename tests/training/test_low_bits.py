@@ -16,7 +16,7 @@ from chop.actions.transform import transform
 from chop.config import TrainConfig, TransformConfig
 from chop.formats.integer import Integer
 from chop.nn.quantized import QuantizedLayer, quantize_layer
-from chop.nn.quantized.phase_in import rounding_share
+from chop.nn.quantized.rounding import rounding_share
 from chop.passes.graph.transforms.gradual_pruning import GradualPruning
 from chop.passes.graph.transforms.prune import PruneArgs
 from chop.runs import Experiment, open_run

@@ -1,11 +1,10 @@
 """The cost of nodes and graphs: pure functions of their metadata."""
 
-from chop.cost.bitops import bitops
 from chop.cost.conventions import CONVENTIONS, Convention, Product, Work
 from chop.cost.energy import Energy, energy
 from chop.cost.estimate import Estimate, NodeCost, TotalCost, estimate
 from chop.cost.memory import Storage, input_storage, weight_storage
-from chop.cost.operations import count, flops, is_floating_point, operations
+from chop.cost.operations import bitops, count, flops, is_floating_point, operations
 from chop.cost.parameters import parameter_storage, parameters, weight_bits
 from chop.cost.peak_activations import Activations, activations
 from chop.cost.roofline import Device, Time, arithmetic_intensity, estimate_time, moved_bits

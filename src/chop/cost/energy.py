@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
-from chop.cost.bitops import work
 from chop.cost.conventions import Number, Product, Work
-from chop.cost.operations import is_floating_point
+from chop.cost.operations import is_floating_point, work
 from chop.cost.parameters import weight_bits
-from chop.cost.roofline import moved_bits, unread_bits
-from chop.cost.width_tables import at_power, by_width
+from chop.cost.roofline import by_width, moved_bits, unread_bits
 from chop.formats import Format
 from chop.ir import NodeMeta
 from chop.registry import closest
@@ -35,7 +34,7 @@ class Energy:
     The numbers are from M. Horowitz, "Computing's energy problem", ISSCC 2014, figure 1.1.9.
 
     The energy of an addition is proportional to the width of its operands, that of a multiplication to the
-    product of their widths. Other widths are interpolated or scaled (`chop.cost.width_tables.at_power`).
+    product of their widths. Other widths are interpolated or scaled (`at_power`).
     """
 
     integer_add: Table = field(default_factory=lambda: _HOROWITZ["integer_add"])
@@ -108,3 +107,18 @@ def _multiply_add(product: Product, table: Energy) -> float:
 
 def _any_floating(*formats: Format) -> bool:
     return any(number_format.floating_point for number_format in formats)
+
+
+def at_power(table: Mapping[int | str, float], size: float, power: int) -> float:
+    """Return the number at `size = width ** power`, for a quantity that is proportional to `size`.
+
+    Between two widths of the table it is interpolated linearly in `size`. Outside of them the nearest entry is
+    scaled: with `{8: 0.2}` and power 2, a width of 4 (size 16) gives 0.2 * 16 / 64 = 0.05. `table` is a result of
+    `by_width`.
+    """
+    points = [(float(int(width) ** power), number) for width, number in table.items()]
+    for (low, below), (high, above) in pairwise(points):
+        if low <= size <= high:
+            return below + (above - below) * (size - low) / (high - low)
+    nearest, number = points[0] if size < points[0][0] else points[-1]
+    return number * size / nearest

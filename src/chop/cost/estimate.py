@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from chop.cost.bitops import bitops_in, work
 from chop.cost.conventions import Number, exact_int
 from chop.cost.energy import Energy, energy_of
 from chop.cost.memory import average_bits, input_storage, weight_storage
-from chop.cost.operations import is_floating_point, operations_in
+from chop.cost.operations import bitops_in, is_floating_point, operations_in, work
 from chop.cost.parameters import parameter_storage, read_storage
 from chop.cost.peak_activations import Activations, stored_activations
 from chop.cost.roofline import Bound, Device, estimate_time, moved_bits, operations_per_byte
 from chop.cost.storage_formats import as_stored
 from chop.ir import NodeMeta
+from chop.ir.graph.meta import annotated_batch_size
 
 
 @dataclass(frozen=True)
@@ -148,3 +149,24 @@ def _total(
         quantized_weight_bits=average_bits(weights, weight_storage(metas, quantized=True)),
         quantized_activation_bits=average_bits(inputs, input_storage(metas, quantized=True)),
     )
+
+
+COST_CONVENTION = "bops"
+"""How bit widths count in the cost that every summary has: `chop.cost.conventions`."""
+
+
+def summarize_cost(models: Mapping[str, Sequence[NodeMeta]]) -> dict[str, Any] | None:
+    """Return the cost of the annotated batch, by the names of `models`; None if a node has no shapes.
+
+    The names are `before` and `after`; `unknown` are the nodes of the last model that are not counted.
+    """
+    if not all(meta.annotated for metas in models.values() for meta in metas):
+        return None
+    costs = {name: estimate(metas, COST_CONVENTION) for name, metas in models.items()}
+    totals = {name: asdict(cost.total) for name, cost in costs.items()}
+    return {
+        "samples": annotated_batch_size(next(iter(models.values()))),
+        "convention": COST_CONVENTION,
+        "unknown": list(list(costs.values())[-1].unknown),
+        **{name: {key: value for key, value in each.items() if value is not None} for name, each in totals.items()},
+    }

@@ -7,13 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from chop.cost.bitops import work
 from chop.cost.conventions import Number, exact_int
-from chop.cost.operations import operations
+from chop.cost.operations import operations, work
 from chop.cost.parameters import layer_bits
 from chop.cost.peak_activations import is_view
 from chop.cost.storage_formats import tensor_bits
-from chop.cost.width_tables import by_width
 from chop.ir import NodeMeta
 from chop.ir.graph.meta import GRAPH_KINDS
 
@@ -104,3 +102,20 @@ def estimate_time(meta: NodeMeta, device: Device) -> Time | None:
     if not computing and not moving:
         return Time(0.0, None)
     return Time(max(computing, moving), "compute" if computing >= moving else "memory")
+
+
+def by_width(table: Mapping[int | str, float], what: str) -> dict[int, float]:
+    """Return the table with integer keys, narrowest first; keys in TOML are strings."""
+    found = {_width(width, what): number for width, number in table.items()}
+    if not found:
+        raise ValueError(f"{what} must list at least one width, such as {{8 = 1e12}}")
+    for width, number in found.items():
+        if not (number > 0 and math.isfinite(number)):
+            raise ValueError(f"{what} must be positive numbers, got {number} for {width} bits")
+    return dict(sorted(found.items()))
+
+
+def _width(width: int | str, what: str) -> int:
+    if str(width).isdecimal() and int(width) > 0:
+        return int(width)
+    raise ValueError(f"{what} must have widths in bits as keys, such as 8, got '{width}'")

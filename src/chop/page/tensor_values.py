@@ -19,11 +19,11 @@ from chop.ir.graph.meta import get_node_actual_target
 from chop.nn.quantized import forget_rounded
 from chop.page.representable_values import RepresentableValues, representable_values
 from chop.statistics.batches import limited_batches, num_rows
+from chop.statistics.distribution_statistics import Summary
 from chop.statistics.format_fit import FormatFitMeter
 from chop.statistics.joint_results import compute_all
 from chop.statistics.profile import Profile, TensorKey, update
 from chop.statistics.profiler import Profiler, weights_of
-from chop.statistics.summary import Summary
 
 TensorName = tuple[str, str]
 """A node, and the name of one of its operands or results."""

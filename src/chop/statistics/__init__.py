@@ -3,7 +3,6 @@
 All statistics have a state of bounded size, except `record` and those with `precise = true`.
 """
 
-from chop.statistics.abs_mean import AbsMean
 from chop.statistics.base import (
     STATISTICS,
     Reduction,
@@ -11,14 +10,12 @@ from chop.statistics.base import (
     make_statistic,
     register_statistic,
 )
-from chop.statistics.histogram import Histogram
-from chop.statistics.moments import VarianceOnline, VariancePrecise
+from chop.statistics.distribution_statistics import Histogram, Quantiles, Summary
+from chop.statistics.moments import AbsMean, VarianceOnline, VariancePrecise
 from chop.statistics.profile import Collection, Profile, TensorKey
 from chop.statistics.profile import TensorKey as Place  # its earlier name
-from chop.statistics.quantiles import Quantiles
 from chop.statistics.ranges import RangeMinMax, RangeNSigma, RangeQuantile
 from chop.statistics.record import Record
-from chop.statistics.summary import Summary
 
 __all__ = [
     "STATISTICS",

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from chop.statistics.base import Reduction, register_statistic
-from chop.statistics.distribution import Distribution
-from chop.statistics.extremes import Extremes, as_range
+from chop.statistics.distribution import Distribution, Extremes, as_range
+from chop.statistics.distribution_statistics import DistributionStatistic
 from chop.statistics.layout import GroupedValues
 from chop.statistics.moments import Moments
-from chop.statistics.quantiles import DistributionStatistic
 
 
 @register_statistic("range_min_max")

@@ -11,7 +11,7 @@ from typing import Any
 
 from chop.config import SweepConfig
 from chop.cost import estimate
-from chop.cost.summary import COST_CONVENTION
+from chop.cost.estimate import COST_CONVENTION
 from chop.dataset.splits import first_rows
 from chop.display.numbers import counted
 from chop.display.progress import StatusLine

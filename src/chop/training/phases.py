@@ -11,7 +11,7 @@ from torch import nn
 from chop.config import TrainConfig
 from chop.display.launcher import option_name
 from chop.nn.quantized import QuantizedCall, QuantizedLayer
-from chop.nn.quantized.phase_in import rounding_share
+from chop.nn.quantized.rounding import rounding_share
 from chop.passes.graph.transforms.gradual_pruning import GradualPruning
 
 # The base class of batch norms has no public name.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from chop.config import TrainConfig
-from chop.cost.summary import summarize_cost
+from chop.cost.estimate import summarize_cost
 from chop.display.launcher import launcher
 from chop.display.numbers import counted
 from chop.folder_lock import only_writer

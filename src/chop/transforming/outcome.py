@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from chop.config import TransformConfig
-from chop.cost.summary import summarize_cost
+from chop.cost.estimate import summarize_cost
 from chop.dataset import DatasetInfo
 from chop.display.html import shown_in_notebook
 from chop.display.progress import ProgressBar, Stage

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from chop.formats import Format
 from chop.formats.parts.gradients import step_of_activation
-from chop.nn.quantized.phase_in import phased_in
-from chop.nn.quantized.results import has_numbers, round_first, written_back
+from chop.nn.quantized.rounding import has_numbers, phased_in, round_first, written_back
 from chop.ops import OPS, Op, Operand, function_named, op_of_function, qualified_name
 
 

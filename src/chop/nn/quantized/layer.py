@@ -13,10 +13,9 @@ from torch.func import functional_call
 from chop.formats.kernels.run import is_transformed
 from chop.formats.parts.gradients import step_of_activation, with_gradient_of
 from chop.nn.quantized.operand_scales import OperandScales, scale_name
-from chop.nn.quantized.phase_in import is_partial, phased_in
 from chop.nn.quantized.recompute import LARGE_IMAGES_NUMEL, LARGE_NUMEL, by_slices, recomputed
-from chop.nn.quantized.results import has_numbers, round_first, written_back
 from chop.nn.quantized.rounded_parameters import without_kept
+from chop.nn.quantized.rounding import has_numbers, is_partial, phased_in, round_first, written_back
 from chop.ops import Op, Operand
 from chop.registry import closest
 

@@ -12,8 +12,7 @@ from torch import Tensor
 from chop.config.sweep import CalibrationMethod
 from chop.formats import Format
 from chop.statistics import Reduction, Statistic
-from chop.statistics.distribution import Distribution
-from chop.statistics.extremes import Extremes
+from chop.statistics.distribution import Distribution, Extremes
 from chop.statistics.log_histogram import LogHistogram
 
 _NUM_CANDIDATES = 48

@@ -1,11 +1,36 @@
-"""What happens to the operands and the result of a quantised layer or call."""
+"""How quantised layers and calls round operands and results, also in part while rounding is phased in."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor
+
+_share = 1.0
+
+
+@contextmanager
+def rounding_share(share: float) -> Iterator[None]:
+    """Let all quantised layers and calls use `x + share * (rounded - x)`: 0 is float, 1 rounds as usual."""
+    global _share  # not a ContextVar, which torch.compile cannot read
+    before, _share = _share, share
+    try:
+        yield
+    finally:
+        _share = before
+
+
+def is_partial() -> bool:
+    """Whether values are rounded in part only."""
+    return _share < 1
+
+
+def phased_in(value: Tensor, rounded: Tensor) -> Tensor:
+    """Return a rounded value, or one between it and the original while rounding is phased in."""
+    return rounded if _share >= 1 else torch.lerp(value, rounded, _share)
 
 
 def round_first(rounded: Callable[[Tensor], Tensor], result: Any) -> Any:
