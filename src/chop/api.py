@@ -41,8 +41,8 @@ from chop.registry import closest
 from chop.reporting.run_report import page_to_write, write_report
 from chop.reporting.sweep_report import write_sweep_report
 from chop.runs import Run, RunFolder, open_run
+from chop.runs.folder import output_file
 from chop.runs.listing import with_run_to_load
-from chop.runs.output_file import output_file
 from chop.sweeping.sweep import sweep as run_sweep
 from chop.tasks import Evaluation, get_task
 from chop.tasks.classification import ClassificationMeter

@@ -124,7 +124,7 @@ def test_both_names_of_the_task_are_accepted(task: str) -> None:
 
 
 def test_an_unknown_task_is_rejected() -> None:
-    with pytest.raises(ValueError, match="unknown task 'detection'; allowed: cls, lm, similarity, classification"):
+    with pytest.raises(ValueError, match="unknown task 'detection'; known: classification, cls, lm, similarity"):
         get_model("jsc-tiny", task="detection", dataset_info=JETS)
 
 

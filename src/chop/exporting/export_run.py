@@ -5,7 +5,7 @@ from __future__ import annotations
 from chop.config import ExportConfig
 from chop.exporting.export import Exported, export_graph, file_name
 from chop.folder_lock import only_writer
-from chop.runs.output_file import output_file
+from chop.runs.folder import output_file
 from chop.runs.run import Run
 
 

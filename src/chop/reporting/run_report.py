@@ -33,8 +33,8 @@ from chop.registry import UnknownNameError
 from chop.reporting.grid_report import GridTable, write_grid_report
 from chop.reporting.sweep_report import command_of_best_setting, write_sweep_report
 from chop.runs import RunFolder
+from chop.runs.folder import output_file
 from chop.runs.listing import find_grid
-from chop.runs.output_file import output_file
 from chop.runs.run import Run, TestBatches, open_run
 from chop.runs.weights import share_equal_weights
 from chop.searching.evaluation.transform_config import command_of_best

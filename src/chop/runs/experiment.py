@@ -69,7 +69,11 @@ class Experiment:
             with Stage(f"loading {config.load_name}"):
                 first_batch = partial(_first_batch, data, model_info, config.task)
                 model = load_model(str(config.load_name), config.load_type, model, first_batch)
-            _warn_about_graph(config.load_name)
+            folder = RunFolder(config.load_name.parent.parent.parent)
+            if config.load_name.parent == folder.checkpoints and folder.graph.is_dir():
+                # weights of a quantised graph also fit the plain model
+                message = "%s holds weights without number formats; %s has both"
+                logger.warning(message, config.load_name, folder.graph)
         with Stage(f"reading {Path(config.dataset).name}"):
             data.prepare_data()  # last, because the other steps can fail without reading the rows
             data.setup()
@@ -144,7 +148,9 @@ class Experiment:
     @cached_property
     def starts_quantized(self) -> bool:
         """Whether the model has number formats before the command has done anything."""
-        return is_quantized(self.model)
+        calls = self.model.graph.nodes if isinstance(self.model, fx.GraphModule) else ()
+        layers = any(isinstance(layer, QuantizedLayer) for layer in self.model.modules())
+        return layers or any(isinstance(node.target, QuantizedCall) for node in calls)
 
     def warn_if_quantized(self) -> None:
         """Warn if a command that quantises does not start from a model in float."""
@@ -290,26 +296,12 @@ def _warn_if_run_is_untrained(load_name: Path) -> None:
             return
 
 
-def _warn_about_graph(path: Path) -> None:
-    """Warn if `path` holds the bare weights of a quantised graph: they also fit the plain model."""
-    folder = RunFolder(path.parent.parent.parent)
-    if path.parent == folder.checkpoints and folder.graph.is_dir():
-        logger.warning("%s holds weights without number formats; %s has both", path, folder.graph)
-
-
 def _num_positions(model: nn.Module) -> int | None:
     """Return how many tokens a language model takes; positions of RoBERTa begin after that of the padding."""
     positions = getattr(getattr(model, "config", None), "max_position_embeddings", None)
     embeddings = getattr(getattr(model, "base_model", None), "embeddings", None)
     padding = getattr(getattr(embeddings, "position_embeddings", None), "padding_idx", None)
     return positions if not isinstance(positions, int) or padding is None else positions - padding - 1
-
-
-def is_quantized(model: nn.Module) -> bool:
-    """Whether a layer or a call of a model has number formats."""
-    calls = model.graph.nodes if isinstance(model, fx.GraphModule) else ()
-    layers = any(isinstance(layer, QuantizedLayer) for layer in model.modules())
-    return layers or any(isinstance(node.target, QuantizedCall) for node in calls)
 
 
 def without_formats(graph: MaseGraph) -> fx.GraphModule | None:

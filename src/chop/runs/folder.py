@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from typing import Any, Self
 
 from chop.config import ActionConfig
 from chop.config.settings import write_options
+from chop.display.launcher import option_name
 from chop.files import (
     MAX_RECORD_BYTES,
     open_regular,
@@ -242,6 +244,20 @@ class RunFolder:
             except ValueError as error:
                 logger.warning("%s; the line is skipped", error)
         return found
+
+
+def output_file(given: Path, name: str) -> Path:
+    """Return `given`, or a file called `name` in it if it is a folder.
+
+    Raises ValueError if the folder of the file does not exist or cannot be written.
+    """
+    path = given / name if given.is_dir() else given
+    folder = path.absolute().parent
+    if not folder.exists():
+        raise ValueError(f"the folder '{folder}' does not exist; create it, or choose another file")
+    if not (folder.is_dir() and os.access(folder, os.W_OK)):
+        raise ValueError(f"cannot write in '{folder}'; choose another file with {option_name('output')}")
+    return path
 
 
 def run_prefix(config: ActionConfig) -> str:

@@ -32,8 +32,11 @@ def list_runs(project_dir: Path) -> list[RunFolder]:
         return []
     folders = [RunFolder(path) for path in project_dir.iterdir() if not path.name.startswith(".")]
     started = [(time, folder) for folder in folders if (time := folder.started_at) is not None]
-    started.sort(key=lambda pair: (pair[0], _name_order(pair[1].name)), reverse=True)
-    return [folder for _, folder in started]
+
+    def order(pair: tuple[float, RunFolder]) -> list[Any]:  # of runs started at the same time, _10 is after _9
+        return [pair[0], [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", pair[1].name)]]
+
+    return [folder for _, folder in sorted(started, key=order, reverse=True)]
 
 
 def find_run(run: Path | None, project_dir: Path) -> RunFolder:
@@ -116,11 +119,6 @@ def _has_inputs(folder: RunFolder, config: ActionConfig) -> bool:
         return False
     absolute = with_absolute_paths(config)
     return (kept.get("model"), kept.get("dataset")) == (absolute.model, absolute.dataset)
-
-
-def _name_order(name: str) -> list[Any]:
-    """Return a key that sorts the names of runs started at the same time, with _10 after _9."""
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
 
 
 def _is_latest(run: Path) -> bool:

@@ -90,7 +90,10 @@ def _read_safely(path: Path) -> object:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # about pickles not written by torch.save
             content: object = torch.load(path, map_location="cpu", weights_only=True)
-        broken = _broken_record(path)
+        broken = None
+        if zipfile.is_zipfile(path):  # torch does not check the checksums of its records
+            with zipfile.ZipFile(path) as archive:
+                broken = archive.testzip()
     except OSError as error:
         raise ValueError(f"checkpoint '{path}' cannot be read: {error.strerror}") from error
     except Exception as error:  # a corrupt file makes torch raise errors of many kinds
@@ -106,14 +109,6 @@ def _read_safely(path: Path) -> object:
     if broken is not None:
         raise ValueError(f"checkpoint '{path}' is corrupt: the checksum of its record '{broken}' is wrong")
     return content
-
-
-def _broken_record(path: Path) -> str | None:
-    """Return the first record of a zip archive with a wrong checksum; torch does not check them."""
-    if not zipfile.is_zipfile(path):
-        return None
-    with zipfile.ZipFile(path) as archive:
-        return archive.testzip()
 
 
 def _pick_state(path: Path, load_type: str, content: object) -> dict[str, Tensor]:
@@ -150,7 +145,14 @@ def _strip_prefix(path: Path, state: Mapping[str, Tensor], expected: Collection[
 
 def _check_fit(path: Path, state: Mapping[str, Tensor], model: nn.Module) -> None:
     expected = model.state_dict()
-    missing = [key for key in expected if key not in state and key not in _optional_keys(state, expected)]
+    # A checkpoint may lack tied weights that are stored once, and counters of batches: BatchNorm has had
+    # `num_batches_tracked` since PyTorch 0.4.1; published checkpoints are older.
+    stored = {tensor.data_ptr() for key, tensor in expected.items() if key in state and tensor.numel()}
+    missing = [
+        key
+        for key, tensor in expected.items()
+        if key not in state and tensor.data_ptr() not in stored and key.rpartition(".")[2] != "num_batches_tracked"
+    ]
     unexpected = [key for key in state if key not in expected]
     shapes = [
         f"{key} {list(state[key].shape)} for {list(expected[key].shape)}"
@@ -164,19 +166,6 @@ def _check_fit(path: Path, state: Mapping[str, Tensor], model: nn.Module) -> Non
     ]
     if problems:
         raise ValueError(f"checkpoint '{path}' does not fit this {type(model).__name__}; {'; '.join(problems)}")
-
-
-def _optional_keys(state: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> set[str]:
-    """Return the keys that a checkpoint may lack: tied weights that are stored once, and counters of batches.
-
-    BatchNorm has had `num_batches_tracked` since PyTorch 0.4.1; published checkpoints are older.
-    """
-    stored = {tensor.data_ptr() for key, tensor in expected.items() if key in state and tensor.numel()}
-    return {
-        key
-        for key, tensor in expected.items()
-        if tensor.data_ptr() in stored or key.rpartition(".")[2] == "num_batches_tracked"
-    }
 
 
 def _first(keys: Iterable[str]) -> str:

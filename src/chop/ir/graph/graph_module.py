@@ -55,17 +55,13 @@ def _read_record(known: bool, fields: dict[str, Any]) -> NodeRecord:
     return NodeRecord(**{**fields, "target": target})
 
 
-def _overload_named(namespace: str, operator: str, overload: str) -> OpOverload:
-    found: OpOverload = getattr(getattr(getattr(torch.ops, namespace), operator), overload)
-    return found
+def _overload_named(name: str) -> OpOverload:
+    overload: OpOverload = operator.attrgetter(name)(torch.ops)
+    return overload
 
 
-def _reduced_overload(function: OpOverload) -> tuple[Any, ...]:
-    namespace, _, operator = function._schema.name.partition("::")
-    return _overload_named, (namespace, operator, function._overloadname)
-
-
-copyreg.pickle(OpOverload, _reduced_overload)  # torch has no pickling of its own for them
+# torch has no pickling of its own for overloads such as `aten.linear.default`
+copyreg.pickle(OpOverload, lambda overload: (_overload_named, (str(overload),)))
 
 
 class MaseGraphModule(fx.GraphModule):

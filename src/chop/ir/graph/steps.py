@@ -109,8 +109,16 @@ def steps_of(graph: MaseGraph, inputs: Sequence[Any], replaceable: Collection[fx
     steps: list[Step] = []
     sources: dict[fx.Node, int] = {}
     for node in graph.fx_graph.nodes:
-        if replaceable is not None and node not in replaceable and _can_follow(node):
-            sources[node] = sources[node.args[0]]
+        before = node.args[0] if len(node.args) == 1 and not node.kwargs else None
+        if (
+            replaceable is not None
+            and node not in replaceable
+            and isinstance(before, fx.Node)
+            and len(before.users) == 1  # no other node reads the result, which has a memory of its own
+            and has_new_result(before)
+            and has_new_result(node)
+        ):
+            sources[node] = sources[before]
             steps[sources[node]].add_follower(node)
             continue
         index = len(steps)
@@ -130,14 +138,6 @@ def steps_of(graph: MaseGraph, inputs: Sequence[Any], replaceable: Collection[fx
         if step.readers:
             steps[step.last_reader].last_reads += (step.index,)
     return steps
-
-
-def _can_follow(node: fx.Node) -> bool:
-    """Whether a node only reads the result of another, which no other node reads and which has its own memory."""
-    before = node.args[0] if len(node.args) == 1 and not node.kwargs else None
-    return (
-        isinstance(before, fx.Node) and len(before.users) == 1 and has_new_result(before) and has_new_result(node)
-    )
 
 
 def _called(node: fx.Node, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:

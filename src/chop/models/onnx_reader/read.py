@@ -6,7 +6,6 @@ import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from torch import fx, nn
 
@@ -20,15 +19,7 @@ from chop.registry import closest
 MAX_REASON_LENGTH = 200
 DOMAINS = ("", "ai.onnx", "com.microsoft", "qonnx.custom_op.general", "onnx.brevitas", "finn.custom_op.general")
 """Whose ops have the meaning that their names have here."""
-_UNREADABLE = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    MemoryError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
+_UNREADABLE = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
 """What PyTorch and the readers of ops raise for nodes that do not fit each other."""
 
 
@@ -63,27 +54,23 @@ def read_onnx(path: Path) -> tuple[fx.GraphModule, tuple[str, ...]]:
     for node in reader.proto.graph.node:
         for name in node.input:
             following.setdefault(name, []).append(node.op_type)
+    own = {(function.domain, function.name) for function in reader.proto.functions}
     for node in reader.proto.graph.node:
-        _add(reader, node, [each for output in node.output for each in following.get(output, [])])
+        name = next(iter(node.output), "")
+        where = f"'{path}': node '{name}'"
+        if node.op_type not in READERS:
+            raise ValueError(f"{where} has the op '{node.op_type}'; {closest(node.op_type, READERS)}")
+        if node.domain not in DOMAINS or (node.domain, node.op_type) in own:
+            raise ValueError(f"{where} has the op '{node.op_type}' of '{node.domain}', whose meaning is unknown")
+        with _explaining(f"{where} ({node.op_type})"):
+            inputs = [reader.value(each) for each in node.input]
+            attributes = Attributes(node)
+            next_ops = [op for output in node.output for op in following.get(output, [])]
+            step = ReadNode(node.op_type, name, inputs, attributes, list(node.input), next_ops)
+            reader.values[name] = READERS[node.op_type](reader, step)
+            attributes.check_all_read(reader.opset)
     with _explaining(f"'{path}'"):
         return reader.finish(), tuple(reader.inputs)
-
-
-def _add(reader: OnnxReader, node: Any, following: list[str]) -> None:
-    """Add a node of the file to the graph."""
-    name = next(iter(node.output), "")
-    where = f"'{reader.path}': node '{name}'"
-    own = {(each.domain, each.name) for each in reader.proto.functions}
-    if node.op_type not in READERS:
-        raise ValueError(f"{where} has the op '{node.op_type}'; {closest(node.op_type, READERS)}")
-    if node.domain not in DOMAINS or (node.domain, node.op_type) in own:
-        raise ValueError(f"{where} has the op '{node.op_type}' of '{node.domain}', whose meaning is unknown")
-    with _explaining(f"{where} ({node.op_type})"):
-        inputs = [reader.value(each) for each in node.input]
-        attributes = Attributes(node)
-        step = ReadNode(node.op_type, name, inputs, attributes, list(node.input), following)
-        reader.values[name] = READERS[node.op_type](reader, step)
-        attributes.check_all_read(reader.opset)
 
 
 @contextmanager

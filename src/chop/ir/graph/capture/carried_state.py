@@ -136,23 +136,22 @@ def random_numbers_kept() -> Iterator[None]:
 def first_line(model: nn.Module, run: Callable[[], object], is_changed: Callable[[ModelState], bool]) -> str:
     """Return the line of the model's code that makes the first change, such as `, net.py:12: ...`, or ''."""
     lines = [""]
-    found = False
 
     def is_own(frame: FrameType) -> bool:
-        package = str(frame.f_globals.get("__name__")).partition(".")[0]
-        file = frame.f_code.co_filename
-        return file != "<string>" and not is_library(file) and package not in sys.stdlib_module_names
+        if frame.f_code.co_filename == "<string>" or is_library(frame.f_code.co_filename):
+            return False
+        return str(frame.f_globals.get("__name__")).partition(".")[0] not in sys.stdlib_module_names
 
     def watch(frame: FrameType, event: str, argument: Any) -> Any:
-        nonlocal found
-        if found or not is_own(frame):
+        if not is_own(frame):
             return None
-        found = is_changed(state)
-        if not found and event in ("line", "return"):
-            place = frame if event == "line" else frame.f_back
-            if place is not None and is_own(place):
-                lines[0] = code_at(place.f_code.co_filename, place.f_lineno)
-        return None if found else watch
+        if is_changed(state):
+            sys.settrace(None)
+            return None
+        place = frame.f_back if event == "return" else frame
+        if event in ("line", "return") and place is not None and is_own(place):
+            lines[0] = code_at(place.f_code.co_filename, place.f_lineno)
+        return watch
 
     before = sys.gettrace()
     with unchanged(model) as state:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,10 @@ def save_graph(graph: MaseGraph, folder: Path) -> None:
     weights = without_shared_memory(store.tensors)
     # The name depends on the content, so that graph.json always refers to the weights it was saved with.
     data["weights"] = f"weights-{_digest(weights)}.safetensors"
-    earlier = _weights_of_earlier_save(folder / GRAPH_FILE)
+    earlier = ""
+    with suppress(ValueError, KeyError):  # there is none, or we cannot have written it
+        earlier = str(read_versioned_json(folder / GRAPH_FILE, VERSION)["weights"])
+    is_ours = re.fullmatch(r"weights-[0-9a-f]{16}\.safetensors", earlier) is not None
     with atomic_path(folder / data["weights"]) as temporary:
         try:
             safetensors.torch.save_file(weights, temporary)
@@ -66,7 +70,7 @@ def save_graph(graph: MaseGraph, folder: Path) -> None:
         if data["weights"] != earlier:
             (folder / data["weights"]).unlink(missing_ok=True)  # useless without the graph
         raise
-    if earlier is not None and earlier != data["weights"]:
+    if is_ours and earlier != data["weights"]:
         (folder / earlier).unlink(missing_ok=True)
 
 
@@ -139,15 +143,6 @@ def _build(data: Mapping[str, Any], weights: dict[str, Tensor]) -> MaseGraph:
     for node, meta in decode_metas(graph.fx_graph, data["metadata"]).items():
         node.meta["mase"] = meta
     return graph
-
-
-def _weights_of_earlier_save(path: Path) -> str | None:
-    """Return the file name of the weights of an existing `graph.json`; None if we cannot have written it."""
-    try:
-        name = read_versioned_json(path, VERSION)["weights"]
-    except (ValueError, KeyError):
-        return None
-    return name if re.fullmatch(r"weights-[0-9a-f]{16}\.safetensors", str(name)) else None
 
 
 def _digest(tensors: Mapping[str, Tensor]) -> str:
