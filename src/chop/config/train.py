@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -36,6 +37,9 @@ _NEEDED = {
 }
 """Options that have no effect without another one."""
 
+training_option = partial(option, group="training", same_on_resume=True)
+low_bits_option = partial(option, group="low bits", same_on_resume=True)
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingOptions(Options):
@@ -47,23 +51,10 @@ class TrainingOptions(Options):
     max_steps: int = option(
         -1, least=-1, grid=True, group="training", help="maximum number of optimizer steps; -1: no limit"
     )
-    learning_rate: float = option(
-        1e-3, least=0, grid=True, group="training", same_on_resume=True, help="learning rate"
-    )
-    weight_decay: float = option(
-        0.0, least=0, grid=True, group="training", same_on_resume=True, help="weight decay"
-    )
-    training_optimizer: str = option(
-        "adam",
-        aliases=("optimizer",),
-        choices=OPTIMIZERS,
-        group="training",
-        same_on_resume=True,
-        help="optimizer",
-    )
-    lr_scheduler: str = option(
-        "none", choices=SCHEDULES, group="training", same_on_resume=True, help="learning rate schedule"
-    )
+    learning_rate: float = training_option(1e-3, least=0, grid=True, help="learning rate")
+    weight_decay: float = training_option(0.0, least=0, grid=True, help="weight decay")
+    training_optimizer: str = training_option("adam", aliases=("optimizer",), choices=OPTIMIZERS, help="optimizer")
+    lr_scheduler: str = training_option("none", choices=SCHEDULES, help="learning rate schedule")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,71 +68,44 @@ class TrainConfig(TrainingOptions, ActionConfig):
         "ch train my_net.py:Net jsc                       a network from your own file",
     )
 
-    accumulate_grad_batches: int = option(
-        1, least=1, grid=True, group="training", same_on_resume=True, help="number of batches per optimizer step"
+    accumulate_grad_batches: int = training_option(
+        1, least=1, grid=True, help="number of batches per optimizer step"
     )
-    distill: bool = option(
-        False,
-        group="low bits",
-        same_on_resume=True,
-        help="also learn the outputs of the float model (distillation)",
-    )
+    distill: bool = low_bits_option(False, help="also learn the outputs of the float model (distillation)")
     teacher: Path | None = option(
         None,
         group="low bits",
         same_on_resume=True,
         help="the model to distill from: a run or checkpoint, latest:train; default: the loaded graph in float",
     )
-    distill_temperature: float = option(
-        2.0, least=0.01, grid=True, group="low bits", same_on_resume=True, help="temperature of the outputs"
-    )
-    distill_weight: float = option(
+    distill_temperature: float = low_bits_option(2.0, least=0.01, grid=True, help="temperature of the outputs")
+    distill_weight: float = low_bits_option(
         0.5,
         least=0,
         most=1,
         grid=True,
-        group="low bits",
-        same_on_resume=True,
         help="share of the loss that compares with the float model; the rest compares with the labels",
     )
-    freeze_batch_norm: int | None = option(
-        None,
-        least=0,
-        group="low bits",
-        same_on_resume=True,
-        help="number of epochs after which batch norms keep their statistics; 0: from the start",
+    freeze_batch_norm: int | None = low_bits_option(
+        None, least=0, help="number of epochs after which batch norms keep their statistics; 0: from the start"
     )
-    rounding_epochs: int = option(
+    rounding_epochs: int = low_bits_option(
         0,
         least=0,
         grid=True,
-        group="low bits",
-        same_on_resume=True,
         help="number of epochs in which rounding grows from none to that of the formats; 0: from the start",
     )
-    prune_sparsity: float = option(
-        0.0,
-        least=0,
-        grid=True,
-        group="low bits",
-        same_on_resume=True,
-        help="share of the weights that training sets to zero, the smallest ones; 0: none",
+    prune_sparsity: float = low_bits_option(
+        0.0, least=0, grid=True, help="share of the weights that training sets to zero, the smallest ones; 0: none"
     )
-    prune_epochs: int | None = option(
-        None,
-        least=1,
-        group="low bits",
-        same_on_resume=True,
-        help="number of epochs in which the sparsity grows; default: half of all epochs",
+    prune_epochs: int | None = low_bits_option(
+        None, least=1, help="number of epochs in which the sparsity grows; default: half of all epochs"
     )
-    prune_scope: Literal["local", "global"] = option(
-        "local",
-        group="low bits",
-        same_on_resume=True,
-        help="whether each layer has the sparsity, or all layers together",
+    prune_scope: Literal["local", "global"] = low_bits_option(
+        "local", help="whether each layer has the sparsity, or all layers together"
     )
-    prune_granularity: Literal["element", "channel"] = option(
-        "element", group="low bits", same_on_resume=True, help="what is pruned: weights or output channels"
+    prune_granularity: Literal["element", "channel"] = low_bits_option(
+        "element", help="what is pruned: weights or output channels"
     )
     resume: bool = option(False, group="training", help="resume an interrupted run")
     workers: int | None = option(None, least=1, group="training", help="number of processes for a list of values")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
@@ -106,6 +107,24 @@ class Normalized(Seeded):
 
     normalize: Normalize = "standard"
     """standard: mean 0 and deviation 1; unit: bytes of images divided by the largest only; none: as in the file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """The option of data sets that are downloaded."""
+
+    path: str | os.PathLike[str] | None = None
+    """File or folder with the original files, which are then not downloaded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChannelScaling:
+    """The options of images that are scaled as a model expects, rather than by their own statistics."""
+
+    mean: Sequence[float] | None = None
+    """One number per channel, instead of that of the training images."""
+    std: Sequence[float] | None = None
+    """Likewise, the standard deviation."""
 
 
 class Dataset(Protocol):

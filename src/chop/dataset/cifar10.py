@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 import torch
 
 from chop.cache import cache_folder
-from chop.dataset.base import DatasetInfo, Normalized, Splits, register_dataset
+from chop.dataset.base import ChannelScaling, DatasetInfo, Normalized, Published, Splits, register_dataset
 from chop.dataset.download import Remote, fetch_from_mirrors, find_file, named_folder, verify_recorded
 from chop.dataset.images import Images, check_images, given_scaling, split_images
 from chop.dataset.readers.image_files import read_archive, read_bytes, split_records
@@ -26,15 +25,11 @@ NUM_IMAGES = (50_000, 10_000)
 
 @register_dataset("cifar10")
 @dataclass(frozen=True)
-class CIFAR10(Normalized):
+class CIFAR10(Published, ChannelScaling, Normalized):
     """60,000 photographs, 32 x 32 pixels, in 10 classes (Krizhevsky, 2009).
 
     `path` is the archive of the binary version, or a folder with it or with its six files, .gz or not.
     """
-
-    path: str | os.PathLike[str] | None = None  # archive, or folder with it or with its six files
-    mean: Sequence[float] | None = None  # one number per channel, instead of that of the training images
-    std: Sequence[float] | None = None  # likewise
 
     info: ClassVar[DatasetInfo] = DatasetInfo(
         "cifar10",

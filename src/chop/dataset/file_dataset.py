@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from chop.dataset.base import DatasetInfo, Normalized, Splits
+from chop.dataset.base import ChannelScaling, DatasetInfo, Normalized, Splits
 from chop.dataset.columns import LABELS, finite, pick_label, to_classes, to_numbers
 from chop.dataset.file_arrays import find_arrays
 from chop.dataset.images import IMAGE_DIMS, WHITE, given_scaling
@@ -91,7 +91,7 @@ CHANNELS = (1, 3, 4)  # of usual images
 
 
 @dataclass(frozen=True)
-class FileDataset(Normalized):
+class FileDataset(ChannelScaling, Normalized):
     """A table with a label column (.csv, .parquet, .h5, .arff), or arrays x and y (.npz, .h5).
 
     All other columns are features, except those in `ignore`. 20 % of the rows are the test split, unless `split` or
@@ -107,8 +107,6 @@ class FileDataset(Normalized):
     test: str | None = None  # file with the test rows, or its path from the folder of the data file
     val: str | None = None  # likewise, with the validation rows; by default a tenth of the training rows
     standardise: bool = True  # false: features are not standardised, but bytes of images are divided by 255
-    mean: Sequence[float] | None = None  # of images, one number per channel, instead of the statistics
-    std: Sequence[float] | None = None  # likewise
     channels: Literal["first", "last"] | None = None  # of images; last: [rows, height, width, channels]
 
     @property

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from chop.dataset.base import DatasetInfo, Seeded, Splits, register_dataset
+from chop.dataset.base import DatasetInfo, Published, Seeded, Splits, register_dataset
 from chop.dataset.download import DownloadError
 from chop.dataset.jsc_generator import generate_rows
 from chop.dataset.jsc_published import CLASSES, FEATURES, FILES, fetch_any, find_cached, find_in, read_jets
@@ -25,7 +25,7 @@ VERSIONS = (*FILES, "generated")
 
 @register_dataset("jsc")
 @dataclass(frozen=True)
-class JSC(Seeded):
+class JSC(Published, Seeded):
     """Jet substructure classification: the published rows if they are available, otherwise generated ones.
 
     The sources in order: `path` (a file of a published version, or a folder with one), the cache folder, CERNBox,
@@ -33,7 +33,6 @@ class JSC(Seeded):
     """
 
     num_rows: int | None = None  # default: all published rows, or 50,000 generated ones
-    path: str | os.PathLike[str] | None = None  # file of a published version, or folder with one
     version: str | None = None  # cernbox, openml or generated; an error if it is not available
     normalize: Literal["standard", "none"] = "standard"  # none: features as in the file
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import ClassVar
 import torch
 
 from chop.cache import cache_folder
-from chop.dataset.base import DatasetInfo, Normalized, Splits, register_dataset
+from chop.dataset.base import DatasetInfo, Normalized, Published, Splits, register_dataset
 from chop.dataset.download import Remote, fetch_from_mirrors, find_file, named_folder
 from chop.dataset.images import Images, check_images, split_images
 from chop.dataset.readers.image_files import read_idx
@@ -20,10 +19,8 @@ NUM_IMAGES = (60_000, 10_000)  # training and test images in the original files
 
 
 @dataclass(frozen=True)
-class IdxImages(Normalized):
+class IdxImages(Published, Normalized):
     """Greyscale images of 28 x 28 pixels; `path` is a folder with the four original files, .gz or unpacked."""
-
-    path: str | os.PathLike[str] | None = None  # folder with the four files, .gz or unpacked
 
     info: ClassVar[DatasetInfo]
     mirrors: ClassVar[tuple[str, ...]]  # URLs to which the name of a file is appended

@@ -1,4 +1,4 @@
-"""Texts with labels, and sentences without, from a user's file."""
+"""Texts with labels, sentences without, and a text for language models, from a user's file."""
 
 from __future__ import annotations
 
@@ -48,14 +48,20 @@ MIN_ROWS = 10  # so that no split is empty
 
 
 @dataclass(frozen=True)
-class TextTable(Seeded):
+class TextFile:
+    """The options of all files with text."""
+
+    path: str | os.PathLike[str]
+    tokenizer: Tokenizer = None  # of the model
+
+
+@dataclass(frozen=True)
+class TextTable(TextFile, Seeded):
     """A table with a column of texts and one of labels (.tsv, .csv, .parquet); 20 % of the rows are the test split.
 
     If the model was trained for certain classes, labels are their names or numbers.
     """
 
-    path: str | os.PathLike[str]
-    tokenizer: Tokenizer = None  # of the model
     text: str | None = None  # name of the column with the texts
     label: str | None = None  # name of the label column
     max_length: int = 128  # tokens per text; longer texts are cut
@@ -89,11 +95,9 @@ class TextTable(Seeded):
 
 
 @dataclass(frozen=True)
-class Sentences:
+class Sentences(TextFile):
     """Sentences without labels: a line each (.txt), or a column of a table; the first 80 % are the test split."""
 
-    path: str | os.PathLike[str]
-    tokenizer: Tokenizer = None  # of the model
     text: str | None = None  # name of the column with the sentences
     max_length: int = 128  # tokens per sentence; longer ones are cut
 
@@ -161,15 +165,13 @@ MIN_WINDOWS = 3  # one per split
 
 
 @dataclass(frozen=True)
-class TextWindows:
+class TextWindows(TextFile):
     """A UTF-8 text file, in windows of tokens; each token but the first is predicted from those in its window.
 
     The last token of a window predicts the token after it, so that every token is predicted once. The first 80 % of
     the windows are the test split. `stride` smaller than `window` gives tokens more context.
     """
 
-    path: str | os.PathLike[str]
-    tokenizer: Tokenizer = None  # of the model
     window: int = 256  # tokens per window
     stride: int | None = None  # tokens from the start of a window to the next; None: `window`
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from chop.display import numbers
@@ -106,155 +107,110 @@ def figure(name: str) -> KeyFigure:
     return KEY_FIGURES[name] if name in KEY_FIGURES else KeyFigure(name, name.replace("_", " "))
 
 
+_higher, _lower = partial(KeyFigure, better="higher"), partial(KeyFigure, better="lower")
+
 for _each in (
-    KeyFigure("accuracy", "accuracy", "share of correct predictions", better="higher", kind="share"),
+    _higher("accuracy", "accuracy", "share of correct predictions", kind="share"),
     *(
-        KeyFigure(
+        _higher(
             f"{split}_accuracy",
             f"{split} accuracy",
             f"share of correct predictions in the {split} split, on which the best setting is chosen",
-            better="higher",
             kind="share",
         )
         for split in ("validation", "training")
     ),
-    KeyFigure("loss", "loss", "mean loss per sample", better="lower", column_format=".4f"),
-    KeyFigure(
-        "perplexity",
-        "perplexity",
-        "exponential of the mean loss per token",
-        better="lower",
-        column_format=".4f",
-    ),
-    KeyFigure(
+    _lower("loss", "loss", "mean loss per sample", column_format=".4f"),
+    _lower("perplexity", "perplexity", "exponential of the mean loss per token", column_format=".4f"),
+    _higher(
         "rank_correlation",
         "rank correlation",
         "Spearman's correlation of sentence similarities with those of the original model",
-        better="higher",
         column_format=".4f",
     ),
-    KeyFigure("parameters", "parameters", "number of parameters of the model", better="lower", kind="count"),
-    KeyFigure(
+    _lower("parameters", "parameters", "number of parameters of the model", kind="count"),
+    _lower(
         "average_weight_bits",
         "average weight bits",
         "bits per weight, averaged over all weights",
-        better="lower",
         short_title="weight bits",
         column_format=".2f",
     ),
-    KeyFigure(
+    _lower(
         "average_activation_bits",
         "average activation bits",
         "bits per activation, averaged over the inputs of all layers",
-        better="lower",
         short_title="activation bits",
         column_format=".2f",
     ),
-    KeyFigure(
+    _lower(
         "quantized_weight_bits",
         "weight bits of quantised nodes",
         "bits per weight of quantised nodes, without biases",
-        better="lower",
         short_title="bits per weight",
         column_format=".2f",
     ),
-    KeyFigure(
+    _lower(
         "quantized_activation_bits",
         "activation bits of quantised nodes",
         "bits per activation, averaged over the inputs of quantised nodes",
-        better="lower",
         short_title="bits per activation",
         column_format=".2f",
     ),
-    KeyFigure(
+    _lower(
         "average_bitwidth",
         "average bit width",
         "mean of the average weight bits and the average activation bits",
         unit="bits",
-        better="lower",
         short_title="bits",
         column_format=".2f",
     ),
-    KeyFigure(
+    _higher(
         "memory_density",
         "memory density",
         "how many times smaller the model is than with 32 bits per element",
-        better="higher",
         column_format=".2f",
     ),
-    KeyFigure("macs", "MACs", "multiply-accumulate operations", better="lower", kind="count"),
-    KeyFigure("flops", "FLOPs", "floating-point operations; a MAC counts as two", better="lower", kind="count"),
-    KeyFigure(
+    _lower("macs", "MACs", "multiply-accumulate operations", kind="count"),
+    _lower("flops", "FLOPs", "floating-point operations; a MAC counts as two", kind="count"),
+    _lower(
         "bitops",
         "bit operations",
         "MACs, each multiplied by the bits of both operands",
-        better="lower",
         kind="count",
         short_title="BitOPs",
     ),
-    KeyFigure(
-        "weight_bits",
-        "weight memory",
-        "memory of all weights and biases",
-        unit="bits",
-        better="lower",
-        kind="memory",
+    _lower("weight_bits", "weight memory", "memory of all weights and biases", unit="bits", kind="memory"),
+    _lower(
+        "activation_bits", "activation memory", "memory of the inputs of all layers", unit="bits", kind="memory"
     ),
-    KeyFigure(
-        "activation_bits",
-        "activation memory",
-        "memory of the inputs of all layers",
-        unit="bits",
-        better="lower",
-        kind="memory",
-    ),
-    KeyFigure(
+    _lower(
         "peak_activation_bits",
         "peak activations",
         "largest memory of activations that are needed at the same time",
         unit="bits",
-        better="lower",
         kind="memory",
     ),
-    KeyFigure("energy_pj", "energy", "estimated energy", unit="pJ", better="lower", kind="energy"),
-    KeyFigure("intensity", "operations per byte", "operations per byte read or written", better="higher"),
-    KeyFigure(
-        "time_s",
-        "estimated time",
-        "lower bound given by the roofline model",
-        unit="s",
-        better="lower",
-        kind="seconds",
-    ),
-    KeyFigure("sqnr_db", "SQNR", "signal-to-quantisation-noise ratio", unit="dB", better="higher", kind="decibel"),
-    KeyFigure(
+    _lower("energy_pj", "energy", "estimated energy", unit="pJ", kind="energy"),
+    _higher("intensity", "operations per byte", "operations per byte read or written"),
+    _lower("time_s", "estimated time", "lower bound given by the roofline model", unit="s", kind="seconds"),
+    _higher("sqnr_db", "SQNR", "signal-to-quantisation-noise ratio", unit="dB", kind="decibel"),
+    _higher(
         "output_sqnr_db",
         "output SQNR",
         "signal-to-quantisation-noise ratio of the model's output",
         unit="dB",
-        better="higher",
         kind="decibel",
     ),
-    KeyFigure("max_error", "largest error", "largest absolute difference from the original", better="lower"),
-    KeyFigure("cosine", "cosine similarity", "cosine of the angle to the original", better="higher"),
-    KeyFigure("loss_change", "change in loss", "difference from the loss without quantisation", better="lower"),
-    KeyFigure(
-        "accuracy_change",
-        "change in accuracy",
-        "difference from the accuracy without quantisation",
-        better="higher",
-        kind="points",
+    _lower("max_error", "largest error", "largest absolute difference from the original"),
+    _higher("cosine", "cosine similarity", "cosine of the angle to the original"),
+    _lower("loss_change", "change in loss", "difference from the loss without quantisation"),
+    _higher(
+        "accuracy_change", "change in accuracy", "difference from the accuracy without quantisation", kind="points"
     ),
-    KeyFigure(
-        "lut",
-        "look-up tables",
-        "estimated look-up tables of the circuit",
-        better="lower",
-        kind="count",
-        short_title="LUTs",
-    ),
-    KeyFigure("dsp", "DSP blocks", "estimated DSP blocks of the circuit", better="lower", kind="count"),
-    KeyFigure("latency", "latency", "clock cycles from an input to its result", unit="cycles", better="lower"),
+    _lower("lut", "look-up tables", "estimated look-up tables of the circuit", kind="count", short_title="LUTs"),
+    _lower("dsp", "DSP blocks", "estimated DSP blocks of the circuit", kind="count"),
+    _lower("latency", "latency", "clock cycles from an input to its result", unit="cycles"),
     KeyFigure("num_rows", "rows evaluated", "rows that the metrics were measured on"),
     KeyFigure("seconds", "time", "duration of the run", unit="s", kind="seconds"),
 ):
