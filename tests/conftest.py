@@ -126,7 +126,7 @@ def _no_network_and_no_cache(session_cache: Path) -> Iterator[None]:
 def _same_start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Start every test from the same random state, with an empty state folder and the same log.
 
-    One fixture, because 12,000 tests pay for it.
+    One fixture, because thousands of tests pay for it.
     """
     torch.default_generator.manual_seed(0)  # `torch.manual_seed` keeps a stack trace for each kind of GPU
     # `mktemp` would list all earlier folders.

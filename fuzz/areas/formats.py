@@ -55,10 +55,11 @@ OTHERS = (-126, -100, -20, -5, -2, -1, 0, 15, 40, 127)
 
 
 def prepare() -> None:
-    """Load what forward-mode derivatives need: torch warns of its own calls."""
+    """Load what forward-mode derivatives and checkpoints need: torch warns of its own calls."""
     with warnings.catch_warnings(), forward_ad.dual_level():
         warnings.simplefilter("ignore")
         forward_ad.make_dual(torch.zeros(1), torch.zeros(1))
+        checkpoint(torch.sin, torch.zeros(1), use_reentrant=False)
 
 
 def draw(random: Random) -> Case:
