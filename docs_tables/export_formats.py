@@ -10,7 +10,7 @@ from chop.exporting.onnx_graph.builder import OnnxBuilder
 from chop.exporting.onnx_graph.call import CannotFormatError, Quantizer, Ref
 from chop.exporting.onnx_graph.data_types import DataType
 from chop.exporting.onnx_graph.qdq import QDQ, storage_type
-from chop.exporting.qonnx_quantizers import QONNXQuantizers
+from chop.exporting.qonnx_target import QONNXQuantizers
 from chop.exporting.stored_tensor import store
 from chop.formats import FORMATS, Format
 from chop.formats.fp8 import FP8

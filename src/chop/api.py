@@ -31,7 +31,7 @@ from chop.dataset.tokens import token_arguments
 from chop.display.extras import need
 from chop.display.numbers import counted
 from chop.exporting import Exported, export_graph, file_name
-from chop.exporting.export_run import export_run
+from chop.exporting.export import export_run
 from chop.ir import MaseGraph
 from chop.ir.graph.annotate import annotate, init_metadata
 from chop.ir.graph.interpreter import evaluation_mode, example_inputs

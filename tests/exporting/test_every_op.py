@@ -14,9 +14,9 @@ from test_onnx import FORMATS as ONNX_FORMATS
 from torch import Tensor, nn
 
 from chop.exporting import export_graph
-from chop.exporting.errors import CannotExportError
+from chop.exporting.export import CannotExportError
 from chop.exporting.onnx_graph.lowering import LOWERINGS
-from chop.exporting.tolerance import FLOAT_TOLERANCE
+from chop.exporting.proof import FLOAT_TOLERANCE
 from chop.ir import MaseGraph
 from chop.ops import OPS
 from chop.passes.graph import quantize_transform_pass

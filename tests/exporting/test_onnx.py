@@ -360,7 +360,7 @@ def test_onnxruntime_fuses_all_layers_of_an_int8_network(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_a_difference_in_a_later_batch_is_not_overlooked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from chop.exporting.onnx_engines import OnnxEngine
+    from chop.exporting.onnx_target import OnnxEngine
 
     graph = quantized(cnn(), FORMATS["int8"][0], input=IMAGES[:4])
     run, run_layers = OnnxEngine.run, OnnxEngine.run_layers

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from chop.exporting.safetensors_file import write_safetensors
+from chop.exporting.safetensors_target import write_safetensors
 from chop.formats import FORMATS
 from chop.ir import MaseGraph
 from chop.ir.graph.storage.packed import is_packed_graph, pack, read_packed_graph, unpack

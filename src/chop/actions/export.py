@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from chop.config import ExportConfig
-from chop.exporting.export_run import export_run
+from chop.exporting.export import export_run
 from chop.runs.run import open_run
 
 

@@ -9,12 +9,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from chop.config import ExportOptions
+from chop.config import ExportConfig, ExportOptions
 from chop.exporting.proof import Batch, Engine, Proof, compare
 from chop.files import atomic_path
+from chop.folder_lock import only_writer
 from chop.ir import MaseGraph
 from chop.registry import Registry
+from chop.runs.folder import output_file
+from chop.runs.run import Run
 from chop.statistics.batches import limited_batches
+
+
+class CannotExportError(ValueError):
+    """A node, or a number format of a node, that the target of an export does not have."""
+
+    def __init__(self, node: str, target: str, reason: str) -> None:
+        super().__init__(f"node '{node}' cannot be exported to {target}: {reason}")
 
 
 class Target(Protocol):
@@ -91,3 +101,15 @@ def _folder_of(path: Path) -> Iterator[None]:
             for folder in missing:
                 folder.rmdir()
         raise
+
+
+def export_run(run: Run, config: ExportConfig) -> Exported:
+    """Write the model of a run, and add the file to the summary of the run."""
+    path = run.folder.exported(file_name(config.format))
+    if config.output is not None:
+        path = output_file(config.output, path.name)
+    graph = run.experiment.annotated_graph(num_rows=2)
+    with only_writer(run.folder.path):
+        exported = export_graph(graph, path, config.format, run.test_batches(config.samples), config)
+        run.folder.add_export(exported.as_dict())
+    return exported

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor, fx
+from torch import Tensor
 
 from chop.display.numbers import counted
-from chop.exporting.tolerance import FLOAT_TOLERANCE, MAX_SHARE_OF_STEPS, step_of_result, tolerance_of
+from chop.formats.integer import Integer
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.interpreter import NodeInterpreter, bind_inputs, evaluation_mode, run_model, tensors_in
+from chop.ops.base import numel
 
 Batch = Mapping[str, Any]
 MAX_LAYER_ROWS = 64
 """Rows of the batch on which layers are compared one by one."""
+FLOAT_TOLERANCE = 2.0**-16
+"""Of the largest magnitude of a result: float32 sums in another order, and other approximations of functions."""
+MAX_SHARE_OF_STEPS = 0.01
+"""The largest share of elements of a result that are rounded to the next number."""
+FLOAT32_SIGNIFICAND = 24
 
 
 class Engine(Protocol):
@@ -145,15 +152,18 @@ def _values(output: Any) -> Any:
 
 def first_difference(graph: MaseGraph, engine: Engine, batch: Batch) -> Difference | None:
     """Return the first node whose result, from the same inputs, differs by more than its tolerance."""
-    recorder = _Recorder(graph.model)
+    interpreter = NodeInterpreter(graph.model)
+    results: dict[str, Tensor] = {}
     with evaluation_mode(graph.model):
-        recorder.run(*bind_inputs(graph, batch))
-    found = engine.run_layers(batch, recorder.results)
+        for node in interpreter.steps(*bind_inputs(graph, batch)):
+            if isinstance(interpreter.env[node], Tensor):
+                results[node.name] = interpreter.env[node].clone()  # a later node may overwrite it
+    found = engine.run_layers(batch, results)
     for meta in graph.metas():
         name = meta.node.name
         if name not in found:
             continue
-        expected = recorder.results[name]
+        expected = results[name]
         relative = 0.0 if engine.is_exact or not expected.numel() else tolerance_of(meta)
         magnitude = _largest_magnitude(expected) if relative else 0.0
         allowed = relative * magnitude
@@ -170,18 +180,6 @@ def _differs_by_steps(meta: NodeMeta, expected: Tensor, found: Tensor) -> bool:
     count = int((expected != found).sum())
     few = count <= max(1, MAX_SHARE_OF_STEPS * expected.numel())
     return few and _largest_difference(expected, found) <= step * (1 + FLOAT_TOLERANCE)
-
-
-class _Recorder(NodeInterpreter):
-    """An interpreter that keeps the tensor that each node returns."""
-
-    def __init__(self, model: fx.GraphModule) -> None:
-        super().__init__(model)
-        self.results: dict[str, Tensor] = {}
-
-    def after(self, node: fx.Node, result: Any) -> None:
-        if isinstance(result, Tensor):
-            self.results[node.name] = result.clone()  # a later node may overwrite it
 
 
 def _equal_rows(expected: list[Tensor], found: list[Tensor]) -> Tensor:
@@ -207,3 +205,57 @@ def _is_equal(mine: Tensor, other: Tensor) -> Tensor:
 def _largest_magnitude(x: Tensor) -> float:
     """Return the largest finite magnitude, 0 if there is none."""
     return float(x.double().abs().nan_to_num(0.0, 0.0, 0.0).max()) if x.numel() else 0.0
+
+
+def tolerance_of(meta: NodeMeta) -> float:
+    """Return the largest difference of a node's result, relative to its largest magnitude.
+
+    It is 0 where every sum is exact in float32: all operands are in fixed point, and sums need at most 24 bits.
+    """
+    return 0.0 if _sums_are_exact(meta) else FLOAT_TOLERANCE
+
+
+def step_of_result(meta: NodeMeta, largest: float) -> float:
+    """Return the distance of two numbers near `largest` in the format that rounds the result of a node, or 0."""
+    quantized = meta.quantized
+    number_format = None if quantized is None else quantized.formats.get("data_out_0")
+    if number_format is None or not number_format.rounds:
+        return 0.0
+    scale = meta.scale_of("data_out_0")
+    if scale is not None and isinstance(number_format, Integer):
+        return float(scale.max())
+    if isinstance(number_format, Integer) and number_format.is_fixed_point:
+        return math.ldexp(1.0, -int(number_format.precision[1]))
+    mantissa = getattr(getattr(number_format, "grid", None), "mantissa", number_format.width - 2)
+    return largest * math.ldexp(1.0, -mantissa)
+
+
+def _sums_are_exact(meta: NodeMeta) -> bool:
+    if meta.op is None or not meta.operands or not meta.results:
+        return False
+    formats = {name: meta.args[name].format for name in meta.operands}
+    count = meta.op.count(meta.call())
+    if (
+        count is None
+        or not count.macs
+        or count.multiplies
+        or set(formats) - {"data_in_0", "data_in_1", "weight", "bias"}
+    ):
+        return False
+    fixed = {name: each for name, each in formats.items() if isinstance(each, Integer) and each.is_fixed_point}
+    if len(fixed) != len(formats):
+        return False
+    terms = count.macs // max(numel(tuple(meta.results["data_out_0"].shape)), 1)
+    factors = [_exponents(each) for name, each in fixed.items() if name != "bias"]
+    lowest = sum(low for low, _ in factors)
+    highest = sum(high for _, high in factors) + math.ceil(math.log2(max(terms, 1)))
+    if "bias" in fixed:
+        low, high = _exponents(fixed["bias"])
+        lowest, highest = min(lowest, low), max(highest, high) + 1
+    return highest - lowest <= FLOAT32_SIGNIFICAND
+
+
+def _exponents(number_format: Integer) -> tuple[int, int]:
+    """Return the exponents of two of the last bit, and of a bound on the magnitude."""
+    width, fraction = (int(number) for number in number_format.precision)
+    return -fraction, width - number_format.is_signed - fraction

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
-from chop.exporting.errors import CannotExportError
+from chop.exporting.export import CannotExportError
 from chop.exporting.onnx_graph.arguments import named_arguments
 from chop.exporting.onnx_graph.builder import Name, OnnxBuilder
 from chop.exporting.onnx_graph.data_types import OF_TORCH
 from chop.formats import Format
 from chop.ir import NodeMeta
 from chop.nn.quantized import QuantizedCall, QuantizedLayer
+from chop.registry import Registry
 
 Shape = tuple[int | None, ...]
 """None: the size depends on the batch."""
@@ -224,3 +225,21 @@ class OnnxCall:
 
 class CannotFormatError(ValueError):
     """A number format that the target does not have; the message completes `weight has the format ...,`."""
+
+
+OpResult = Name | Ref | Plain | tuple[Any, ...]
+"""The result of an op: a new value, one of its operands, something that is not a tensor, or several of them."""
+Lowering = Callable[[OnnxCall], OpResult]
+L = TypeVar("L", bound=Lowering)
+LOWERINGS: Registry[Lowering] = Registry("ONNX op")
+
+
+def lowers(*ops: str) -> Callable[[L], L]:
+    """Register a function that returns the result of these ops, after adding their nodes."""
+
+    def decorate(function: L) -> L:
+        for op in ops:
+            LOWERINGS.add(op, function)
+        return function
+
+    return decorate

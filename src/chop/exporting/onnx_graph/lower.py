@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
-from chop.exporting.errors import CannotExportError
+from chop.exporting.export import CannotExportError
 from chop.exporting.onnx_graph.builder import Name, OnnxBuilder, OnnxNode
 from chop.exporting.onnx_graph.call import OnnxCall, Plain, Quantizer, Ref
 from chop.exporting.onnx_graph.lowering import LOWERINGS
-from chop.exporting.onnx_graph.recording import ROWS, Recording, constant_nodes, free_shape, record
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.in_place import writes_in_place
+from chop.ir.graph.interpreter import NodeInterpreter, bind_inputs, undisturbed
 from chop.ir.graph.meta import get_node_actual_target
+
+logger = logging.getLogger(__name__)
+ROWS = (2, 3)
+"""The numbers of rows of the two runs."""
+_RANDOM = ("rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "bernoulli")
 
 
 @dataclass(frozen=True)
@@ -29,6 +36,19 @@ class Lowered:
     outputs: dict[str, Ref]
     results: dict[str, Ref]
     """The tensor that each fx node returns, by the name of the node."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The results of all nodes in a run, and in a second run with another number of rows."""
+
+    results: Mapping[fx.Node, Any]
+    others: Mapping[fx.Node, Any] | None
+    """None if the graph is fixed to one number of rows."""
+
+    def is_same(self, node: fx.Node) -> bool:
+        """Whether a result that is not a tensor is the same for all batches."""
+        return self.others is None or bool(self.results[node] == self.others[node])
 
 
 def lower(graph: MaseGraph, batch: Mapping[str, Any], quantizer: Quantizer) -> Lowered:
@@ -202,3 +222,48 @@ def _named_leaves(value: Any, name: str) -> dict[str, Any]:
         parts = [_named_leaves(part, f"{name}_{i}") for i, part in enumerate(value)]
         return {key: leaf for part in parts for key, leaf in part.items()}
     return {name: value}
+
+
+def free_shape(value: Tensor, other: Tensor | None) -> tuple[int | None, ...]:
+    """Return a shape with None for sizes that differ in a second run."""
+    if other is None:
+        return tuple(value.shape)
+    return tuple(n if n == m else None for n, m in zip(value.shape, other.shape, strict=True))
+
+
+def record(graph: MaseGraph, batch: Mapping[str, Any]) -> Recording:
+    """Run the graph with two rows and with three rows of a batch; with the batch as it is if that fails."""
+    try:
+        first, second = (_run(graph, _rows(batch, [0, -1, 0][:count])) for count in ROWS)
+        return Recording(first, second)
+    except (ValueError, RuntimeError, IndexError):
+        logger.debug("the graph does not run on batches of any size", exc_info=True)
+        return Recording(_run(graph, batch), None)
+
+
+def constant_nodes(graph: MaseGraph) -> set[fx.Node]:
+    """Return the nodes whose results do not depend on the inputs."""
+    found: set[fx.Node] = set()
+    for meta in graph.metas():
+        node = meta.node
+        if node.op in ("placeholder", "output") or meta.mase_op in _RANDOM:
+            continue
+        if all(each in found for each in node.all_input_nodes):
+            found.add(node)
+    return found
+
+
+def _rows(batch: Mapping[str, Any], index: list[int]) -> dict[str, Any]:
+    return {
+        name: value[index] if isinstance(value, Tensor) and value.dim() else value for name, value in batch.items()
+    }
+
+
+def _run(graph: MaseGraph, batch: Mapping[str, Any]) -> dict[fx.Node, Any]:
+    results: dict[fx.Node, Any] = {}
+    interpreter = NodeInterpreter(graph.model)
+    with undisturbed(graph.model):
+        for node in interpreter.steps(*bind_inputs(graph, batch)):
+            # A later node may overwrite the tensor in place.
+            results[node] = pytree.tree_map_only(Tensor, torch.clone, interpreter.env[node])
+    return results

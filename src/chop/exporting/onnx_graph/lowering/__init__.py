@@ -1,34 +1,11 @@
-"""The table from ops to ONNX nodes: one function per op, in files by kind of op."""
+"""The functions that write the ONNX nodes of each op, in files by kind of op, all of which are imported."""
 
-from chop.exporting.onnx_graph.lowering import (
-    activation,
-    arithmetic,
-    attention,
-    convolution,
-    matmul,
-    movement,
-    normalization,
-    pooling,
-    recurrent,
-    reduction,
-    resizing,
-    shapes,
-)
-from chop.exporting.onnx_graph.lowering.table import LOWERINGS, Lowered
+import importlib
+import pkgutil
 
-__all__ = [
-    "LOWERINGS",
-    "Lowered",
-    "activation",
-    "arithmetic",
-    "attention",
-    "convolution",
-    "matmul",
-    "movement",
-    "normalization",
-    "pooling",
-    "recurrent",
-    "reduction",
-    "resizing",
-    "shapes",
-]
+from chop.exporting.onnx_graph.call import LOWERINGS
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
+
+__all__ = ["LOWERINGS"]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from chop.exporting.onnx_graph.builder import Name
-from chop.exporting.onnx_graph.call import OnnxCall
-from chop.exporting.onnx_graph.lowering.table import LOWERINGS, lowers
+from chop.exporting.onnx_graph.call import OnnxCall, lowers
 
 _SAME: dict[str, str] = {
     "relu": "Relu",
@@ -27,6 +26,7 @@ _WITH_ATTRIBUTES: dict[str, tuple[str, dict[str, tuple[str, float]]]] = {
 """For each op, the ONNX op, and the argument and default of each of its attributes."""
 
 
+@lowers(*_SAME, *_WITH_ATTRIBUTES)
 def _lower(call: OnnxCall) -> Name:
     name = call.op.name
     if name in _SAME:
@@ -34,10 +34,6 @@ def _lower(call: OnnxCall) -> Name:
     op_type, attributes = _WITH_ATTRIBUTES[name]
     given = {key: float(call.get(*argument)) for key, argument in attributes.items()}
     return call.builder.node(op_type, call.tensor("data_in_0"), **given)
-
-
-for _name in (*_SAME, *_WITH_ATTRIBUTES):
-    LOWERINGS.add(_name, _lower)
 
 
 @lowers("silu")

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from chop.exporting.onnx_graph.builder import Name
-from chop.exporting.onnx_graph.call import OnnxCall, Plain, Ref, Size
+from chop.exporting.onnx_graph.call import OnnxCall, OpResult, Plain, Ref, Size, lowers
 from chop.exporting.onnx_graph.data_types import OF_TORCH
-from chop.exporting.onnx_graph.lowering.table import LOWERINGS, Lowered, lowers
 
 _UNARY = {
     "abs": "Abs",
@@ -54,6 +53,7 @@ _LOGICAL = {"logical_and": "And", "logical_or": "Or", "logical_xor": "Xor"}
 _LOG_BASES = {"log2": math.log(2), "log10": math.log(10)}
 
 
+@lowers(*_UNARY)
 def _unary(call: OnnxCall) -> Name:
     x = call.operands["data_in_0"]
     is_bool = call.op.name == "logical_not"
@@ -63,17 +63,13 @@ def _unary(call: OnnxCall) -> Name:
     return call.builder.node(_UNARY[call.op.name], call.tensor("data_in_0", dtype))
 
 
-for _name in _UNARY:
-    LOWERINGS.add(_name, _unary)
-
-
 def both(call: OnnxCall, dtype: torch.dtype) -> tuple[Name, Name]:
     """Return the two operands in one type; numbers are constants."""
     return call.tensor("data_in_0", dtype), call.tensor("data_in_1", dtype)
 
 
 @lowers("add", "sub", "mul", "maximum", "minimum")
-def _binary(call: OnnxCall) -> Lowered:
+def _binary(call: OnnxCall) -> OpResult:
     if isinstance(call.result, int | float):
         return Plain(_size_arithmetic(call))
     builder, dtype = call.builder, call.result.dtype
@@ -109,7 +105,7 @@ def _size_arithmetic(call: OnnxCall) -> Size:
 
 
 @lowers("floor_divide")
-def _floor_divide(call: OnnxCall) -> Lowered:
+def _floor_divide(call: OnnxCall) -> OpResult:
     if isinstance(call.result, int | float):
         return Plain(_size_arithmetic(call))
     quotient = call.builder.node("Div", *both(call, call.result.dtype))

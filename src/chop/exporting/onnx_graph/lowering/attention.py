@@ -9,8 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from chop.exporting.onnx_graph.builder import Name
-from chop.exporting.onnx_graph.call import OnnxCall
-from chop.exporting.onnx_graph.lowering.table import lowers
+from chop.exporting.onnx_graph.call import OnnxCall, lowers
 
 _ACTIVATIONS = {F.relu: "Relu", torch.relu: "Relu", F.gelu: "Gelu"}
 _MASKS = (

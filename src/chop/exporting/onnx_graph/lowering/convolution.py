@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from chop.exporting.onnx_graph.builder import Name
-from chop.exporting.onnx_graph.call import OnnxCall
-from chop.exporting.onnx_graph.lowering.table import lowers
+from chop.exporting.onnx_graph.call import OnnxCall, lowers
 
 PAD_MODES = {
     "zeros": "constant",

@@ -8,8 +8,7 @@ from typing import Any
 import torch
 
 from chop.exporting.onnx_graph.builder import Name
-from chop.exporting.onnx_graph.call import OnnxCall
-from chop.exporting.onnx_graph.lowering.table import lowers
+from chop.exporting.onnx_graph.call import OnnxCall, lowers
 from chop.nn.hadamard import rotation
 
 

@@ -7,8 +7,7 @@ from typing import Any
 import torch
 
 from chop.exporting.onnx_graph.builder import Name
-from chop.exporting.onnx_graph.call import OnnxCall
-from chop.exporting.onnx_graph.lowering.table import lowers
+from chop.exporting.onnx_graph.call import OnnxCall, lowers
 
 
 def _affine(call: OnnxCall, channels: int) -> tuple[Name, Name]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from chop.exporting.onnx_graph.builder import Name
-from chop.exporting.onnx_graph.call import OnnxCall
+from chop.exporting.onnx_graph.call import OnnxCall, lowers
 from chop.exporting.onnx_graph.lowering.convolution import batched, per_dim, unbatched
-from chop.exporting.onnx_graph.lowering.table import lowers
 
 
 def _dims(call: OnnxCall) -> int:

@@ -7,8 +7,7 @@ from typing import Any
 from torch import nn
 
 from chop.exporting.onnx_graph.builder import Name
-from chop.exporting.onnx_graph.call import OnnxCall
-from chop.exporting.onnx_graph.lowering.table import lowers
+from chop.exporting.onnx_graph.call import OnnxCall, lowers
 
 _ORDERS = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "rnn": (0,)}
 """The gates of PyTorch in the order of ONNX: an LSTM has i, f, g, o in PyTorch and i, o, f, g in ONNX."""

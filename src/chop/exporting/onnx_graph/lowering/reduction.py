@@ -7,9 +7,8 @@ from typing import Any
 import torch
 
 from chop.exporting.onnx_graph.builder import Name
-from chop.exporting.onnx_graph.call import OnnxCall, Ref
+from chop.exporting.onnx_graph.call import OnnxCall, Ref, lowers
 from chop.exporting.onnx_graph.data_types import DataType
-from chop.exporting.onnx_graph.lowering.table import lowers
 
 _OPS = {
     "mean": "ReduceMean",

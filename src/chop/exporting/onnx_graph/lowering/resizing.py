@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from chop.exporting.onnx_graph.builder import Name
-from chop.exporting.onnx_graph.call import OnnxCall
+from chop.exporting.onnx_graph.call import OnnxCall, lowers
 from chop.exporting.onnx_graph.lowering.convolution import per_dim
-from chop.exporting.onnx_graph.lowering.table import lowers
 
 _MODES = {"nearest": "nearest", "linear": "linear", "bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
 
