@@ -18,8 +18,9 @@ from hardware_samples import quantized, with_random_norms
 from test_simulation import jet_program, needs_icarus, simulation, vectors_for
 
 from chop.config import DesignOptions
+from chop.files import read_json
 from chop.hardware import synthesis
-from chop.hardware.emit import manifest, read_manifest, vendor_files, write_rtl
+from chop.hardware.emit import MANIFEST, manifest, vendor_files, write_rtl
 from chop.hardware.rtl.design import Design, make_design
 from chop.hardware.simulators import Verilator
 from chop.hardware.synthesis import Area, has_yosys, measure_area, read_area
@@ -53,7 +54,7 @@ def test_the_same_program_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_the_manifest_describes_ports_units_and_files(tmp_path: Path) -> None:
     design = make_design(jet_program("jsc-tiny"), DesignOptions(name="jets"))
     write_rtl(design, tmp_path)
-    found = read_manifest(tmp_path)
+    found = read_json(tmp_path / MANIFEST)
     assert found == manifest(design, dict(design.files))
     assert found["top"] == "jets"
     assert found["input"] == {"shape": [16], "lanes": 16, "width": 8, "frac": 4, "signed": True}

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from chop.formats.parts.rounding import round_
-from chop.hardware.program.rounding import ExactRounding, exact_rounding, shift_right
+from chop.hardware.program.signal import ExactRounding, exact_rounding, shift_right
 
 DECIMAL = {
     "nearest_even": ROUND_HALF_EVEN,

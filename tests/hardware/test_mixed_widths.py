@@ -16,10 +16,11 @@ from test_simulation import simulation
 from torch import Tensor, nn
 
 from chop.config import DesignOptions, Strategy
+from chop.files import read_json
 from chop.formats.integer import Integer
 from chop.formats.mixed_integer import MixedInteger
 from chop.hardware.describe import describe_signal
-from chop.hardware.emit import read_manifest, write_rtl
+from chop.hardware.emit import MANIFEST, write_rtl
 from chop.hardware.node_estimate import estimate_node
 from chop.hardware.prepare import HardwareModel, prepare
 from chop.hardware.program import Signal
@@ -160,7 +161,7 @@ def test_the_output_port_has_one_format(strategy: Strategy, axi_stream: bool, tm
     program = prepare(graph).program
     design = make_design(program, DesignOptions(strategy={"_0": strategy}))
     built = simulation(design, tmp_path, SIMULATOR, axi_stream)
-    assert read_manifest(tmp_path)["output"] == {
+    assert read_json(tmp_path / MANIFEST)["output"] == {
         "shape": [5], "lanes": 5, "width": 10, "frac": 4, "signed": True
     }  # fmt: skip
     verilator = SIMULATORS["verilator"]

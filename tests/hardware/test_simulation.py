@@ -29,8 +29,7 @@ from chop.hardware.cosimulate import Simulation, SimulationResult, Traffic, traf
 from chop.hardware.emit import write_rtl, write_testbench
 from chop.hardware.program import Program
 from chop.hardware.program.instructions import InputPort, Instruction, LinearMap, Requantize
-from chop.hardware.program.rounding import ExactRounding
-from chop.hardware.program.signal import Signal
+from chop.hardware.program.signal import ExactRounding, Signal
 from chop.hardware.rtl.design import Design, make_design
 from chop.hardware.simulators import SIMULATORS, Verilator, find_simulator
 from chop.models import get_model

@@ -34,7 +34,8 @@ def wrong_fusion(model: Any, inputs: Arrays, fused: RunModel, separate: RunModel
         return None
     results = [output.name for output in model.graph.output]
     checked = [pair for pair in pairs if pair.is_8_bit]
-    computed = [pair.step for pair in checked if pair.step in _computed(model)]
+    results_of_nodes = {name for node in model.graph.node for name in node.output}
+    computed = [pair.step for pair in checked if pair.step in results_of_nodes]
     reals = [*(pair.real for pair in pairs), *(pair.rounded for pair in checked), *computed]
     names = list(dict.fromkeys(name for name in reals if name not in results))
     values = separate(_with_outputs(copy.deepcopy(model), names), inputs)
@@ -81,10 +82,6 @@ def _pairs(model: Any) -> list[_Pair]:
     return found
 
 
-def _computed(model: Any) -> set[str]:
-    return {name for node in model.graph.node for name in node.output}
-
-
 def _constants(model: Any) -> dict[str, NDArray[Any]]:
     """Return the scales that are constants."""
     used = {node.input[1] for node in model.graph.node if node.op_type == "DequantizeLinear"}
@@ -123,18 +120,13 @@ def _cut(model: Any, pairs: list[_Pair]) -> Any:
         nodes.append(copy.deepcopy(node))
         nodes[-1].input[:] = [f"{name}{GIVEN}" if name in rounded else name for name in node.input]
         if node.output[0] in copied:
-            nodes.append(_copied(node, f"{node.input[0]}{GIVEN}"))
+            again = copy.deepcopy(node)
+            again.name = f"{node.name}{GIVEN}"
+            again.input[0], again.output[0] = f"{node.input[0]}{GIVEN}", f"{node.output[0]}{GIVEN}"
+            nodes.append(again)
     del changed.graph.node[:]
     changed.graph.node.extend(nodes)
     changed.graph.input.extend(
         helper.make_tensor_value_info(f"{name}{GIVEN}", DataType.FLOAT, None) for name in reals
     )
     return _with_outputs(changed, [pair.rounded for pair in pairs if pair.is_8_bit])
-
-
-def _copied(node: Any, given: str) -> Any:
-    """Return the node with another first input, and with the result under the name of a value that is given."""
-    again = copy.deepcopy(node)
-    again.name = f"{node.name}{GIVEN}"
-    again.input[0], again.output[0] = given, f"{node.output[0]}{GIVEN}"
-    return again

@@ -36,18 +36,17 @@ def quantized_parameters(graph: MaseGraph) -> dict[int, QuantizedParameter]:
     for meta in graph.metas():
         for tensor, use in [*_uses_in_layer(meta), *_uses_of_attribute(meta)]:
             uses[id(tensor)].append(use)
-    return {key: first for key, found in uses.items() if (first := found[0]) is not None and _all_equal(found)}
+    return {
+        key: first
+        for key, (first, *others) in uses.items()
+        if first is not None and all(_is_same(use, first) for use in others)
+    }
 
 
-def _all_equal(found: list[QuantizedParameter | None]) -> bool:
-    first = found[0]
-    return all(
-        use is not None and first is not None and use.format == first.format and _same_scale(use.scale, first.scale)
-        for use in found
-    )
-
-
-def _same_scale(one: Tensor | None, other: Tensor | None) -> bool:
+def _is_same(use: QuantizedParameter | None, first: QuantizedParameter) -> bool:
+    if use is None or use.format != first.format:
+        return False
+    one, other = use.scale, first.scale
     return one is other or (one is not None and other is not None and torch.equal(one, other))
 
 

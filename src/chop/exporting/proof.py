@@ -142,12 +142,9 @@ def _rows(batch: Batch, wanted: Tensor) -> Batch:
 def outputs_of(graph: MaseGraph, batch: Batch) -> list[Tensor]:
     """Return the output tensors of the graph for a batch, in evaluation mode."""
     with evaluation_mode(graph.model):
-        return tensors_in(_values(run_model(graph, batch)))
-
-
-def _values(output: Any) -> Any:
-    """Return the fields of an output that is a dataclass of tensors."""
-    return dict(vars(output)) if hasattr(output, "__dataclass_fields__") else output
+        output = run_model(graph, batch)
+        # A dataclass of tensors stands for its fields.
+        return tensors_in(dict(vars(output)) if hasattr(output, "__dataclass_fields__") else output)
 
 
 def first_difference(graph: MaseGraph, engine: Engine, batch: Batch) -> Difference | None:

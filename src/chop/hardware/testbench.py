@@ -7,8 +7,8 @@ import numpy as np
 from chop.hardware.program import Signal
 from chop.hardware.program.instructions import Rows
 from chop.hardware.rtl.design import Design
-from chop.hardware.rtl.module import port_width
 from chop.hardware.rtl.segments import FoldedSegment, Pipeline
+from chop.hardware.rtl.streams import Stream
 from chop.hardware.rtl.top import stream_wires
 from chop.hardware.templates import fill
 
@@ -17,19 +17,6 @@ WRONG_LAST = "last"
 """Starts a line of the results with the number of a word whose TLAST is wrong."""
 TOP = "testbench"
 MAX_VECTORS = 1 << 16
-
-
-def to_hex(rows: Rows, signal: Signal) -> str:
-    """Return integers [rows, elements] as one hexadecimal word per line, element 0 in the lowest bits."""
-    width, digits = signal.width, -(-port_width(signal) // 4)
-    mask = (1 << width) - 1
-    lines = []
-    for row in rows.tolist():
-        word = 0
-        for value in reversed(row):
-            word = (word << width) | (value & mask)
-        lines.append(f"{word:0{digits}x}")
-    return "\n".join(lines) + "\n"
 
 
 def from_hex(words: list[str], signal: Signal) -> Rows:
@@ -62,31 +49,26 @@ def probes(design: Design) -> tuple[dict[str, str], dict[str, str]]:
     return {name: wire if wire.startswith("d_") else f"{wire}_data" for name, wire in kept.items()}, passing
 
 
-def _instance(design: Design) -> str:
-    """Return the circuit itself."""
-    return fill("testbench_core", NAME=design.options.name, OUT_WORDS=design.output_stream.beats)
-
-
-def _axi_instance(design: Design) -> str:
+def _axi_instance(name: str, source: Stream, result: Stream) -> str:
     """Return the circuit behind its AXI4-Stream ports; the bits that fill a byte of TDATA are 1, then must be 0."""
-    in_pad, out_bits = -design.input_stream.bits % 8, design.output_stream.bits
-    high = out_bits + -out_bits % 8 - 1
+    in_pad, high = -source.bits % 8, result.bits + -result.bits % 8 - 1
     return fill(
-        "testbench_axi_stream",
-        NAME=design.options.name,
+        "testbench_axi_stream.sv",
+        NAME=name,
         TDATA_HIGH=high,
-        OUT_HIGH=out_bits - 1,
-        ZEROS=f"m_axis_tdata[{high}:{out_bits}] == '0" if high >= out_bits else "1'b1",
+        OUT_HIGH=result.bits - 1,
+        ZEROS=f"m_axis_tdata[{high}:{result.bits}] == '0" if high >= result.bits else "1'b1",
         SENT=f"{{{{{in_pad}{{1'b1}}}}, in_data}}" if in_pad else "in_data",
-        IN_WORDS=design.input_stream.beats,
+        IN_WORDS=source.beats,
     )
 
 
 def testbench_files(design: Design, axi_stream: bool) -> dict[str, str]:
     """Return the files of the test bench by name, without vectors, for the circuit or its AXI4-Stream top level."""
-    instance, core = (_axi_instance(design), "dut.core") if axi_stream else (_instance(design), "dut")
-    in_bits, out_bits = design.input_stream.bits, design.output_stream.bits
-    in_words, out_words = design.input_stream.beats, design.output_stream.beats
+    name, source, result = design.options.name, design.input_stream, design.output_stream
+    instance, core = fill("testbench_core.sv", NAME=name, OUT_WORDS=result.beats), "dut"
+    if axi_stream:
+        instance, core = _axi_instance(name, source, result), "dut.core"
     kept, passing = probes(design)
     shown = "\n".join(f'        $fdisplay(file, "{key} %h", {core}.{wire});' for key, wire in kept.items())
     logged = "\n".join(
@@ -94,15 +76,15 @@ def testbench_files(design: Design, axi_stream: bool) -> dict[str, str]:
         for key, wire in passing.items()
     )
     settle = design.latency + design.interval + 8
-    text = fill(
-        "testbench",
-        IN_WORDS=in_words,
-        OUT_WORDS=out_words,
+    filled = fill(
+        "testbench.sv",
+        IN_WORDS=source.beats,
+        OUT_WORDS=result.beats,
         TOP=TOP,
-        IN_HIGH=in_bits - 1,
-        LAST_WORD=MAX_VECTORS * in_words - 1,
+        IN_HIGH=source.bits - 1,
+        LAST_WORD=MAX_VECTORS * source.beats - 1,
         LAST_VECTOR=MAX_VECTORS - 1,
-        OUT_HIGH=out_bits - 1,
+        OUT_HIGH=result.bits - 1,
         INSTANCE=instance.rstrip("\n"),
         WRONG_LAST=WRONG_LAST,
         PATIENCE=4 * settle + 1000,
@@ -113,4 +95,4 @@ def testbench_files(design: Design, axi_stream: bool) -> dict[str, str]:
         VECTORS_FILE=VECTORS_FILE,
         RESULTS_FILE=RESULTS_FILE,
     )
-    return {f"{TOP}.sv": text}
+    return {f"{TOP}.sv": filled}

@@ -134,16 +134,21 @@ class OnnxCall:
             return self.builder.constant(value if dtype is None else value.to(dtype), name=self.label(name))
         return self.value(value, dtype)
 
+    def given(self, name: str) -> list[Name]:
+        """Return an operand in a list, which is empty if the call does not have it."""
+        return [self.tensor(name)] if self.has(name) else []
+
     def _rounded(self, name: str, value: Any) -> Name | None:
         quantized = self.meta.quantized
-        number_format = quantized.formats.get(name) if quantized is not None else None
-        if number_format is None or not number_format.rounds or not isinstance(value, Ref | Tensor):
+        number_format = None if quantized is None else quantized.formats.get(name)
+        if quantized is None or number_format is None or not number_format.rounds:
             return None
-        if not value.dtype.is_floating_point:
+        if not isinstance(value, Ref | Tensor) or not value.dtype.is_floating_point:
             return None
-        scale = None if quantized is None else quantized.scale_of(name)
+        scale = quantized.scale_of(name)
         scale = None if scale is None else scale.detach()
-        self._check_dtype(value.dtype)
+        if value.dtype is not torch.float32:
+            raise self.refusal(f"its numbers are {value.dtype}; formats are exported for float32 only")
         try:
             if isinstance(value, Tensor):
                 return self.quantizer.parameter(
@@ -154,15 +159,9 @@ class OnnxCall:
             reason = f"{name} has the format {number_format}, {error}"
             raise CannotExportError(self.meta.node.name, self.quantizer.target, reason) from error
 
-    def _check_dtype(self, dtype: torch.dtype) -> None:
-        if dtype is not torch.float32:
-            raise self.refusal(f"its numbers are {dtype}; formats are exported for float32 only")
-
     def label(self, operand: str) -> str:
         """Return the name of a parameter in the model, for the name of the constant."""
-        if self.module is not None:
-            return f"{self.meta.node.target}.{operand}"
-        return f"{self.meta.node.name}.{operand}"
+        return f"{self.meta.node.name if self.module is None else self.meta.node.target}.{operand}"
 
     def value(self, value: Any, dtype: torch.dtype | None = None) -> Name:
         """Return a tensor, a constant or a number as a value of the ONNX graph."""

@@ -10,8 +10,7 @@ from torch import Tensor, fx
 from chop.hardware.program.instructions import InputPort, Instruction, LookUp, align, requantize
 from chop.hardware.program.number_formats import data_signal
 from chop.hardware.program.program import Program
-from chop.hardware.program.rounding import ExactRounding
-from chop.hardware.program.signal import Signal
+from chop.hardware.program.signal import ExactRounding, Signal
 from chop.ir import MaseGraph, NodeMeta
 from chop.nn.quantized import QuantizedCall, QuantizedLayer
 from chop.ops import Op
@@ -34,14 +33,11 @@ class ProgramBuilder:
         self.functions: dict[fx.Node, PendingFunction] = {}
         """Functions of one element that become a table once the format of their result is known."""
 
-    def signal(self, name: str) -> Signal:
-        """Return the result of an instruction."""
-        return self.instructions[name].out
-
-    def operand(self, meta: NodeMeta, name: str = "data_in_0") -> str:
-        """Return the instruction that holds an operand of a node, in the operand's format."""
+    def operand(self, meta: NodeMeta, name: str = "data_in_0") -> tuple[str, Signal]:
+        """Return the instruction that holds an operand of a node, in the operand's format, and its integers."""
         sources = {key: source for key, _, source in bound_operands(meta)}
-        return self.read(meta, sources[name], name)
+        held = self.read(meta, sources[name], name)
+        return held, self.instructions[held].out
 
     def read(self, meta: NodeMeta, source: Any, name: str = "") -> str:
         """Return the instruction that holds the result of `source` in the format that `meta` reads it in."""
@@ -76,16 +72,12 @@ class ProgramBuilder:
                 f"input '{meta.node.name}' needs one number format: the same data_in format for {names or 'a node'}"
             )
         signal, rounding = next(each for each in wanted if each)
-        name = meta.node.name
-        self.finish_input(meta.node, InputPort(name=name, node=name, reads=(), out=signal, rounding=rounding))
-
-    def result(self, meta: NodeMeta, source: fx.Node) -> str:
-        """Return the instruction that holds the result of the graph: integers of one format, which compare."""
-        return self.aligned(self.read(meta, source))
+        name = self.values[meta.node] = meta.node.name
+        self.instructions[name] = InputPort(name=name, node=name, reads=(), out=signal, rounding=rounding)
 
     def aligned(self, held: str) -> str:
         """Return the instruction that holds a result with the same fraction bits for all elements."""
-        made = align(f"{held}_aligned", self.instructions[held].node, held, self.signal(held))
+        made = align(f"{held}_aligned", self.instructions[held].node, held, self.instructions[held].out)
         if made is None:
             return held
         self.instructions[made.name] = made
@@ -101,14 +93,9 @@ class ProgramBuilder:
                 found += self._readers(reader) if moves else [(reader, name)]
         return found
 
-    def finish_input(self, node: fx.Node, port: InputPort) -> None:
-        """Add the input port."""
-        self.instructions[port.name] = port
-        self.values[node] = port.name
-
     def _requantized(self, node: fx.Node, held: str, wanted: Wanted, name: str) -> str:
         new = f"{node.name}_{name}"
-        made = requantize(new, node.name, held, self.signal(held), *wanted)
+        made = requantize(new, node.name, held, self.instructions[held].out, *wanted)
         if made is None:
             return held
         self.instructions[new] = made
@@ -124,7 +111,7 @@ class PendingFunction:
     def become_table(self, builder: ProgramBuilder, wanted: Wanted | None, reader: str) -> None:
         """Add the table, with results in the format of the node itself, or else of the node that reads it."""
         meta, node = self.meta, self.meta.node
-        before = builder.signal(self.read)
+        before = builder.instructions[self.read].out
         own = data_signal(meta, "data_out_0", before.shape)
         chosen = own or wanted
         if chosen is None:
@@ -139,7 +126,9 @@ class PendingFunction:
                 "data_out_width and data_out_frac_width"
             )
         frac, low, high = (int(each.flat[0]) for each in (signal.frac, signal.low, signal.high))
-        results = _call_plain(meta, self.inputs).double().numpy()
+        others = [argument for argument in node.args[1:] if not isinstance(argument, fx.Node)]
+        with torch.no_grad():
+            results = plain_target(meta)(self.inputs, *others, **node.kwargs).double().numpy()
         port = InputPort(name="", node="", reads=(), out=Signal.uniform((1,), frac, low, high), rounding=rounding)
         table = Program({"": port}, "").quantize(results.reshape(-1, 1)).ravel()
         name = node.name if own else f"{reader}_table"
@@ -176,13 +165,6 @@ def plain_target(meta: NodeMeta) -> Any:
     if isinstance(target, QuantizedCall):
         return target.function
     return getattr(torch.Tensor, target) if isinstance(target, str) else target
-
-
-def _call_plain(meta: NodeMeta, x: Tensor) -> Tensor:
-    others = [argument for argument in meta.node.args[1:] if not isinstance(argument, fx.Node)]
-    with torch.no_grad():
-        result: Tensor = plain_target(meta)(x, *others, **meta.node.kwargs)
-    return result
 
 
 def _operands_from(reader: NodeMeta, source: NodeMeta) -> list[str]:

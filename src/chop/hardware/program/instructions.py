@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chop.hardware.program.rounding import ExactRounding, shift_right
-from chop.hardware.program.signal import MAX_WIDTH, IntArray, Signal
+from chop.hardware.program.signal import MAX_WIDTH, ExactRounding, IntArray, Signal, shift_right
 
 Rows = NDArray[Any]  # int32 or int64, which mypy cannot tell apart
 """Integers of shape [rows, elements]: tensors are flat inside a program."""
@@ -221,17 +220,20 @@ class LookUp(Instruction):
         return found
 
 
+SumBlock = tuple[IntArray, IntArray, IntArray, IntArray, IntArray, IntArray]
+"""(matrix, its fraction bits, bias, its fraction bits, reads, writes)"""
+
+
 def linear_map(
-    name: str,
     node: str,
     reads: tuple[str, ...],
     source: Signal,
-    blocks: Sequence[tuple[IntArray, IntArray, IntArray, IntArray, IntArray, IntArray]],
+    blocks: Sequence[SumBlock],
     shape: tuple[int, ...],
     kind: str,
     window: WindowShape | None = None,
 ) -> LinearMap:
-    """Return the exact sums of `blocks`: (matrix, its fraction bits, bias, its fraction bits, reads, writes).
+    """Return the exact sums of `blocks`, under the name of their node.
 
     Every output has the fraction bits of its finest product or bias. Factors that align them are part of the
     integers of the matrix.
@@ -256,7 +258,7 @@ def linear_map(
         made.append(Block(aligned, bias, positions, writes))
     out = Signal(frac.reshape(shape), low.reshape(shape), high.reshape(shape))
     return LinearMap(
-        name=name,
+        name=node,
         node=node,
         reads=reads,
         out=out,
@@ -272,13 +274,15 @@ def requantize(
 ) -> Requantize | None:
     """Return the instruction that rounds `source` to the numbers of `target`; None if that changes nothing."""
     shift = source.frac - target.frac
-    unchanged = (shift <= 0) & _fits(source, target)
-    if unchanged.all():
+    scale = np.ldexp(1.0, -shift)
+    if ((shift <= 0) & (source.low * scale >= target.low) & (source.high * scale <= target.high)).all():
         return None
     # Results beyond these shifts are the same: 0, -1, or saturated.
     shift = np.clip(shift, -(target.width + 1), source.width + 1).ravel()
-    low, high = _range_after(source, target)
-    out = Signal(target.frac, low, high)
+    # The bounds of `target` that rounded values can reach.
+    low = np.maximum(target.low, np.floor(source.low * scale)).astype(np.int64)
+    high = np.minimum(target.high, np.ceil(source.high * scale)).astype(np.int64)
+    out = Signal(target.frac, np.minimum(low, target.high), np.maximum(high, target.low))
     return Requantize(name=name, node=node, reads=(read,), out=out, shift=shift, rounding=rounding, before=source)
 
 
@@ -292,22 +296,6 @@ def align(name: str, node: str, read: str, source: Signal) -> Align | None:
     low, high = (_scaled(each, shift, node) for each in (source.low, source.high))
     out = Signal(np.full_like(source.frac, finest), low, high)
     return Align(name=name, node=node, reads=(read,), out=out, shift=shift.ravel())
-
-
-def _range_after(source: Signal, target: Signal) -> tuple[IntArray, IntArray]:
-    """Return the bounds of `target` that the rounded values of `source` can reach."""
-    scale = np.ldexp(1.0, target.frac - source.frac)
-    low = np.maximum(target.low, np.floor(source.low * scale)).astype(np.int64)
-    high = np.minimum(target.high, np.ceil(source.high * scale)).astype(np.int64)
-    return np.minimum(low, target.high), np.maximum(high, target.low)
-
-
-def _fits(source: Signal, target: Signal) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    scale = np.ldexp(1.0, target.frac - source.frac)
-    fits: np.ndarray[tuple[int, ...], np.dtype[np.bool_]] = (source.low * scale >= target.low) & (
-        source.high * scale <= target.high
-    )
-    return fits
 
 
 def _per_input(frac: IntArray, positions: IntArray, node: str) -> IntArray:

@@ -42,7 +42,7 @@ def lower(graph: MaseGraph) -> Program:
         elif node.op == "output":
             if not isinstance(node.args[0], fx.Node):
                 raise ValueError("hardware needs a model that returns one tensor")
-            result = builder.result(meta, node.args[0])
+            result = builder.aligned(builder.read(meta, node.args[0]))
         elif node.op == "get_attr":
             continue  # the node that reads it says that hardware does not support it
         elif meta.mase_op in _LOWERINGS:
@@ -96,8 +96,7 @@ def _parameters(meta: NodeMeta, size: int) -> tuple[IntArray, IntArray, IntArray
 
 
 def _linear(builder: ProgramBuilder, meta: NodeMeta) -> None:
-    read = builder.operand(meta)
-    source = builder.signal(read)
+    read, source = builder.operand(meta)
     outputs, inputs = (int(n) for n in _layer(meta, ()).weight.shape)  # type: ignore[union-attr]
     weight, weight_frac, bias, bias_frac = _parameters(meta, outputs)
     rows = source.numel // inputs
@@ -108,12 +107,11 @@ def _linear(builder: ProgramBuilder, meta: NodeMeta) -> None:
         )
     ]  # fmt: skip
     shape = (*source.shape[:-1], outputs)
-    builder.finish(meta, linear_map(meta.node.name, meta.node.name, (read,), source, blocks, shape, "linear"))
+    builder.finish(meta, linear_map(meta.node.name, (read,), source, blocks, shape, "linear"))
 
 
 def _convolution(builder: ProgramBuilder, meta: NodeMeta) -> None:
-    read = builder.operand(meta)
-    source = builder.signal(read)
+    read, source = builder.operand(meta)
     layer: Any = _layer(meta, ("weight", "bias"))
     windows = Windows.of_convolution(layer, source.shape, meta.node.name)
     channels = layer.out_channels
@@ -128,8 +126,7 @@ def _convolution(builder: ProgramBuilder, meta: NodeMeta) -> None:
         reads = windows.reads_of_group(group, layer.groups)
         blocks.append((flat[own], frac[own], bias[own], bias_frac[own], reads, windows.writes(own)))
     shape = (channels, *windows.output_size)
-    name = meta.node.name
-    builder.finish(meta, linear_map(name, name, (read,), source, blocks, shape, "conv", windows.shape))
+    builder.finish(meta, linear_map(meta.node.name, (read,), source, blocks, shape, "conv", windows.shape))
 
 
 def _batch_norm(builder: ProgramBuilder, meta: NodeMeta) -> None:
@@ -139,8 +136,7 @@ def _batch_norm(builder: ProgramBuilder, meta: NodeMeta) -> None:
             f"node '{meta.node.name}': its statistics are not part of its weights yet; "
             "run resolve_formats_transform_pass first"
         )
-    read = builder.operand(meta)
-    source = builder.signal(read)
+    read, source = builder.operand(meta)
     weight, weight_frac, bias, bias_frac = _parameters(meta, layer.num_features)
     weight_frac, bias_frac = np.broadcast_to(weight_frac, weight.shape), np.broadcast_to(bias_frac, bias.shape)
     places = np.arange(source.numel).reshape(source.shape[0], -1)
@@ -149,39 +145,31 @@ def _batch_norm(builder: ProgramBuilder, meta: NodeMeta) -> None:
         for c in range(layer.num_features)
         for at in [places[c][:, None]]
     ]
-    builder.finish(
-        meta, linear_map(meta.node.name, meta.node.name, (read,), source, blocks, source.shape, "affine")
-    )
+    builder.finish(meta, linear_map(meta.node.name, (read,), source, blocks, source.shape, "affine"))
 
 
 def _relu(builder: ProgramBuilder, meta: NodeMeta) -> None:
-    read = builder.operand(meta)
-    source = builder.signal(read)
+    read, source = builder.operand(meta)
     out = replace(source, low=np.maximum(source.low, 0), high=np.maximum(source.high, 0))
     builder.finish(meta, Rectify(name=meta.node.name, node=meta.node.name, reads=(read,), out=out))
 
 
 def _max_pool(builder: ProgramBuilder, meta: NodeMeta) -> None:
-    read = builder.operand(meta)
-    source = builder.signal(read)
+    read, source = builder.operand(meta)
     windows = Windows.of_pool(meta, source.shape)
     index = windows.without_padding(meta.node.name)
     taken = source.take(index)
     shape = (source.shape[0], *windows.output_size)
     if (taken.frac != taken.frac[:, :1]).any():
         raise ValueError(f"node '{meta.node.name}': the elements of a window have different fraction bits")
-    out = Signal(
-        taken.frac[:, 0].reshape(shape), taken.low.max(axis=1).reshape(shape), taken.high.max(axis=1).reshape(shape)
-    )
-    name = meta.node.name
-    builder.finish(
-        meta, WindowMaximum(name=name, node=name, reads=(read,), out=out, windows=index, window=windows.shape)
-    )
+    bounds = taken.frac[:, 0], taken.low.max(axis=1), taken.high.max(axis=1)
+    name, out = meta.node.name, Signal(*(each.reshape(shape) for each in bounds))
+    maximum = WindowMaximum(name=name, node=name, reads=(read,), out=out, windows=index, window=windows.shape)
+    builder.finish(meta, maximum)
 
 
 def _average_pool(builder: ProgramBuilder, meta: NodeMeta) -> None:
-    read = builder.operand(meta)
-    source = builder.signal(read)
+    read, source = builder.operand(meta)
     windows = Windows.of_pool(meta, source.shape)
     size = windows.divisor(meta.node.name)
     if size & (size - 1):
@@ -197,15 +185,14 @@ def _average_pool(builder: ProgramBuilder, meta: NodeMeta) -> None:
         (ones, frac, none, none, windows.reads_of_group(c, channels), windows.writes(slice(c, c + 1)))
         for c in range(channels)
     ]
-    shape, name = (channels, *windows.output_size), meta.node.name
-    builder.finish(meta, linear_map(name, name, (read,), source, blocks, shape, "sum", windows.shape))
+    shape = (channels, *windows.output_size)
+    builder.finish(meta, linear_map(meta.node.name, (read,), source, blocks, shape, "sum", windows.shape))
 
 
 def _add(builder: ProgramBuilder, meta: NodeMeta) -> None:
     if meta.node.kwargs.get("alpha", 1) != 1:
         raise ValueError(f"node '{meta.node.name}': hardware adds tensors without a factor 'alpha'")
-    reads = (builder.operand(meta, "data_in_0"), builder.operand(meta, "data_in_1"))
-    first, second = (builder.signal(name) for name in reads)
+    (left, first), (right, second) = (builder.operand(meta, name) for name in ("data_in_0", "data_in_1"))
     if first.shape != second.shape:
         raise ValueError(
             f"node '{meta.node.name}': hardware adds tensors of one shape, not {first.shape} and {second.shape}"
@@ -219,23 +206,20 @@ def _add(builder: ProgramBuilder, meta: NodeMeta) -> None:
         for frac in np.unique(first.frac.ravel()[difference == value]):
             at = np.flatnonzero((difference == value) & (first.frac.ravel() == frac))
             blocks.append((ones, np.zeros_like(ones), none, none, np.stack([at, at + n], axis=1), at[:, None]))
-    builder.finish(meta, linear_map(meta.node.name, meta.node.name, reads, both, blocks, first.shape, "sum"))
+    builder.finish(meta, linear_map(meta.node.name, (left, right), both, blocks, first.shape, "sum"))
 
 
 def _move(builder: ProgramBuilder, meta: NodeMeta) -> None:
     """Lower an op that moves elements, by applying it to their numbers."""
     sources = [(name, value) for name, _, value in bound_operands(meta) if isinstance(value, fx.Node)]
-    reads = tuple(builder.operand(meta, name) for name, _ in sources)
-    signals = tuple(builder.signal(name) for name in reads)
+    reads, signals = zip(*(builder.operand(meta, name) for name, _ in sources), strict=True)
     start, numbers = 0, []
     for (_, source), signal in zip(sources, signals, strict=True):
         numbers.append((source, torch.arange(start, start + signal.numel).reshape(1, *signal.shape)))
         start += signal.numel
     index = _apply(meta, numbers, start).numpy().astype(np.int64)
-    out = concatenate(signals).take(index)
-    builder.finish(
-        meta, Rearrange(name=meta.node.name, node=meta.node.name, reads=reads, out=out, index=index.ravel())
-    )
+    name, out = meta.node.name, concatenate(signals).take(index)
+    builder.finish(meta, Rearrange(name=name, node=name, reads=reads, out=out, index=index.ravel()))
 
 
 def _apply(meta: NodeMeta, numbers: Sequence[tuple[fx.Node, Tensor]], elements: int) -> Tensor:
@@ -263,15 +247,15 @@ def _apply(meta: NodeMeta, numbers: Sequence[tuple[fx.Node, Tensor]], elements: 
 
 
 def _pass_on(builder: ProgramBuilder, meta: NodeMeta) -> None:
-    builder.values[meta.node] = builder.operand(meta)
+    builder.values[meta.node], _ = builder.operand(meta)
 
 
 def _function(builder: ProgramBuilder, meta: NodeMeta) -> None:
     """Lower a function of single elements to a table; `exp`, which never has a format, reads the one before it."""
     if data_signal(meta, "data_in_0", ()) is None and _has_role(meta, "data_in"):
         raise ValueError(f"node '{meta.node.name}' ({meta.mase_op}) is in float; {format_hint(meta)}")
-    read = builder.aligned(builder.operand(meta))
-    source = builder.signal(read)
+    read = builder.aligned(builder.operand(meta)[0])
+    source = builder.instructions[read].out
     low, high = int(source.low.min()), int(source.high.max())
     if source.width > MAX_TABLE_WIDTH:
         raise ValueError(

@@ -13,8 +13,7 @@ from chop.formats.binary import Binary
 from chop.formats.integer import Integer
 from chop.formats.mixed_integer import MixedInteger
 from chop.formats.ternary import Ternary
-from chop.hardware.program.rounding import ExactRounding, exact_rounding
-from chop.hardware.program.signal import IntArray, Signal
+from chop.hardware.program.signal import ExactRounding, IntArray, Signal, exact_rounding
 from chop.ir import NodeMeta
 from chop.nn.quantized import QuantizedLayer
 

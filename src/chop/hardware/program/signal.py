@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+
+from chop.formats.parts.rounding import Rounding
 
 IntArray = NDArray[np.int64]
 MAX_WIDTH = 62
@@ -82,6 +85,11 @@ def width_of(low: int, high: int, signed: bool | None = None) -> int:
     return max(bits_below_sign(low), bits_below_sign(high)) + signed
 
 
+def signed_width(low: int, high: int) -> int:
+    """Return the bits of signed integers from `low` to `high`, at least 1."""
+    return max(1, width_of(low, high, signed=True))
+
+
 def bits_below_sign(value: int) -> int:
     """Return the bits of an integer in two's complement, without its sign: 2 for 2, but 1 for -2."""
     return (value if value >= 0 else ~value).bit_length()
@@ -90,3 +98,36 @@ def bits_below_sign(value: int) -> int:
 def counter_bits(count: int) -> int:
     """Return the bits of a counter from 0 to `count - 1`, at least 1."""
     return max(1, (count - 1).bit_length())
+
+
+ExactRounding = Literal["nearest_even", "nearest_away", "floor", "towards_zero"]
+"""The rounding modes that a circuit can repeat: all but `stochastic`."""
+
+
+def exact_rounding(rounding: Rounding, where: str) -> ExactRounding:
+    """Return a rounding mode; raise an error that starts with `where` if its results are random."""
+    if rounding not in get_args(ExactRounding):
+        known = ", ".join(get_args(ExactRounding))
+        raise ValueError(f"{where}: rounding '{rounding}' cannot be repeated in hardware; use one of {known}")
+    return cast(ExactRounding, rounding)
+
+
+def shift_right(a: NDArray[Any], shift: int, rounding: ExactRounding) -> NDArray[Any]:
+    """Return `a / 2**shift`, rounded to integers; a negative shift multiplies."""
+    if shift <= 0:
+        scaled: NDArray[Any] = a << -shift
+        return scaled
+    one = a.dtype.type(1)
+    half = one << (shift - 1)
+    added: NDArray[Any] | int
+    match rounding:
+        case "floor":
+            added = 0
+        case "towards_zero":
+            added = (a < 0) * ((one << shift) - one)
+        case "nearest_away":
+            added = half - (a < 0)
+        case "nearest_even":
+            added = half - one + ((a >> shift) & one)
+    rounded: NDArray[Any] = (a + added) >> shift
+    return rounded

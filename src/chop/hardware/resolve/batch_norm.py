@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, fx
 
 from chop.hardware.program.number_formats import has_signs
 from chop.hardware.resolve.layers import replace_layer, with_parameters
@@ -23,12 +23,12 @@ def fold_batch_norms(graph: MaseGraph) -> dict[str, str]:
     """
     renamed: dict[str, str] = {}
     for meta in graph.annotated_metas():
-        if meta.mase_op in NORMS and meta.module is not None and _has_statistics(meta.module):
+        if meta.mase_op in NORMS and getattr(meta.module, "running_mean", None) is not None:
             partner = _fold_backward(meta) or _fold_forward(meta)
             if partner is not None:
                 renamed[meta.node.name] = partner.name
                 _remove(graph, meta, partner)
-    return {name: _follow(renamed, name) for name in renamed}
+    return renamed
 
 
 def make_affine(meta: NodeMeta) -> None:
@@ -111,16 +111,14 @@ def _can_take(other: NodeMeta, norm: NodeMeta) -> bool:
     if other.mase_op == "linear" and len(norm.args["data_in_0"].shape) != 2:
         return False
     calls = [node.target for node in norm.node.graph.nodes if node.op == "call_module"]
+    if calls.count(other.node.target) != 1 or calls.count(norm.node.target) != 1:
+        return False
     layer = other.module
-    once = calls.count(other.node.target) == calls.count(norm.node.target) == 1
-    return once and (not isinstance(layer, QuantizedLayer) or _can_fold_into(layer))
-
-
-def _can_fold_into(layer: QuantizedLayer) -> bool:
-    """Whether the weights of a quantised layer can be multiplied by factors and rounded again."""
-    formats = layer.formats
-    scaled = any(layer.scale_of(name) is not None for name in formats)
-    return not scaled and not has_signs(formats.get("weight")) and "data_out_0" not in formats
+    if not isinstance(layer, QuantizedLayer):
+        return True
+    # Whether its weights can be multiplied by factors and rounded again.
+    scaled = any(layer.scale_of(name) is not None for name in layer.formats)
+    return not scaled and not has_signs(layer.formats.get("weight")) and "data_out_0" not in layer.formats
 
 
 def _set_weights(other: NodeMeta, norm: NodeMeta, weight: Tensor, bias: Tensor) -> None:
@@ -155,13 +153,3 @@ def _remove(graph: MaseGraph, norm: NodeMeta, partner: fx.Node) -> None:
         meta.note_formats()
     graph.fx_graph.erase_node(node)
     graph.model.delete_submodule(str(node.target))
-
-
-def _follow(renamed: dict[str, str], name: str) -> str:
-    while name in renamed:
-        name = renamed[name]
-    return name
-
-
-def _has_statistics(layer: nn.Module) -> bool:
-    return getattr(layer, "running_mean", None) is not None

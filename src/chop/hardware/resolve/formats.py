@@ -47,7 +47,8 @@ def resolve_formats(graph: MaseGraph, strict: bool = False) -> Resolved:
     for meta in graph.annotated_metas():
         if meta.mase_op in NORMS and not is_affine(meta.module):
             make_affine(meta)
-        missing = _missing(meta)
+        own = {} if meta.quantized is None else dict(meta.quantized.formats)
+        missing = [name for name in meta.operands if name not in own]
         if not missing:
             continue
         formats = _from_neighbours(meta, missing)
@@ -62,7 +63,6 @@ def resolve_formats(graph: MaseGraph, strict: bool = False) -> Resolved:
         if formats is None:
             resolved.exact.append(meta.node.name)
             continue
-        own = {} if meta.quantized is None else dict(meta.quantized.formats)
         set_formats(meta, own | formats)
         resolved.completed[meta.node.name] = formats
     for meta in graph.annotated_metas():
@@ -71,12 +71,6 @@ def resolve_formats(graph: MaseGraph, strict: bool = False) -> Resolved:
         if meta.mase_op in (*WEIGHTED, *NORMS) and _has_scaled_signs(meta):
             resolved.scales[meta.node.name] = _round_scale(meta)
     return resolved
-
-
-def _missing(meta: NodeMeta) -> list[str]:
-    """Return the operands of a node that can have a format and have none."""
-    own = {} if meta.quantized is None else meta.quantized.formats
-    return [name for name in meta.operands if name not in own]
 
 
 def _is_exact(meta: NodeMeta) -> bool:
@@ -97,8 +91,10 @@ def _from_neighbours(meta: NodeMeta, missing: Iterable[str]) -> dict[str, Format
         like = known["data_in_0"]
         if not isinstance(like, Integer) or not like.is_fixed_point:
             like = Integer(8)
-        has_weights = meta.mase_op in (*WEIGHTED, *NORMS)
-        formats[name] = _fitted(meta, name, like) if has_weights else like
+        value = meta.value(name)
+        if meta.mase_op in (*WEIGHTED, *NORMS) and value is not None and value.numel():
+            like = like.fitted(value.abs().max().item())
+        formats[name] = like
     return formats
 
 
@@ -115,14 +111,6 @@ def _nearest(node: fx.Node, step: Callable[[fx.Node], Iterable[fx.Node]]) -> dic
             return dict(quantized.formats)
         waiting.extend(step(other))
     return None
-
-
-def _fitted(meta: NodeMeta, name: str, like: Integer) -> Integer:
-    """Return a format as wide as `like` that covers the values of an operand; `like` itself if none are known."""
-    value = meta.value(name)
-    if value is None or value.numel() == 0:
-        return like
-    return like.fitted(value.abs().max().item())
 
 
 def _has_scaled_signs(meta: NodeMeta) -> bool:

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from chop.hardware.adders import AdderGraph, Addition
-from chop.hardware.program.rounding import ExactRounding, shift_right
-from chop.hardware.program.signal import bits_below_sign
+from chop.hardware.program.signal import ExactRounding, bits_below_sign, shift_right, signed_width
 from chop.hardware.rtl.circuit import Circuit, Wire, constant, extended, low_bits, shifted_right
 
 
@@ -51,7 +50,7 @@ def _addition(
         return negated_plus(circuit, moved, 0) if addition.subtract else moved
     (a, b), stage, depth = circuit.place([left, right])
     low, high = limits
-    width = _width(low, high)
+    width = signed_width(low, high)
     _ignore_if_cut(circuit, a, width - addition.left_shift)
     _ignore_if_cut(circuit, b, width - addition.right_shift)
     sign = "-" if addition.subtract else "+"
@@ -74,7 +73,7 @@ def shifted_left(circuit: Circuit, wire: Wire, shift: int) -> Wire:
     if shift == 0:
         return wire
     low, high = wire.low << shift, wire.high << shift
-    width = _width(low, high)
+    width = signed_width(low, high)
     fixed = wire.num_fixed + shift
     return circuit.assign(_shifted(wire, shift, width), low, high, wire.stage, wire.depth, num_fixed=fixed)
 
@@ -83,7 +82,7 @@ def negated_plus(circuit: Circuit, wire: Wire, summand: int) -> Wire:
     """Return `summand - wire`."""
     (wire,), stage, depth = circuit.place([wire])
     low, high = summand - wire.high, summand - wire.low
-    width = _width(low, high)
+    width = signed_width(low, high)
     _ignore_if_cut(circuit, wire, width)
     expression = f"{constant(summand, width)} - {extended(wire, width)}"
     return circuit.assign(expression, low, high, stage, depth, constant_luts(wire, ~summand, width))
@@ -95,7 +94,7 @@ def plus(circuit: Circuit, wire: Wire, summand: int) -> Wire:
         return wire
     (wire,), stage, depth = circuit.place([wire])
     low, high = wire.low + summand, wire.high + summand
-    width = _width(low, high)
+    width = signed_width(low, high)
     zeros = (summand & -summand).bit_length() - 1  # low bits that the summand does not change
     luts = constant_luts(wire, summand, width)
     _ignore_if_cut(circuit, wire, width)
@@ -132,20 +131,20 @@ def _rounded(circuit: Circuit, wire: Wire, rounding: Rounding) -> Wire:
         above = 0 if mode == "towards_zero" else 1 << (shift - 1)
         (wire,), stage, depth = circuit.place([wire], 2)
         low, high = min(wire.low + below, wire.low), max(wire.high + above, below)
-        width = _width(low, high)
+        width = signed_width(low, high)
         sign = f"{wire.name}[{wire.width - 1}]"
         added = f"({sign} ? {constant(below, width)} : {constant(above, width)})"
         wire = circuit.assign(f"{extended(wire, width)} + {added}", low, high, stage, depth, width)
         circuit.ignored.append(wire.name)
         return circuit.assign(
-            shifted_right(wire, shift, _width(low >> shift, high >> shift)),
+            shifted_right(wire, shift, signed_width(low >> shift, high >> shift)),
             low >> shift,
             high >> shift,
             stage,
             depth,
         )
     low, high = (_round(bound - rounding.offset, rounding) for bound in (wire.low, wire.high))
-    width = _width(low, high)
+    width = signed_width(low, high)
     circuit.ignored.append(wire.name)
     if mode != "nearest_even":
         return circuit.assign(shifted_right(wire, shift, width), low, high, wire.stage, wire.depth)
@@ -154,15 +153,11 @@ def _rounded(circuit: Circuit, wire: Wire, rounding: Rounding) -> Wire:
     if width == 1:
         return circuit.assign(lowest, low, high, wire.stage, wire.depth, 1)
     upper = shifted_right(wire, shift + 1, width - 1)
-    luts = lowest_bit_luts(shift - wire.num_fixed, _num_limiting(width, low, high, rounding))
+    # How many bits say whether a rounded value is saturated; 0 if it never is, or only becomes 0.
+    is_limited = high > rounding.high or low < rounding.low < 0
+    num_limiting = max(1, width - 1 - bits_below_sign(rounding.high) + (rounding.low < 0)) if is_limited else 0
+    luts = lowest_bit_luts(shift - wire.num_fixed, num_limiting)
     return circuit.assign(f"{{{upper}, {lowest}}}", low, high, wire.stage, wire.depth, luts)
-
-
-def _num_limiting(width: int, low: int, high: int, rounding: Rounding) -> int:
-    """Return how many bits say whether a rounded value is saturated; 0 if it never is, or only becomes 0."""
-    if high <= rounding.high and not low < rounding.low < 0:
-        return 0
-    return max(1, width - 1 - bits_below_sign(rounding.high) + (rounding.low < 0))
 
 
 def saturated(circuit: Circuit, wire: Wire, low: int, high: int) -> Wire:
@@ -207,10 +202,6 @@ def _shifted(wire: Wire, shift: int, width: int) -> str:
         return extended(wire, width)
     joined = f"{{{wire.name}, {shift}'d0}}"
     return f"$signed({joined})" if wire.width + shift == width else f"{width}'($signed({joined}))"
-
-
-def _width(low: int, high: int) -> int:
-    return Wire("", low, high, 0, 0).width
 
 
 def _round(value: int, rounding: Rounding) -> int:

@@ -37,21 +37,16 @@ def connect(program: Program, planned: Sequence[PlannedUnit], input_by_pixel: bo
     if any(isinstance(each, Fifo) for each in segments):
         steps = _steps(segments)
         schedule(steps, source, result, beats)
-        segments = [_sized(each, step) for each, step in zip(segments, steps, strict=True)]
+        for at, (segment, step) in enumerate(zip(segments, steps, strict=True)):
+            if isinstance(segment, Fifo) and isinstance(step.timer, FifoTimer):
+                # As deep as it needs to be for steady traffic not to wait.
+                segments[at] = replace(segment, depth=max(MIN_FIFO_DEPTH, step.timer.most + 1))
     timing = schedule(_steps(segments), source, result, beats)
     return Network(tuple(segments), connector.streams, source, result, timing)
 
 
 def _steps(segments: Sequence[Segment]) -> list[TimedSegment]:
     return [TimedSegment(each.sources, each.result, each.timer()) for each in segments]
-
-
-def _sized(segment: Segment, step: TimedSegment) -> Segment:
-    """Return a queue that is as deep as it needs to be for steady traffic not to wait."""
-    if not isinstance(segment, Fifo):
-        return segment
-    assert isinstance(step.timer, FifoTimer), "the handshake of a queue"
-    return replace(segment, depth=max(MIN_FIFO_DEPTH, step.timer.most + 1))
 
 
 def _groups(program: Program, planned: Sequence[PlannedUnit]) -> list[list[PlannedUnit]]:

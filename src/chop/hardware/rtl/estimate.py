@@ -8,9 +8,9 @@ import numpy as np
 
 from chop.hardware.program import Signal
 from chop.hardware.program.signal import IntArray, counter_bits
+from chop.hardware.rtl.circuit import port_width
 from chop.hardware.rtl.folded import FoldedUnit
 from chop.hardware.rtl.line_buffer import LineBuffer
-from chop.hardware.rtl.module import port_width
 
 TABLE_WORDS = 64
 """The words of a ROM with one bit that a look-up table with six inputs holds."""

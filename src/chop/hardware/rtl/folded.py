@@ -8,10 +8,9 @@ import numpy as np
 
 from chop.config import DesignOptions
 from chop.hardware.program.instructions import Block, LinearMap, Requantize
-from chop.hardware.program.signal import IntArray, counter_bits, width_of
+from chop.hardware.program.signal import IntArray, counter_bits, signed_width
 from chop.hardware.rtl.arithmetic import Rounding, requantized
-from chop.hardware.rtl.circuit import Circuit, Wire, low_bits
-from chop.hardware.rtl.module import ModuleText, port_width
+from chop.hardware.rtl.circuit import Circuit, ModuleText, Wire, hex_words, low_bits, port_width
 from chop.hardware.rtl.units import CircuitUnit, shares_limits
 from chop.hardware.rtl.unrolled import merge_roundings, roundings
 from chop.hardware.templates import fill
@@ -48,11 +47,11 @@ class FoldedUnit:
 
     @property
     def weight_width(self) -> int:
-        return max(1, width_of(int(self.weights.min()), int(self.weights.max()), signed=True))
+        return signed_width(int(self.weights.min()), int(self.weights.max()))
 
     @property
     def bias_width(self) -> int:
-        return max(1, width_of(int(self.biases.min()), int(self.biases.max()), signed=True))
+        return signed_width(int(self.biases.min()), int(self.biases.max()))
 
     @property
     def sum_range(self) -> tuple[int, int]:
@@ -87,14 +86,6 @@ class FoldedUnit:
         for number, rounding in enumerate(self.roundings):
             wire = requantized(circuit, wire, rounding, offset_is_added=number == 0)
         return circuit, wire
-
-    def rom_words(self, values: IntArray, width: int) -> str:
-        """Return lines for $readmemh: one word per line, the first value in the lowest bits."""
-        lines = []
-        for word in values.reshape(len(values), -1).tolist():
-            number = sum((value % (1 << width)) << (width * i) for i, value in enumerate(word))
-            lines.append(f"{number:0{-(-width * len(word) // 4)}x}")
-        return "\n".join(lines) + "\n"
 
 
 def fold(unit: CircuitUnit, options: DesignOptions) -> FoldedUnit:
@@ -149,8 +140,8 @@ def folded_module(name: str, folded: FoldedUnit) -> tuple[ModuleText, dict[str, 
     weight_width, bias_width = folded.weight_width, folded.bias_width
     circuit, wire = folded.requantization()
     files = {
-        f"{name}_weights.mem": folded.rom_words(weights.reshape(folded.num_steps, -1), weight_width),
-        f"{name}_biases.mem": folded.rom_words(folded.biases, bias_width),
+        f"{name}_weights.mem": hex_words(weights.reshape(folded.num_steps, -1), weight_width),
+        f"{name}_biases.mem": hex_words(folded.biases, bias_width),
     }
     column_bits, row_bits = counter_bits(groups_in), counter_bits(groups_out)
     if wire.width > out.width:  # the port has no sign bit
@@ -165,7 +156,7 @@ def folded_module(name: str, folded: FoldedUnit) -> tuple[ModuleText, dict[str, 
     ignored = ", ".join(["1'b0", "biases_q", "y", *dict.fromkeys(circuit.ignored)])
     requantization = "\n".join("        " + line for line in circuit.lines).strip()
     text = fill(
-        "folded",
+        "folded.sv",
         NAME=name,
         WEIGHTS_FILE=f'"{name}_weights.mem"',
         BIASES_FILE=f'"{name}_biases.mem"',

@@ -80,7 +80,7 @@ class LineBuffer:
         mask = (1 << self.width) - 1
         elements = self._elements()
         return fill(
-            "line_buffer",
+            "line_buffer.sv",
             NAME=name,
             KERNEL_ROWS=window.kernel[0],
             KERNEL_COLUMNS=window.kernel[1],

@@ -55,16 +55,17 @@ def _pixel_unit(unit: CircuitUnit) -> PixelUnit:
     sources = tuple(merge_pixels(source) for source in unit.sources)
     shape = window_of(unit)
     if shape is None:
-        head = _at_a_pixel(unit, sources)
-        return PixelUnit(CircuitUnit(head, _posts(unit.posts), sources))
+        return PixelUnit(CircuitUnit(_at_a_pixel(unit, sources), _posts(unit.posts), sources))
     window = _in_two_dimensions(shape)
     (source,) = sources
     taps = int(np.prod(window.kernel))
-    head, fill = (
-        (_linear_window(unit.head, taps, int(np.prod(window.size))), np.zeros_like(source.low))
-        if isinstance(unit.head, LinearMap)
-        else (_maximum_window(unit.head, source.numel, taps), source.low)
-    )
+    head: Instruction
+    if isinstance(unit.head, LinearMap):
+        head, fill = _linear_window(unit.head, taps, int(np.prod(window.size))), np.zeros_like(source.low)
+    else:
+        assert isinstance(unit.head, WindowMaximum), "the only other unit with windows"
+        windows = np.arange(source.numel * taps).reshape(source.numel, taps)
+        head, fill = replace(unit.head, out=merge_pixels(unit.head.out), windows=windows, window=None), source.low
     if any(window.padding):
         source = replace(source, low=np.minimum(source.low, fill), high=np.maximum(source.high, fill))
     read = source.take(np.repeat(np.arange(source.numel), taps))
@@ -98,12 +99,6 @@ def _linear_window(head: LinearMap, taps: int, pixels: int) -> LinearMap:
         at = block.writes[:1] // positions
         blocks.append(Block(block.matrix, block.bias, (first * taps + columns)[None], at))
     return replace(head, blocks=tuple(blocks), out=merge_pixels(head.out), window=None)
-
-
-def _maximum_window(head: Instruction, channels: int, taps: int) -> WindowMaximum:
-    windows = np.arange(channels * taps).reshape(channels, taps)
-    assert isinstance(head, WindowMaximum), "the only other unit with windows"
-    return replace(head, out=merge_pixels(head.out), windows=windows, window=None)
 
 
 def _at_a_pixel(unit: CircuitUnit, sources: Sequence[Signal]) -> Instruction:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from chop.hardware.program.instructions import Align, Rearrange
+from chop.hardware.rtl.circuit import port_width
 from chop.hardware.rtl.estimate import AreaEstimate, estimate_fifo, estimate_line_buffer, estimate_skid
 from chop.hardware.rtl.line_buffer import LineBuffer
-from chop.hardware.rtl.module import port_width
 from chop.hardware.rtl.planned import PlannedUnit
 from chop.hardware.rtl.schedule import (
     CollectTimer,
@@ -23,7 +23,7 @@ from chop.hardware.rtl.schedule import (
 from chop.hardware.rtl.streams import Stream
 from chop.hardware.rtl.units import CircuitUnit
 from chop.hardware.rtl.unrolled import element_bits
-from chop.hardware.templates import fill
+from chop.hardware.templates import read
 
 Wires = Mapping[str, str]
 """By stream: the first part of the names of its wires, such as `s2` for s2_valid, s2_ready and s2_data."""
@@ -131,7 +131,7 @@ class Conversion(Segment):
         return AreaEstimate(bits + 4 if self.to_pixels else 4, bits + self._pixels + 1)
 
     def library(self) -> dict[str, str]:
-        return {f"{self._module}.sv": fill(self._module)}
+        return _fixed(self._module)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -152,7 +152,7 @@ class Fifo(Segment):
         return estimate_fifo(streams[self.result].bits, self.depth)
 
     def library(self) -> dict[str, str]:
-        return {"stream_fifo.sv": fill("stream_fifo")}
+        return _fixed("stream_fifo")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -181,12 +181,12 @@ class Pipeline(Segment):
         return estimate_skid(streams[self.result].lanes, self.latency)
 
     def library(self) -> dict[str, str]:
-        files = {"skid_buffer.sv": fill("skid_buffer")} if self.latency else {}
+        files = _fixed("skid_buffer") if self.latency else {}
         times = self.times()
         waits = any(
             times[name] < start_of(each, times) for each in self.units for name in each.lane_unit.head.reads
         )
-        return {**files, "delay.sv": fill("delay")} if waits else files
+        return files | _fixed("delay") if waits else files
 
     def lines(self, wires: Wires, streams: Mapping[str, Stream]) -> list[str]:
         result = wires[self.result]
@@ -233,6 +233,11 @@ class Pipeline(Segment):
             f"    .out_valid({result}_valid), .out_ready({result}_ready), .out_data({result}_data)",
             ");",
         ]
+
+
+def _fixed(module: str) -> dict[str, str]:
+    """Return the file of a module that is the same in all circuits."""
+    return {f"{module}.sv": read(f"{module}.sv")}
 
 
 def start_of(planned: PlannedUnit, times: Mapping[str, int]) -> int:

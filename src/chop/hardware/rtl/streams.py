@@ -8,7 +8,7 @@ import numpy as np
 
 from chop.hardware.program import Signal
 from chop.hardware.program.signal import IntArray
-from chop.hardware.rtl.module import port_width
+from chop.hardware.rtl.circuit import port_width
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,7 +30,7 @@ def top_module(name: str, network: Network) -> str:
         lines += segment.lines(own, streams)
     first, last = streams[network.source], streams[network.result]
     return fill(
-        "top",
+        "top.sv",
         INPUT=_described(first),
         OUTPUT=_described(last),
         NAME=name,
@@ -57,7 +57,7 @@ def axi_stream_module(name: str, source: Stream, result: Stream) -> str:
         "end",
     ]
     return fill(
-        "axi_stream",
+        "axi_stream.sv",
         NAME=name,
         IN_HIGH=source.bits - 1,
         IN_BYTES_HIGH=8 * in_bytes - 1,

@@ -19,8 +19,7 @@ from chop.hardware.program.instructions import (
     Requantize,
     WindowMaximum,
 )
-from chop.hardware.program.rounding import shift_right
-from chop.hardware.program.signal import concatenate
+from chop.hardware.program.signal import concatenate, shift_right, signed_width
 from chop.hardware.rtl.arithmetic import (
     Rounding,
     add_graph,
@@ -30,8 +29,7 @@ from chop.hardware.rtl.arithmetic import (
     saturated,
     shifted_left,
 )
-from chop.hardware.rtl.circuit import Circuit, Wire, constant
-from chop.hardware.rtl.module import HEADER, ModuleText, finish_module, port_width, read_elements
+from chop.hardware.rtl.circuit import Circuit, ModuleText, Wire, constant, finish_module, module_text, read_elements
 from chop.hardware.rtl.units import CircuitUnit, Post, shares_limits
 
 
@@ -40,14 +38,14 @@ def unrolled_modules(name: str, unit: CircuitUnit, cutoff: int, use_alkaid: bool
     head = unit.head
     if isinstance(head, LinearMap):
         head = replace(head, blocks=tuple(_without_unused(block, unit.out) for block in head.blocks))
-    if (
-        isinstance(head, LinearMap)
-        and any(len(block.reads) > 1 for block in head.blocks)
-        and _is_regular(unit, head)
-    ):
-        return _repeated(name, unit, head, cutoff, use_alkaid)
+        posts = [post for post in unit.posts if isinstance(post, Requantize)]
+        is_regular = all(shares_limits(post, block.writes.T) for post in posts for block in head.blocks)
+        if is_regular and any(len(block.reads) > 1 for block in head.blocks):
+            return _repeated(name, unit, head, cutoff, use_alkaid)
     circuit = Circuit(cutoff)
-    inputs = _read_all(circuit, unit)
+    inputs = [
+        wire for i, source in enumerate(unit.sources) for wire in read_elements(circuit, source, f"in{i}_data")
+    ]
     wires = (
         _linear(circuit, unit, head, inputs, use_alkaid)
         if isinstance(head, LinearMap)
@@ -60,17 +58,6 @@ def _without_unused(block: Block, out: Signal) -> Block:
     """Return a block without the sums that are always rounded to 0, such as those before a width of 0 bits."""
     unused = ((out.low == 0) & (out.high == 0)).ravel()[block.writes].all(axis=0)
     return replace(block, matrix=np.where(unused[:, None], 0, block.matrix), bias=np.where(unused, 0, block.bias))
-
-
-def _is_regular(unit: CircuitUnit, head: LinearMap) -> bool:
-    """Whether each output of a block is rounded and saturated in the same way at all positions."""
-    posts = [post for post in unit.posts if isinstance(post, Requantize)]
-    return all(shares_limits(post, block.writes.T) for post in posts for block in head.blocks)
-
-
-def _read_all(circuit: Circuit, unit: CircuitUnit) -> list[Wire | None]:
-    """Return the wires of all elements that a unit reads."""
-    return [wire for i, source in enumerate(unit.sources) for wire in read_elements(circuit, source, f"in{i}_data")]
 
 
 def _linear(
@@ -124,7 +111,7 @@ def _constant(circuit: Circuit, bias: int, chain: Sequence[Rounding]) -> Wire | 
         bias = int(np.clip(shift_right(np.array(bias), each.shift, each.mode), each.low, each.high))
     if bias == 0:
         return None
-    width = Wire("", bias, bias, 0, 0).width
+    width = signed_width(bias, bias)
     return circuit.assign(constant(bias, width), bias, bias, 0, 0)
 
 
@@ -189,7 +176,7 @@ def _maximum(circuit: Circuit, window: Sequence[Wire | None]) -> Wire | None:
 def _larger(circuit: Circuit, first: Wire, second: Wire) -> Wire:
     (a, b), stage, depth = circuit.place([first, second])
     low, high = min(a.low, b.low), max(a.high, b.high)
-    width = Wire("", low, high, 0, 0).width
+    width = signed_width(low, high)
     left, right = (f"{width}'({wire.name})" for wire in (a, b))
     luts = 2 * width  # a comparison and a choice per bit
     return circuit.assign(f"({left} > {right}) ? {left} : {right}", low, high, stage, depth, luts)
@@ -201,7 +188,7 @@ def _looked_up(circuit: Circuit, head: LookUp, wire: Wire | None) -> Wire | None
         wire = circuit.assign("1'b0", 0, 0, 0, 0)
     (wire,), stage, depth = circuit.place([wire])
     low, high = int(head.table.min()), int(head.table.max())
-    width = Wire("", low, high, 0, 0).width
+    width = signed_width(low, high)
     name = f"t{len(circuit.lines)}"
     circuit.lines.append(f"logic signed [{width - 1}:0] {name};")
     circuit.lines.append(f"always_comb case ({wire.name})")
@@ -290,21 +277,9 @@ def wrap_module(
     name: str, unit: CircuitUnit, lines: Sequence[str], parts: Sequence[ModuleText], counts: Sequence[int]
 ) -> ModuleText:
     """Return a module with the ports of a unit that has `counts` instances of other modules."""
-    pairs = list(zip(parts, counts, strict=True))
-    ports = [f"    input  logic [{port_width(each) - 1}:0] in{i}_data," for i, each in enumerate(unit.sources)]
     unused = ", ".join(f"in{i}_data" for i in range(len(unit.sources)))
-    text = [
-        f"module {name} (",
-        "    input  logic clk,",
-        "    input  logic enable,",
-        *ports,
-        f"    output logic [{port_width(unit.out) - 1}:0] out_data",
-        ");",
-        f"    wire unused = &{{1'b0, {unused}}};",
-        *(f"    {line}" for line in lines),
-        "endmodule",
-        "",
-    ]
+    text = module_text(name, unit.sources, unit.out, [f"wire unused = &{{1'b0, {unused}}};", *lines])
+    pairs = list(zip(parts, counts, strict=True))
     registers = sum(part.num_register_bits * count for part, count in pairs)
     luts = sum(part.luts * count for part, count in pairs)
-    return ModuleText(name, HEADER + "\n".join(text), parts[0].latency, registers, luts)
+    return ModuleText(name, text, parts[0].latency, registers, luts)

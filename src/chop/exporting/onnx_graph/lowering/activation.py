@@ -7,15 +7,8 @@ from typing import Any
 from chop.exporting.onnx_graph.builder import Name
 from chop.exporting.onnx_graph.call import OnnxCall, lowers
 
-_SAME: dict[str, str] = {
-    "relu": "Relu",
-    "sigmoid": "Sigmoid",
-    "tanh": "Tanh",
-    "softsign": "Softsign",
-    "mish": "Mish",
-    "hardswish": "HardSwish",
-    "selu": "Selu",
-}
+_SAME = {name: name.capitalize() for name in ("relu", "sigmoid", "tanh", "softsign", "mish", "selu")}
+_SAME["hardswish"] = "HardSwish"
 _WITH_ATTRIBUTES: dict[str, tuple[str, dict[str, tuple[str, float]]]] = {
     "leaky_relu": ("LeakyRelu", {"alpha": ("negative_slope", 0.01)}),
     "elu": ("Elu", {"alpha": ("alpha", 1.0)}),

@@ -12,42 +12,20 @@ from chop.exporting.onnx_graph.builder import Name
 from chop.exporting.onnx_graph.call import OnnxCall, OpResult, Plain, Ref, Size, lowers
 from chop.exporting.onnx_graph.data_types import OF_TORCH
 
-_UNARY = {
-    "abs": "Abs",
-    "neg": "Neg",
-    "exp": "Exp",
-    "log": "Log",
-    "sqrt": "Sqrt",
-    "reciprocal": "Reciprocal",
-    "sin": "Sin",
-    "cos": "Cos",
-    "tan": "Tan",
-    "asin": "Asin",
-    "acos": "Acos",
-    "atan": "Atan",
-    "sinh": "Sinh",
-    "cosh": "Cosh",
-    "asinh": "Asinh",
-    "acosh": "Acosh",
-    "atanh": "Atanh",
-    "erf": "Erf",
-    "floor": "Floor",
-    "ceil": "Ceil",
-    "round": "Round",
-    "sign": "Sign",
-    "sgn": "Sign",
-    "isnan": "IsNaN",
-    "isinf": "IsInf",
-    "logical_not": "Not",
-}
+_FUNCTIONS = (
+    *("abs", "neg", "exp", "log", "sqrt", "reciprocal", "erf", "floor", "ceil", "round", "sign"),
+    *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"),
+)
+_UNARY = {name: name.capitalize() for name in _FUNCTIONS}
+_UNARY |= {"sgn": "Sign", "isnan": "IsNaN", "isinf": "IsInf", "logical_not": "Not"}
 _BINARY = {"add": "Add", "sub": "Sub", "mul": "Mul", "maximum": "Max", "minimum": "Min"}
 _COMPARISONS = {
     "eq": "Equal",
+    "ne": "Equal",
     "lt": "Less",
     "le": "LessOrEqual",
     "gt": "Greater",
     "ge": "GreaterOrEqual",
-    "ne": "Equal",
 }
 _LOGICAL = {"logical_and": "And", "logical_or": "Or", "logical_xor": "Xor"}
 _LOG_BASES = {"log2": math.log(2), "log10": math.log(10)}
@@ -68,7 +46,7 @@ def both(call: OnnxCall, dtype: torch.dtype) -> tuple[Name, Name]:
     return call.tensor("data_in_0", dtype), call.tensor("data_in_1", dtype)
 
 
-@lowers("add", "sub", "mul", "maximum", "minimum")
+@lowers(*_BINARY)
 def _binary(call: OnnxCall) -> OpResult:
     if isinstance(call.result, int | float):
         return Plain(_size_arithmetic(call))
@@ -190,14 +168,14 @@ def _promoted(left: Any, right: Any) -> torch.dtype:
     return torch.float32 if isinstance(number, float) and not dtypes[0].is_floating_point else dtypes[0]
 
 
-@lowers("eq", "ne", "lt", "le", "gt", "ge")
+@lowers(*_COMPARISONS)
 def _compare(call: OnnxCall) -> Name:
     names = both(call, _promoted(call.operands["data_in_0"], call.operands["data_in_1"]))
     result = call.builder.node(_COMPARISONS[call.op.name], *names)
     return call.builder.node("Not", result) if call.op.name == "ne" else result
 
 
-@lowers("logical_and", "logical_or", "logical_xor")
+@lowers(*_LOGICAL)
 def _logical(call: OnnxCall) -> Name:
     if call.result.dtype is not torch.bool:
         raise call.refusal("ONNX combines truth values only")

@@ -58,7 +58,7 @@ def _convolution(call: OnnxCall) -> Name:
     if mode != "zeros":
         around = [0, 0, *pads[:dims], 0, 0, *pads[dims:]]
         x, pads = builder.node("Pad", x, builder.integers(*around), mode=PAD_MODES[mode]), [0] * (2 * dims)
-    operands = [x, call.tensor("weight"), *([call.tensor("bias")] if call.has("bias") else [])]
+    operands = [x, call.tensor("weight"), *call.given("bias")]
     result = builder.node(
         "Conv",
         *operands,
@@ -77,7 +77,7 @@ def _transposed(call: OnnxCall) -> Name:
     if call.get("output_size") is not None:
         raise call.refusal("ONNX has no transposed convolution whose output size is an argument")
     x, added = batched(call, call.tensor("data_in_0"), dims)
-    operands = [x, call.tensor("weight"), *([call.tensor("bias")] if call.has("bias") else [])]
+    operands = [x, call.tensor("weight"), *call.given("bias")]
     result = builder.node(
         "ConvTranspose",
         *operands,

@@ -40,7 +40,7 @@ def _layer_norm(call: OnnxCall) -> Any:
     shape = [int(n) for n in call.get("normalized_shape")]
     builder = call.builder
     weight = call.tensor("weight") if call.has("weight") else builder.constant(torch.ones(shape))
-    operands = [weight, *([call.tensor("bias")] if call.has("bias") else [])]
+    operands = [weight, *call.given("bias")]
     eps = float(call.get("eps", 1e-5))
     x = call.tensor("data_in_0")
     result = builder.node("LayerNormalization", x, *operands, axis=-len(shape), epsilon=eps)

@@ -10,16 +10,8 @@ from chop.exporting.onnx_graph.builder import Name
 from chop.exporting.onnx_graph.call import OnnxCall, Ref, lowers
 from chop.exporting.onnx_graph.data_types import DataType
 
-_OPS = {
-    "mean": "ReduceMean",
-    "sum": "ReduceSum",
-    "amax": "ReduceMax",
-    "amin": "ReduceMin",
-    "max": "ReduceMax",
-    "min": "ReduceMin",
-    "prod": "ReduceProd",
-    "logsumexp": "ReduceLogSumExp",
-}
+_OPS = {name: f"Reduce{name.removeprefix('a').capitalize()}" for name in ("mean", "sum", "amax", "amin", "prod")}
+_OPS["logsumexp"] = "ReduceLogSumExp"
 
 
 def _dims(call: OnnxCall) -> list[int]:
@@ -36,7 +28,7 @@ def _reduce(call: OnnxCall, op_type: str, x: Name) -> Name:
     return call.builder.node(op_type, x, *axes, keepdims=keep if dims else 0)
 
 
-@lowers("mean", "sum", "amax", "amin", "prod", "logsumexp")
+@lowers(*_OPS)
 def _reduction(call: OnnxCall) -> Name:
     if getattr(call.function, "__name__", "").startswith("nan"):
         raise call.refusal("ONNX has no reduction that leaves out NaN")
@@ -45,18 +37,16 @@ def _reduction(call: OnnxCall) -> Name:
 
 @lowers("max", "min")
 def _extremum(call: OnnxCall) -> Any:
-    builder, op_type = call.builder, _OPS[call.op.name]
+    builder, kind = call.builder, call.op.name.capitalize()
     if call.has("data_in_1") and isinstance(call.operands["data_in_1"], Ref | torch.Tensor):
         left, right = call.tensor("data_in_0"), call.tensor("data_in_1")
-        return builder.node("Max" if call.op.name == "max" else "Min", left, right)
+        return builder.node(kind, left, right)
     x = call.tensor("data_in_0")
     dim = call.get("dim")
     if dim is None:
-        return builder.node(op_type, x, keepdims=0)
-    indices = builder.node(
-        "ArgMax" if call.op.name == "max" else "ArgMin", x, axis=int(dim), keepdims=int(bool(call.get("keepdim")))
-    )
-    return _reduce(call, op_type, x), indices
+        return builder.node(f"Reduce{kind}", x, keepdims=0)
+    indices = builder.node(f"Arg{kind}", x, axis=int(dim), keepdims=int(bool(call.get("keepdim"))))
+    return _reduce(call, f"Reduce{kind}", x), indices
 
 
 @lowers("argmax", "argmin")
