@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 from unittest import mock
 
 import torch
@@ -53,9 +53,6 @@ _FOLLOW_THE_MODE = (_DROPOUT, "batch_norm", "instance_norm", "attention", "rrelu
 """Parts of the names of functions with arguments that may follow the mode."""
 _DRAWS = ("rand", "uniform_")
 _OPERATORS = ("__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__")
-
-RecordedCall = tuple[str, tuple[Any, ...], dict[str, Any]]
-"""The name of a function, and its arguments."""
 
 
 def calls_that_may_follow_the_mode(graph: fx.Graph) -> list[fx.Node]:
@@ -133,19 +130,6 @@ def _by_name(function: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, A
     return defaults | dict(zip((a.name for a in arguments), args, strict=False)) | dict(kwargs)
 
 
-class RecordedRun(NamedTuple):
-    """What was called in a run of a model."""
-
-    functions: list[RecordedCall]
-    """The calls of functions that may follow the mode."""
-    calls: list[Hashable]
-    """The calls of the model's own code."""
-    computed: list[Hashable]
-    """How outputs were computed from these calls, and whether other random numbers than torch's were drawn."""
-    reads: list[ModeRead]
-    """The reads of the mode in the model's own code."""
-
-
 def recorded_runs(model: nn.Module, inputs: Mapping[str, Any], *modes: bool) -> list[RecordedRun]:
     """Run a model once in each of these modes: on tensors without data, or on the inputs if that fails.
 
@@ -169,45 +153,67 @@ def _recorded_run(
     before.restore()
     model.train(mode)
     inputs = pytree.tree_map_only(Tensor, copy, dict(given))
-    with (
-        _recorded() as functions,
-        own_calls(model, inputs) as own,
-        mode_reads(lambda: len(own.calls)) as reads,
-    ):
-        state = random_numbers()
+    run, state = RecordedRun(model, inputs), random_numbers()
+    with run.recording():
         model(**inputs)
-    is_random = random_numbers() != state
-    return RecordedRun(functions, own.calls, [*own.computed, is_random], reads)
+    run.computed.append(random_numbers() != state)
+    return run
 
 
-@contextmanager
-def _recorded() -> Iterator[list[RecordedCall]]:
-    """Yield a list to which calls are added, with name and arguments."""
-    calls: list[RecordedCall] = []
+class RecordedRun(TorchFunctionMode):
+    """What a run of a model calls outside of layers, and where the tensors given to these calls come from.
 
-    def record(name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        calls.append((name, args, kwargs))
-        return function(*args, **kwargs)
+    `torch.rand` returns zeros, so that a branch such as `torch.rand([]) < p` is taken if it ever is.
+    """
 
-    with ExitStack() as stack:
-        for owner, name in itertools.product((torch, torch._VF, F), _NAMES):
-            original = getattr(owner, name, None)
-            if isinstance(original, types.BuiltinFunctionType):
-                stack.enter_context(mock.patch.object(owner, name, partial(record, name, original)))
-        yield calls
-
-
-class OwnCalls(TorchFunctionMode):
-    """Records the functions that are called outside of layers, and where the tensors given to them come from."""
-
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, inputs: Mapping[str, Any]) -> None:
         super().__init__()
+        self.functions: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+        """The calls of functions that may follow the mode: name and arguments."""
         self.calls: list[Hashable] = []
+        """The calls of functions and layers by the model's own code."""
         self.computed: list[Hashable] = []
-        """How each output and each tensor that is overwritten was computed."""
+        """How each output and each tensor that is overwritten was computed from these calls.
+
+        At the end, whether other random numbers than torch's were drawn."""
+        self.reads: list[ModeRead] = []
+        """The reads of the mode in the model's own code."""
+        self._model, self._paths = model, {id(module): path for path, module in model.named_modules()}
         self._origins = WeakTensorKeyDictionary()
         for name, tensor in (*model.named_parameters(), *model.named_buffers()):
             self._note(tensor, name)
+        self._add("input", (), inputs)
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Record what is called, and the reads of modes."""
+        with ExitStack() as stack:
+            for owner, name in itertools.product((torch, torch._VF, F), _NAMES):
+                original = getattr(owner, name, None)
+                if isinstance(original, types.BuiltinFunctionType):
+                    record = partial(self._call_function, name, original)
+                    stack.enter_context(mock.patch.object(owner, name, record))
+            stack.callback(register_module_forward_hook(self._note_layer, with_kwargs=True).remove)
+            self.reads = stack.enter_context(mode_reads(lambda: len(self.calls)))
+            stack.enter_context(self)
+            yield
+
+    def _call_function(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self.functions.append((name, args, kwargs))
+        return function(*args, **kwargs)
+
+    def _note_layer(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        if module is self._model:
+            self._add("output", output, (), is_effect=True)
+        elif _is_own(inspect.currentframe()):
+            follows = vars(module).get("training") == vars(self._model).get("training")
+            name = f"{type(module).__name__} {self._paths.get(id(module))} {follows}"
+            if type(module).__module__.startswith("torch."):
+                self._add(name, (args, kwargs), output)
+            else:  # results that the block itself did not compute, because it did not run
+                results = [leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, Tensor)]
+                unknown = [tensor for tensor in results if tensor not in self._origins]
+                self._add(name, (args, kwargs, output), unknown, is_effect=True)
 
     def __torch_function__(
         self,
@@ -224,10 +230,10 @@ class OwnCalls(TorchFunctionMode):
             if name in _DRAWS:
                 result.zero_()
             overwrites = name.endswith("_") and (name in _OPERATORS or not name.endswith("__"))
-            self.add(name, (args, kwargs), result, is_effect=overwrites)
+            self._add(name, (args, kwargs), result, is_effect=overwrites)
         return result
 
-    def add(self, name: str, given: Any, result: Any, *, is_effect: bool = False) -> None:
+    def _add(self, name: str, given: Any, result: Any, *, is_effect: bool = False) -> None:
         """Note a call and where its results come from; dropout returns its input in evaluation."""
         follows = any(word in name.lower() for word in _FOLLOW_THE_MODE)
         described = [
@@ -238,11 +244,6 @@ class OwnCalls(TorchFunctionMode):
         if is_effect:
             self.computed.append(call)
         self._note(result, described[0] if _DROPOUT in name.lower() and described else hash(call))
-
-    def without_origin(self, values: Any) -> list[Tensor]:
-        """Return the tensors whose origin is not known, such as those of a block that did not run."""
-        tensors = (leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, Tensor))
-        return [tensor for tensor in tensors if tensor not in self._origins]
 
     def _note(self, values: Any, origin: Hashable) -> None:
         for position, tensor in enumerate(pytree.tree_leaves(values)):
@@ -255,35 +256,6 @@ class OwnCalls(TorchFunctionMode):
             origin: Hashable = self._origins.get(value, tuple(value.shape))
             return origin
         return value if type(value) in CONSTANTS else type(value).__name__
-
-
-@contextmanager
-def own_calls(model: nn.Module, inputs: Mapping[str, Any]) -> Iterator[OwnCalls]:
-    """Record the calls of functions and layers by the model's own code, and its output.
-
-    `torch.rand` returns zeros, so that a branch such as `torch.rand([]) < p` is taken if it ever is.
-    """
-    own = OwnCalls(model)
-    own.add("input", (), inputs)
-    paths = {id(module): path for path, module in model.named_modules()}
-
-    def note_call(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        if module is model:
-            own.add("output", output, (), is_effect=True)
-        elif _is_own(inspect.currentframe()):
-            follows = vars(module).get("training") == vars(model).get("training")
-            name = f"{type(module).__name__} {paths.get(id(module))} {follows}"
-            if type(module).__module__.startswith("torch."):
-                own.add(name, (args, kwargs), output)
-            else:
-                own.add(name, (args, kwargs, output), own.without_origin(output), is_effect=True)
-
-    hook = register_module_forward_hook(note_call, with_kwargs=True)
-    try:
-        with own:
-            yield own
-    finally:
-        hook.remove()
 
 
 def _is_own(frame: FrameType | None) -> bool:
