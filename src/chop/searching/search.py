@@ -6,6 +6,7 @@ import logging
 import math
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -107,7 +108,7 @@ class Search:
         )
         try:
             with Interrupt() as interrupt:
-                self._work(interrupt, progress)
+                self._work(lambda: interrupt.requested, progress.tick)
         except KeyboardInterrupt:
             self._show_how_to_resume()
             raise
@@ -122,21 +123,17 @@ class Search:
     def _num_unfinished(self) -> int:
         return self.study.count("waiting", "running")
 
-    def _work(self, interrupt: Interrupt, progress: SearchProgress) -> None:
+    def _work(self, stop: Callable[[], bool], tick: Callable[[], None]) -> None:
         """Run trials in worker processes if there are several workers; the rest, or all, in this process."""
-
-        def stop() -> bool:
-            return interrupt.requested
-
         self.study.retry_lost_trials()
         if self.num_workers > 1 and self.study.count("waiting"):
             seconds_left = self.end - time.monotonic()
             job = WorkerJob(self.spec.config, self.folder, self.study.name, self.num_workers, seconds_left)
-            run_workers(job, stop, progress.tick)
+            run_workers(job, stop, tick)
         strategy = self.spec.strategy
         self.study.use_samplers(partial(strategy.make_sampler, self.spec.config.seed))
-        objectives, tick = self.spec.objectives, progress.tick
-        Worker(self.study, self.problem, objectives, strategy.halving, self.end, stop, tick=tick).run()
+        objectives, prunes = self.spec.objectives, strategy.halving
+        Worker(self.study, self.problem, objectives, prunes, self.end, stop, tick=tick).run()
 
     def _show_how_to_resume(self) -> None:
         if self.spec.config.storage == MEMORY:
