@@ -227,6 +227,18 @@ class ActionConfig(CommandConfig, WorkOptions):
             raise ValueError(f"'name' must not be '{LATEST}', which stands for the newest run")
 
 
+@dataclass(frozen=True, kw_only=True)
+class FormatsConfig(ActionConfig):
+    """Options of commands that compare number formats of a model."""
+
+    supported_tasks: ClassVar[tuple[str, ...]] = ("cls", "lm")
+
+    @property
+    def quantizes(self) -> bool:
+        """Whether the command rounds a model to number formats, so that it starts from one in float."""
+        return True
+
+
 def common_options(config: ActionConfig) -> dict[str, Any]:
     """Return the options that all actions on a model have, by name."""
     return {each.name: getattr(config, each.name) for each in fields(ActionConfig)}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal
 
-from chop.config.base import TRAINING_ONLY, ActionConfig, Options, option
+from chop.config.base import TRAINING_ONLY, ActionConfig, FormatsConfig, Options, option
 
 Direction = Literal["maximize", "minimize"]
 Granularity = Literal["channel", "element"]
@@ -102,10 +102,9 @@ class SearchTable:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchConfig(ActionConfig):
+class SearchConfig(FormatsConfig):
     """Search for Pareto-optimal number formats for the layers of a model."""
 
-    supported_tasks: ClassVar[tuple[str, ...]] = ("cls", "lm")
     examples: ClassVar[tuple[str, ...]] = (
         "ch search --config configs/examples/jsc_toy_search.toml",
         "ch search --config configs/examples/jsc_toy_search.toml --max-drop 0.5",
@@ -150,11 +149,6 @@ class SearchConfig(ActionConfig):
         group="search",
         help="learning rate of --finetune; default: that of the trials' training, or 0.001 if they are not trained",
     )
-
-    @property
-    def quantizes(self) -> bool:
-        """Whether the command rounds a model to number formats, so that it starts from one in float."""
-        return True
 
     def without_effect(self) -> dict[str, str]:
         """Return the options that change nothing; a trial is applied with those of its search."""

@@ -6,24 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from chop.config.base import TRAINING_ONLY, ActionConfig, option
+from chop.config.base import FormatsConfig, option
+from chop.config.transform import TransformConfig
 
 CalibrationMethod = Literal["min_max", "percentile", "mse", "entropy"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepConfig(ActionConfig):
+class SweepConfig(FormatsConfig):
     """Measure accuracy and cost of a model in several number formats and widths."""
 
-    supported_tasks: ClassVar[tuple[str, ...]] = ("cls", "lm")
     examples: ClassVar[tuple[str, ...]] = (
         "ch sweep jsc-toy jsc --load latest --formats integer,mxfp --widths 2..8",
         "ch sweep jsc-toy jsc --load latest --roles weight --calibrate mse",
     )
-    needs: ClassVar[Mapping[str, str]] = {
-        **ActionConfig.needs,
-        **dict.fromkeys((*TRAINING_ONLY, "trainer_precision"), ""),
-    }
+    needs: ClassVar[Mapping[str, str]] = TransformConfig.needs
 
     formats: str | tuple[str, ...] = option("integer", group="sweep", help="names of formats: integer,mxfp")
     widths: str | int | tuple[int, ...] = option("2..8", group="sweep", help="bits per element: 2..8, or 4,6,8")
@@ -40,8 +37,3 @@ class SweepConfig(ActionConfig):
         1.0, least=0, group="sweep", help="loss of validation accuracy in percentage points that best.toml may have"
     )
     workers: int | None = option(1, least=1, group="sweep", help="number of processes")
-
-    @property
-    def quantizes(self) -> bool:
-        """Whether the command rounds a model to number formats, so that it starts from one in float."""
-        return True

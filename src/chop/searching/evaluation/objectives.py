@@ -57,7 +57,7 @@ class Objective:
 
     name: str
     direction: Direction
-    scale: float = 1.0
+    scale: float = MetricTable.scale
 
     @property
     def prefers_lower(self) -> bool:
