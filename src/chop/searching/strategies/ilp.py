@@ -62,7 +62,6 @@ def _flush() -> None:
 
 logger = logging.getLogger(__name__)
 
-NAME = "ilp"
 MAX_UNSCREENED = 64
 """If a unit has more candidates, they are first measured on few rows, and only the Pareto-optimal ones on all."""
 SCREENING_ROWS = 512
@@ -72,7 +71,7 @@ Table = Sequence[Sequence[RatedCandidate]]
 """The Pareto-optimal candidates of each unit, the cheapest first."""
 
 
-@register_strategy(NAME)
+@register_strategy("ilp")
 @dataclass(frozen=True)
 class Ilp(MeasuringStrategy):
     """For each of `n_trials` cost budgets, the configuration within it that has the smallest sum of errors.
@@ -83,7 +82,7 @@ class Ilp(MeasuringStrategy):
     with all other units as the last program assigned them.
     """
 
-    name: ClassVar[str] = NAME
+    name: ClassVar[str] = "ilp"
     if_over: ClassVar[str] = ": some candidates were not measured"
 
     remeasure: int = option(8, least=1, help="budgets after which all candidates are measured again")
@@ -111,7 +110,7 @@ def _screened(candidates: Candidates, costs: CandidateCosts, error: ErrorMeasure
         found[name] = list(of_unit)
         if len(of_unit) > MAX_UNSCREENED:
             found[name] = [each.candidate for each in _rate_unit(of_unit, widest, costs, error)]
-        logger.info("%s: measuring %d of %d candidates of '%s'", NAME, len(found[name]), len(of_unit), name)
+        logger.info("%s: measuring %d of %d candidates of '%s'", Ilp.name, len(found[name]), len(of_unit), name)
     return found
 
 
@@ -155,7 +154,7 @@ def assign(table: Table, budget: float) -> list[RatedCandidate]:
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import block_diag, csr_array
     except ImportError as error:
-        raise ValueError(missing_package("scipy", f"strategy '{NAME}'")) from error
+        raise ValueError(missing_package("scipy", "strategy 'ilp'")) from error
 
     flat = [each for row in table for each in row]
     lowest = sum(row[0].cost for row in table)

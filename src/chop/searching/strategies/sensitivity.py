@@ -22,10 +22,8 @@ from chop.searching.strategies.measuring import (
 
 logger = logging.getLogger(__name__)
 
-NAME = "sensitivity"
 
-
-@register_strategy(NAME)
+@register_strategy("sensitivity")
 @dataclass(frozen=True)
 class SensitivityStrategy(MeasuringStrategy):
     """A greedy chain of configurations from the most expensive to the cheapest.
@@ -34,7 +32,7 @@ class SensitivityStrategy(MeasuringStrategy):
     saved. If the chain is longer than `n_trials`, evenly spaced configurations of it become trials.
     """
 
-    name: ClassVar[str] = NAME
+    name: ClassVar[str] = "sensitivity"
     if_over: ClassVar[str] = " before the lowest cost was reached"
 
     remeasure: int = option(
@@ -53,7 +51,7 @@ class SensitivityStrategy(MeasuringStrategy):
                 num_steps += 1
                 yield assignment
         finally:
-            logger.info("%s: %d steps from the highest to the lowest %s", NAME, num_steps, costs.metric)
+            logger.info("%s: %d steps from the highest to the lowest %s", self.name, num_steps, costs.metric)
 
 
 class _GreedyChain:
