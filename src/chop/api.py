@@ -39,7 +39,7 @@ from chop.options import read_options
 from chop.passes.graph import report_html_analysis_pass
 from chop.registry import closest
 from chop.reporting.run_report import page_to_write, write_report
-from chop.reporting.sweep_report import write_sweep_report
+from chop.reporting.table_reports import write_sweep_report
 from chop.runs import Run, RunFolder, open_run
 from chop.runs.folder import output_file
 from chop.runs.listing import with_run_to_load

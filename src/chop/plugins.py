@@ -59,7 +59,7 @@ def _run_source(name: str, file: Path, shown: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, file, loader=loader)
     assert spec is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    with _on_sys_path(file.parent), _reporting_lines(shown, file.parent):
+    with _first(sys.path, str(file.parent)), _reporting_lines(shown, file.parent):
         loader.exec_module(module)
     return module
 
@@ -190,8 +190,9 @@ def users_frame(error: BaseException) -> str | None:
 
 def _import_module(name: str) -> ModuleType:
     folder, found = Path.cwd(), _FoundModules(name)
-    neighbours = _on_sys_path(folder) if found.is_own else nullcontext()  # the folder is not on it when `ch` runs
-    with neighbours, _found_first(found), _reporting_lines(name, folder):
+    # The current folder is not on the path when `ch` runs.
+    neighbours = _first(sys.path, str(folder)) if found.is_own else nullcontext()
+    with neighbours, _first(sys.meta_path, found), _reporting_lines(name, folder):
         try:
             module = importlib.import_module(name)
         except ModuleNotFoundError as error:
@@ -223,19 +224,10 @@ def _is_users(filename: str, folder: Path) -> bool:
 
 
 @contextmanager
-def _on_sys_path(folder: Path) -> Iterator[None]:
-    """Let a file import the files next to it."""
-    sys.path.insert(0, str(folder))
+def _first(places: list[Any], place: object) -> Iterator[None]:
+    """Let Python look in one more place first, such as the folder of a file for what it imports."""
+    places.insert(0, place)
     try:
         yield
     finally:
-        sys.path.remove(str(folder))
-
-
-@contextmanager
-def _found_first(finder: MetaPathFinder) -> Iterator[None]:
-    sys.meta_path.insert(0, finder)
-    try:
-        yield
-    finally:
-        sys.meta_path.remove(finder)
+        places.remove(place)

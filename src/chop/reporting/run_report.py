@@ -30,8 +30,7 @@ from chop.passes.graph import (
     sensitivity_analysis_pass,
 )
 from chop.registry import UnknownNameError
-from chop.reporting.grid_report import GridTable, write_grid_report
-from chop.reporting.sweep_report import command_of_best_setting, write_sweep_report
+from chop.reporting.table_reports import GridTable, command_of_best_setting, write_grid_report, write_sweep_report
 from chop.runs import RunFolder
 from chop.runs.folder import output_file
 from chop.runs.listing import find_grid

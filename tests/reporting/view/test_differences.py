@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from chop.reporting.view.option_columns import MAX_OPTION_COLUMNS, differing_options
+from chop.reporting.view.columns import MAX_OPTION_COLUMNS, differing_options
 from chop.reporting.view.overview import overview_page
 from chop.reporting.view.run_record import list_records
 from reporting.view.conftest import train_summary, transform_summary

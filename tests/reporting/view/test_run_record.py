@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from chop.reporting.view import overview
+from chop.reporting.view.columns import ACCURACY, ALL_FIGURES
 from chop.reporting.view.html import Html, element
-from chop.reporting.view.key_figures import ACCURACY, ALL_FIGURES
 from chop.reporting.view.routes import respond
 from chop.reporting.view.run_record import RunRecord, find_record, list_records, run_names
 from reporting.view.conftest import train_summary, transform_summary

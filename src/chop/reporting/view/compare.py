@@ -12,7 +12,7 @@ from chop.files import CorruptFileError
 from chop.ir.graph.storage.save_load import GRAPH_FILE
 from chop.ir.graph.storage.values import decode_format
 from chop.passes.graph.transforms.quantize.summary import TABLE_FILE
-from chop.reporting.view.key_figures import ACCURACY, ALL_FIGURES, LOSS, RunFigure, When
+from chop.reporting.view.columns import ACCURACY, ALL_FIGURES, LOSS, RunFigure, When
 from chop.reporting.view.nested_tables import flatten, is_number, tables_at, value_at
 from chop.reporting.view.run_record import RunRecord
 from chop.reporting.view.served_files import read_csv, read_table

@@ -10,6 +10,7 @@ from pathlib import Path
 from chop.display import numbers
 from chop.display.launcher import launcher
 from chop.display.numbers import counted
+from chop.reporting.view.columns import COLUMNS, PARAMETERS, OptionColumn, RunFigure, differing_options
 from chop.reporting.view.html import (
     NOTHING,
     Html,
@@ -22,8 +23,6 @@ from chop.reporting.view.html import (
     scrolling,
     synthetic_badge,
 )
-from chop.reporting.view.key_figures import COLUMNS, PARAMETERS, RunFigure
-from chop.reporting.view.option_columns import OptionColumn, differing_options
 from chop.reporting.view.run_record import MAX_RECORDS_KEPT, RunRecord
 from chop.reporting.view.run_selection import (
     PAGE_SIZE,

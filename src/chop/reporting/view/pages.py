@@ -11,6 +11,7 @@ from chop.display import numbers
 from chop.display.figures import figure
 from chop.display.launcher import launcher
 from chop.display.numbers import counted
+from chop.reporting.view.columns import ACCURACY, ALL_FIGURES
 from chop.reporting.view.compare import (
     NOT_QUANTIZED,
     ComparedCell,
@@ -34,7 +35,6 @@ from chop.reporting.view.html import (
     sheet,
     synthetic_badge,
 )
-from chop.reporting.view.key_figures import ACCURACY, ALL_FIGURES
 from chop.reporting.view.nested_tables import is_number, tables_at, text_at
 from chop.reporting.view.run_record import RunRecord, run_names
 from chop.reporting.view.served_files import find_run_file, list_files

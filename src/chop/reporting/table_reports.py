@@ -1,9 +1,10 @@
-"""The report of a grid of training runs: its table, the best combination, and the curves of all runs."""
+"""The reports of grids and of sweeps: their tables, the best combination or setting, and plots."""
 
 from __future__ import annotations
 
 import csv
 import io
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +12,14 @@ from statistics import mean
 from typing import Any
 
 from chop.display.html import html_image, png_image
+from chop.display.launcher import launcher
 from chop.display.numbers import counted
+from chop.display.tables import SUFFIXES
 from chop.files import MAX_RECORD_BYTES, CorruptFileError, read_json, read_text, write_text
 from chop.reporting.view.html import Html, element, join, link, section, sheet, standalone_page
 from chop.reporting.view.nested_tables import is_number, tables_at
-from chop.reporting.view.run_record import run_names
+from chop.reporting.view.pages import sweep_table
+from chop.reporting.view.run_record import RunRecord, find_record, run_names
 from chop.runs import RunFolder
 
 ACCURACY = "test accuracy (best)"
@@ -65,11 +69,11 @@ class GridTable:
 def write_grid_report(folder: RunFolder, path: Path) -> GridTable:
     """Write the page of a grid to `path`, and return the table that it shows."""
     table = GridTable.read(folder)
-    write_text(path, _page(table))
+    write_text(path, _grid_page(table))
     return table
 
 
-def _page(table: GridTable) -> Html:
+def _grid_page(table: GridTable) -> Html:
     num_runs = sum(len(run_names(row)) for row in table.rows)
     lead = f"{table.title} · {counted(len(table.rows), 'combination')}, {counted(num_runs, 'run')}"
     images = [html_image(table.folder.grid_plot)] if table.folder.grid_plot.is_file() else []
@@ -137,3 +141,34 @@ def _curves(table: GridTable) -> str:
     data = io.BytesIO()
     figure.savefig(data, format="png", dpi=DPI)
     return png_image(data.getvalue(), "validation loss by epoch")
+
+
+def write_sweep_report(folder: RunFolder, path: Path) -> None:
+    """Write the page of a sweep to `path`."""
+    record = find_record(folder.path.absolute().parent, folder.name)
+    table = sweep_table(record) if record is not None else None
+    if record is None or table is None:
+        raise CorruptFileError(f"{folder.summary} is corrupt: it has no settings of a sweep")
+    write_text(path, _sweep_page(record, table))
+
+
+def _sweep_page(record: RunRecord, table: Html) -> Html:
+    folder = record.folder
+    command = element("code", None, command_of_best_setting(folder))
+    has_best = folder.sweep_config.is_file()
+    plot = [Html(f"<figure>{html_image(folder.sweep_plot)}</figure>")] if folder.sweep_plot.is_file() else []
+    files = [path for suffix in (".csv", *SUFFIXES) if (path := folder.sweep_table.with_suffix(suffix)).is_file()]
+    items = [element("li", None, path.name) for path in files]
+    return standalone_page(
+        folder.name,
+        f"sweep · {record.model} · {record.data_title or record.data}",
+        table,
+        element("p", {"class": "command"}, "Quantise the model to it: ", command) if has_best else None,
+        section("plots", "Accuracy over bits", element("div", {"class": "plots"}, plot)) if plot else None,
+        section("files", "The table as a file", element("ul", {"class": "files"}, items)),
+    )
+
+
+def command_of_best_setting(folder: RunFolder) -> str:
+    """Return the command that quantises the model to the best setting."""
+    return f"{launcher()} {shlex.join(['transform', '--config', str(folder.sweep_config), '--report'])}"
