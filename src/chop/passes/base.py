@@ -1,20 +1,27 @@
-"""What a pass is: a function over a graph whose arguments are read into a frozen dataclass before it runs."""
+"""What a pass is: a function over a graph whose arguments are read into a frozen dataclass before it runs.
+
+Here are also the arguments that several passes share: none, and those of passes that run a graph on data.
+"""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal, Protocol, Self, cast, get_origin, get_type_hints
 
+from torch import Tensor
+
+from chop.config import Options, option
 from chop.ir import MaseGraph
 from chop.options import read_options
 from chop.registry import Registry
 
 Kind = Literal["analysis", "transform", "interface"]
 PassResult = tuple[MaseGraph, dict[str, Any]]
+Batches = Iterable[Mapping[str, Any]]
 
 
 class Pass(Protocol):
@@ -46,6 +53,45 @@ class DictArgs:
         if pass_args is not None and not isinstance(pass_args, Mapping):
             raise ValueError(f"{where}: must be a dict of arguments, got {type(pass_args).__name__}")
         return cls({} if pass_args is None else pass_args)
+
+
+@dataclass(frozen=True)
+class NoArgs:
+    """No arguments."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchArgs(Options):
+    """The batches that a pass runs the graph on."""
+
+    input_generator: Batches | None = option(
+        None, help='Batches by argument name, such as `{"x": tensor}`, or an `InputGenerator`.'
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataArgs(BatchArgs):
+    """The batches that a pass runs the graph on, and how many of their rows."""
+
+    num_samples: int = option(
+        256, least=1, help="The largest number of rows (images, sentences, windows of a text) to run."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedArgs(Options):
+    """The random numbers of a pass."""
+
+    seed: int = option(0, help="The seed of the random numbers of the pass.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledDataArgs(Options):
+    """The data with labels that a pass measures the accuracy on."""
+
+    labelled_batches: Iterable[tuple[Mapping[str, Any], Tensor]] | None = option(
+        None, help="Pairs of a batch and the labels of its rows; None: what needs labels is not measured."
+    )
 
 
 PASSES: Registry[Pass] = Registry("pass")

@@ -64,7 +64,7 @@ def _tables_of_part(name: str, value: object) -> list[InfoTable]:
     if not isinstance(plain, Mapping) or not plain:
         return []
     if all(_is_cell(each) for each in plain.values()):
-        return _limited(InfoTable((name, "value"), [(str(key), _cell(each)) for key, each in plain.items()]))
+        return _limited((name, "value"), [(str(key), _cell(each)) for key, each in plain.items()])
     if all(_is_row(each) for each in plain.values()):
         return _table(name, plain)
     if all(isinstance(each, Mapping) and all(_is_row(row) for row in each.values()) for each in plain.values()):
@@ -77,14 +77,13 @@ def _table(name: str, rows: Mapping[Any, Mapping[str, Any]]) -> list[InfoTable]:
     if not columns or len(columns) > MAX_COLUMNS:
         return []
     cells = [[str(key), *(_cell(row.get(column)) for column in columns)] for key, row in rows.items()]
-    return _limited(InfoTable((name, *columns), cells))
+    return _limited((name, *columns), cells)
 
 
-def _limited(table: InfoTable) -> list[InfoTable]:
-    if len(table.rows) <= MAX_ROWS:
-        return [table]
-    more = [f"and {len(table.rows) - MAX_ROWS} more", *[""] * (len(table.headers) - 1)]
-    return [InfoTable(table.headers, [*table.rows[:MAX_ROWS], more])]
+def _limited(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[InfoTable]:
+    if len(rows) > MAX_ROWS:
+        rows = [*rows[:MAX_ROWS], [f"and {len(rows) - MAX_ROWS} more", *[""] * (len(headers) - 1)]]
+    return [InfoTable(headers, rows)]
 
 
 def _is_row(value: object) -> bool:

@@ -10,8 +10,7 @@ from typing import Any
 from chop.cost import Device, Energy, bitops, estimate, flops, input_storage, operations, weight_storage
 from chop.cost.conventions import Number, exact_int
 from chop.ir import MaseGraph, NodeMeta
-from chop.passes.base import PassResult, register_pass
-from chop.passes.data_args import NoArgs
+from chop.passes.base import NoArgs, PassResult, register_pass
 
 logger = logging.getLogger(__name__)
 

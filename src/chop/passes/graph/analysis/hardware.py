@@ -19,6 +19,7 @@ from chop.config import DesignOptions, SimulationOptions, SimulatorName, option
 from chop.ir import MaseGraph
 from chop.ir.graph.interpreter import tensors_in
 from chop.passes.base import PassResult, register_pass
+from chop.statistics.batches import limited_batches
 
 
 @register_pass("add_hardware_metadata", kind="analysis")
@@ -96,22 +97,13 @@ def cosimulate_analysis_pass(graph: MaseGraph, args: CosimulateArgs) -> PassResu
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) if args.save_dir is None else args.save_dir
         steady, *_ = (result for _, result in simulate_circuit(design, rows, args, folder))
-    return graph, {
-        **info,
-        "simulator": steady.simulator,
-        "latency": steady.latency,
-        "interval": steady.interval,
-    }
+    measured = {"simulator": steady.simulator, "latency": steady.latency, "interval": steady.interval}
+    return graph, info | measured
 
 
 def _rows(batches: Iterable[Mapping[str, Any]], limit: int) -> NDArray[np.floating[Any]]:
     """Return up to `limit` rows of the first tensor of each batch."""
-    parts, missing = [], limit
-    for batch in batches:
-        parts.append(tensors_in(list(batch.values()))[0][:missing])
-        missing -= len(parts[-1])
-        if missing <= 0:
-            break
+    parts = [tensors_in(list(batch.values()))[0] for batch in limited_batches(batches, limit)]
     if not parts:
         raise ValueError("cosimulate_analysis_pass: input_generator yields no batches")
     return torch.cat(parts).numpy()

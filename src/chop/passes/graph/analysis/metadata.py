@@ -13,8 +13,7 @@ from chop.formats.float import Float
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.annotate import annotate, init_metadata, init_software_metadata
 from chop.nn.quantized import QuantizedLayer
-from chop.passes.base import PassResult, register_pass
-from chop.passes.data_args import NoArgs
+from chop.passes.base import NoArgs, PassResult, register_pass
 
 
 @register_pass("init_metadata", kind="analysis")

@@ -14,8 +14,7 @@ from chop.display.progress import ProgressBar
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.interpreter import bind_inputs, undisturbed
 from chop.ops import OPS
-from chop.passes.base import PassResult, register_pass
-from chop.passes.data_args import BatchArgs
+from chop.passes.base import BatchArgs, PassResult, register_pass
 from chop.registry import closest
 from chop.statistics import Profile, TensorKey
 from chop.statistics.batches import limited_batches, num_rows
@@ -78,7 +77,13 @@ def profile_statistics_analysis_pass(graph: MaseGraph, args: ProfileStatisticsAr
     active = _targets(args.target_activation_nodes, args.by, metas, "target_activation_nodes")
     profile = _earlier(args.profile, metas)
     for meta in weighted:
-        _profile_weights(meta, args, profile)
+        weights = weights_of(meta)
+        if not weights and ALL not in args.target_weight_nodes:
+            logger.info("node '%s' (%s) has no weights to profile", meta.node.name, meta.mase_op)
+        for entry, weight in weights.items():
+            key = TensorKey(meta.node.name, "weights", entry)
+            profile.collections[key] = make_statistics(args.weight_statistics, "weight_statistics")
+            update(profile.collections[key], weight, key)
     num_samples = 0
     if active and args.activation_statistics:
         found = _profile_activations(graph, active, args)
@@ -86,7 +91,10 @@ def profile_statistics_analysis_pass(graph: MaseGraph, args: ProfileStatisticsAr
         profile.merge(found)
     measured = {key.node for key in profile.collections}
     profile.fingerprints = fingerprints(meta for meta in metas if meta.node.name in measured)
-    _note(profile, metas)
+    by_name = {meta.node.name: meta for meta in metas}
+    for key, results in profile.results().items():
+        kind = "results" if key.kind == "results" else "args"
+        by_name[key.node].software[kind].setdefault(key.entry, {})["stat"] = results
     if args.save_to is not None:
         profile.save(args.save_to)
     return graph, {"num_samples": num_samples, "profile": profile}
@@ -115,16 +123,6 @@ def _targets(names: tuple[str, ...], by: str, metas: list[NodeMeta], where: str)
             logger.info("%s: the graph has no '%s'", where, name)
     chosen = [meta for meta in metas if ALL in names or keys[meta.node] in names]
     return [meta for meta in chosen if meta.node.op != "get_attr" or keys[meta.node] in names]
-
-
-def _profile_weights(meta: NodeMeta, args: ProfileStatisticsArgs, profile: Profile) -> None:
-    weights = weights_of(meta)
-    if not weights and ALL not in args.target_weight_nodes:
-        logger.info("node '%s' (%s) has no weights to profile", meta.node.name, meta.mase_op)
-    for entry, weight in weights.items():
-        key = TensorKey(meta.node.name, "weights", entry)
-        profile.collections[key] = make_statistics(args.weight_statistics, "weight_statistics")
-        update(profile.collections[key], weight, key)
 
 
 def _profile_activations(graph: MaseGraph, chosen: list[NodeMeta], args: ProfileStatisticsArgs) -> Profile:
@@ -168,11 +166,3 @@ def _of_one_size(batches: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, 
             )
             return
         yield batch
-
-
-def _note(profile: Profile, metas: list[NodeMeta]) -> None:
-    """Note the results on the nodes."""
-    by_name = {meta.node.name: meta for meta in metas}
-    for key, results in profile.results().items():
-        kind = "results" if key.kind == "results" else "args"
-        by_name[key.node].software[kind].setdefault(key.entry, {})["stat"] = results

@@ -16,8 +16,7 @@ from torch.utils import _pytree as pytree
 from chop.display.html import shown_in_notebook
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.meta import get_node_actual_target, plain
-from chop.passes.base import PassResult, register_pass
-from chop.passes.data_args import NoArgs
+from chop.passes.base import NoArgs, PassResult, register_pass
 
 NODE_HEADERS = ("Node name", "Fx Node op", "Mase type", "Mase op")
 

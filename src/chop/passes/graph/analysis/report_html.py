@@ -12,8 +12,7 @@ from chop.page.document import make_document
 from chop.page.facts import Info, PageFacts
 from chop.page.render import render
 from chop.page.tensor_values import measure_tensors
-from chop.passes.base import PassResult, register_pass
-from chop.passes.data_args import DataArgs
+from chop.passes.base import DataArgs, PassResult, register_pass
 from chop.passes.graph.analysis.compare_graphs import compare_graphs_analysis_pass
 from chop.passes.graph.analysis.cost import estimate_cost_analysis_pass
 from chop.statistics.batches import limited_batches

@@ -9,8 +9,7 @@ from typing import Any
 from chop.config import ExportOptions, option
 from chop.ir import MaseGraph
 from chop.ir.graph.interpreter import example_inputs
-from chop.passes.base import PassResult, register_pass
-from chop.passes.data_args import BatchArgs
+from chop.passes.base import BatchArgs, PassResult, register_pass
 
 
 @dataclass(frozen=True, kw_only=True)

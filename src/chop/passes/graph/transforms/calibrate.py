@@ -18,8 +18,7 @@ from chop.formats import Format
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.interpreter import FloatInterpreter, bind_inputs, tensors_in, undisturbed
 from chop.nn.quantized import QuantizedCall, QuantizedLayer
-from chop.passes.base import PassResult, register_pass
-from chop.passes.data_args import BatchArgs
+from chop.passes.base import BatchArgs, PassResult, register_pass
 from chop.passes.graph.transforms.calibration_limits import Magnitudes, limit
 from chop.statistics import Profile
 from chop.statistics.fingerprint import check_same_model

@@ -18,8 +18,7 @@ from chop.hardware.resolve.layers import replace_layer, with_parameters
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.interpreter import evaluation_mode, run_model
 from chop.nn.quantized import QuantizedLayer, quantize_layer
-from chop.passes.base import PassResult, register_pass
-from chop.passes.data_args import LabelledDataArgs, NoArgs, SeedArgs
+from chop.passes.base import LabelledDataArgs, NoArgs, PassResult, SeedArgs, register_pass
 from chop.passes.graph.transforms.low_bits.input_moments import InputMoments
 from chop.passes.graph.transforms.low_bits.layers import calibrating
 from chop.passes.graph.transforms.low_bits.matrices import MATRIX_OPS, from_matrices, to_matrices, weight_of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +16,7 @@ from chop.ir.graph.annotate import annotate
 from chop.ir.graph.interpreter import annotated_inputs, bind_inputs, undisturbed
 from chop.nn.quantized import QuantizedLayer
 from chop.ops import op_of_module
-from chop.passes.base import PassResult, register_pass
-from chop.passes.data_args import DataArgs
+from chop.passes.base import DataArgs, PassResult, register_pass
 from chop.passes.graph.analysis.explain.explanation import Cost, Explanation
 from chop.passes.graph.analysis.explain.node_observer import NodeObserver
 from chop.registry import UnknownNameError, closest
@@ -84,26 +84,15 @@ def explain(layer: nn.Module, x: Tensor | None = None, sqnr_db: float = DEFAULT_
         raise ValueError(
             f"{type(layer).__name__} is not a layer of the op table; use explain_node for nodes of a graph"
         )
-    graph = MaseGraph(_OneLayer(layer))
+    graph = MaseGraph(nn.Sequential(OrderedDict(layer=layer)))
     for node in graph.fx_graph.nodes:
         node.meta["mase"] = NodeMeta(node)
     meta = _find(graph.metas(), "layer")
     if x is not None:
-        annotate(graph, {"x": x}, keep_values=True)
+        annotate(graph, {"input": x}, keep_values=True)
         return explain_node(graph, "layer", sqnr_db=sqnr_db)
     meta.op = meta.find_op()
     return NodeObserver(graph.model, meta).explanation(None, 0, sqnr_db)
-
-
-class _OneLayer(nn.Module):
-    """A model with one layer."""
-
-    def __init__(self, layer: nn.Module) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, x: Tensor) -> Any:
-        return self.layer(x)
 
 
 def _find(metas: Iterable[NodeMeta], name: str) -> NodeMeta:

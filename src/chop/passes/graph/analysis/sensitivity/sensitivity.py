@@ -13,8 +13,7 @@ from torch import Tensor
 from chop.ir import MaseGraph
 from chop.nn.quantized import QuantConfig
 from chop.options import read_options
-from chop.passes.base import PassResult, register_pass
-from chop.passes.data_args import DataArgs, LabelledDataArgs
+from chop.passes.base import DataArgs, LabelledDataArgs, PassResult, register_pass
 from chop.passes.graph.analysis.sensitivity.measure import (
     Effect,
     LabelledReplacements,

@@ -35,7 +35,12 @@ _SOFT_SHARE = 0.8
 def learn_blocks(graph: MaseGraph, args: AdaRoundArgs) -> dict[str, Any]:
     """Learn the rounding of one block after the other; no output becomes worse than it was."""
     layers = {meta.node: meta for meta in weighted_layers(graph) if has_own_layer(meta)}
-    norms = {meta.node: meta for meta in _norms(graph)} if args.float_learning_rate else {}
+    norms = {
+        meta.node: meta  # normalisations in float with a weight
+        for meta in (graph.annotated_metas() if args.float_learning_rate else ())
+        if meta.mase_op in NORMS and meta.quantized is None and has_own_layer(meta)
+        if getattr(meta.module, "weight", None) is not None
+    }
     changed = {meta.node for meta in graph.metas() if meta.quantized is not None} | set(norms)
     batches = list(limited_batches(args.input_generator, args.num_samples))
     if not batches:
@@ -53,14 +58,6 @@ def learn_blocks(graph: MaseGraph, args: AdaRoundArgs) -> dict[str, Any]:
             report |= {node.name: found for node in block.nodes if node in layers}
             progress.step()
     return {"layers": report}
-
-
-def _norms(graph: MaseGraph) -> Iterator[NodeMeta]:
-    """Yield normalisations in float with a weight."""
-    for meta in graph.annotated_metas():
-        has_weight = getattr(meta.module, "weight", None) is not None
-        if meta.mase_op in NORMS and has_weight and meta.quantized is None and has_own_layer(meta):
-            yield meta
 
 
 def _learn_block(

@@ -11,7 +11,7 @@ from torch import Tensor
 from chop.ir import MaseGraph, NodeMeta
 from chop.passes.base import PassResult, register_pass
 from chop.passes.graph.transforms.low_bits.layers import set_parameters
-from chop.passes.graph.transforms.low_bits.matrices import weight_of
+from chop.passes.graph.transforms.low_bits.matrices import num_groups, weight_of
 from chop.passes.graph.transforms.low_bits.neighbours import SCALABLE, has_own_layer, layer_before
 
 
@@ -47,13 +47,17 @@ def _first(meta: NodeMeta) -> NodeMeta | None:
     first = layer_before(meta.node, scaling=True)
     if first is None or first.mase_op not in SCALABLE or len(first.node.users) != 1:
         return None
-    return first if input_channels(meta.module) == weight_of(first.module).shape[0] else None
+    layer: Any = meta.module
+    num_inputs = weight_of(layer).shape[1] * num_groups(layer)
+    return first if num_inputs == len(weight_of(first.module)) else None
 
 
 def _equalize(first: NodeMeta, second: NodeMeta) -> float:
     """Scale the channels between two layers; return the largest change of a factor."""
     out = weight_of(first.module).abs().flatten(1).amax(1)
-    read = channels_first(second.module, weight_of(second.module)).abs().flatten(1).amax(1)
+    layer: Any = second.module
+    weight, groups = weight_of(layer), num_groups(layer)
+    read = weight.abs().reshape(groups, len(weight) // groups, weight.shape[1], -1).amax((1, 3)).flatten()
     factor = torch.where((out > 0) & (read > 0), (read / out).sqrt(), 1.0)
     scale_outputs(first, factor)
     scale_inputs(second, 1 / factor)
@@ -74,22 +78,7 @@ def scale_inputs(meta: NodeMeta, factor: Tensor) -> None:
     """Multiply the weights of each input channel of a layer by a factor."""
     layer: Any = meta.module
     weight = weight_of(layer)
-    groups = getattr(layer, "groups", 1)
-    if groups == 1:
-        shaped = factor.reshape(1, -1, *[1] * (weight.dim() - 2))
-    else:
-        shaped = factor.reshape(groups, 1, -1).expand(groups, weight.shape[0] // groups, -1)
-        shaped = shaped.reshape(weight.shape[0], -1, *[1] * (weight.dim() - 2))
+    groups = num_groups(layer)
+    shaped = factor.reshape(groups, 1, -1).expand(groups, len(weight) // groups, -1)
+    shaped = shaped.reshape(len(weight), -1, *[1] * (weight.dim() - 2))
     set_parameters(meta, {"weight": weight * shaped})
-
-
-def channels_first(layer: Any, weight: Tensor) -> Tensor:
-    """Return the weights of a layer by input channel."""
-    groups = getattr(layer, "groups", 1)
-    parts = weight.reshape(groups, weight.shape[0] // groups, weight.shape[1], -1)
-    return parts.transpose(1, 2).reshape(groups * weight.shape[1], -1)
-
-
-def input_channels(layer: Any) -> int:
-    """Return the number of channels that a layer reads."""
-    return int(layer.weight.shape[1] * getattr(layer, "groups", 1))

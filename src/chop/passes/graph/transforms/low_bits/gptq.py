@@ -15,6 +15,8 @@ from chop.passes.graph.transforms.low_bits.layers import RoundingArgs, adjust_la
 from chop.passes.graph.transforms.low_bits.matrices import to_matrices
 from chop.passes.graph.transforms.low_bits.scales import FixedScales
 
+ColumnRounding = Callable[[Tensor, int], Tensor]
+"""Rounds values of a column, given its index."""
 _BLOCK = 64
 """Columns whose errors are applied to the columns after them in one product."""
 _NO_INPUT = 1e-30
@@ -70,16 +72,18 @@ def round_layer(problem: LayerProblem, args: GPTQArgs) -> Tensor:
 
 
 def _columns(problem: LayerProblem, fixed: FixedScales) -> list[ColumnRounding]:
-    """Return how the columns of each matrix are rounded."""
-    found = []
-    for group in range(len(problem.original)):
-        scales = None if fixed.scales is None else fixed.scales[group]
+    """Return how the columns of each matrix are rounded; some of their values are held."""
 
-        def rounded(columns: Tensor, at: Tensor | int, scales: Tensor | None = scales) -> Tensor:
-            return fixed.rounded(columns, None if scales is None else scales[:, at])
+    def rounding(scales: Tensor | None, held: Tensor) -> ColumnRounding:
+        def rounded(column: Tensor, at: int) -> Tensor:
+            result = fixed.rounded(column, None if scales is None else scales[:, at])
+            return torch.where(held[:, at].isnan(), result, held[:, at])
 
-        found.append(ColumnRounding(rounded, _held_values(problem, fixed, group)))
-    return found
+        return rounded
+
+    groups = range(len(problem.original))
+    scales = [None if fixed.scales is None else fixed.scales[group] for group in groups]
+    return [rounding(scales[group], _held_values(problem, fixed, group)) for group in groups]
 
 
 def _with_better_scales(
@@ -137,27 +141,8 @@ def _held_values(problem: LayerProblem, fixed: FixedScales, group: int) -> Tenso
     return held if mask is None else torch.where(to_matrices(problem.layer, mask)[group] == 0, 0.0, held)
 
 
-@dataclass(frozen=True)
-class ColumnRounding:
-    """How the columns of a weight are rounded."""
-
-    rounded: Callable[[Tensor, Tensor | int], Tensor]
-    """Rounds values of a column, given its index."""
-    held: Tensor | None = None
-    """Where this is not NaN, it has the result."""
-
-    def __call__(self, column: Tensor, at: int) -> Tensor:
-        found = self.rounded(column, at)
-        return found if self.held is None else torch.where(self.held[:, at].isnan(), found, self.held[:, at])
-
-
-def round_columns(
-    weight: Tensor, hessian: Tensor, rounded: Callable[[Tensor, int], Tensor], order: bool = True
-) -> Tensor:
-    """Return a rounded weight [outputs, inputs] with little error for inputs with these mean products.
-
-    `rounded(column, i)` rounds values of column i.
-    """
+def round_columns(weight: Tensor, hessian: Tensor, rounded: ColumnRounding, order: bool = True) -> Tensor:
+    """Return a rounded weight [outputs, inputs] with little error for inputs with these mean products."""
     factor, places = _inverse_factor(hessian, order)
     remaining = weight.to(factor.dtype)[:, places]
     result = torch.empty_like(weight)
@@ -175,9 +160,7 @@ def round_columns(
     return result
 
 
-def refine_columns(
-    result: Tensor, weight: Tensor, hessian: Tensor, rounded: Callable[[Tensor, int], Tensor]
-) -> Tensor:
+def refine_columns(result: Tensor, weight: Tensor, hessian: Tensor, rounded: ColumnRounding) -> Tensor:
     """Round each column again, to the best values for the other columns as they are (coordinate descent)."""
     result = result.clone()
     gradient = (result.to(hessian.dtype) - weight) @ hessian

@@ -18,7 +18,12 @@ class LayerCheckpoint:
 
     def __init__(self, folder: Path | None, name: str, settings: object, depends_on: Iterable[Tensor]) -> None:
         self.path = None if folder is None else folder / f"{name}.safetensors"
-        self.identity = "" if folder is None else _digest(settings, depends_on)
+        self.identity = ""
+        if folder is not None:
+            digest = hashlib.sha256(repr(settings).encode())
+            for tensor in depends_on:
+                digest.update(tensor.detach().contiguous().numpy().tobytes())
+            self.identity = digest.hexdigest()
 
     def load(self) -> dict[str, Tensor] | None:
         """Return the tensors by name; None if they are to be computed."""
@@ -38,11 +43,3 @@ class LayerCheckpoint:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
             write_bytes(self.path, save(contiguous, {"identity": self.identity}))
-
-
-def _digest(settings: object, depends_on: Iterable[Tensor]) -> str:
-    """Return what a result depends on, as a hash."""
-    digest = hashlib.sha256(repr(settings).encode())
-    for tensor in depends_on:
-        digest.update(tensor.detach().contiguous().numpy().tobytes())
-    return digest.hexdigest()

@@ -18,7 +18,7 @@ from chop.hardware.resolve.layers import replace_layer, with_parameters
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.interpreter import undisturbed
 from chop.nn.quantized import QuantizedLayer
-from chop.passes.data_args import Batches, DataArgs, SeedArgs
+from chop.passes.base import Batches, DataArgs, SeedArgs
 from chop.passes.graph.transforms.low_bits.layer_checkpoint import LayerCheckpoint
 from chop.passes.graph.transforms.low_bits.layer_problem import LayerProblem
 from chop.passes.graph.transforms.low_bits.matrices import MATRIX_OPS, from_matrices

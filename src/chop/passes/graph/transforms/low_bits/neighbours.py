@@ -21,18 +21,13 @@ _ACTIVATIONS = (*_KEEPS_ALL, "relu", "leaky_relu", "gelu", "silu", "hardtanh", "
 def linear_layers(graph: MaseGraph) -> dict[fx.Node, list[NodeMeta]]:
     """Return linear layers by the node that they read; in a quantised graph, only those with a quantised weight."""
     metas = [meta for meta in graph.annotated_metas() if meta.mase_op == "linear" and has_own_layer(meta)]
-    if any(meta.quantized is not None for meta in graph.metas()):
-        metas = [meta for meta in metas if has_quantized_weight(meta)]
+    is_quantized = any(meta.quantized is not None for meta in graph.metas())
     found: dict[fx.Node, list[NodeMeta]] = {}
     for meta in metas:
-        source = meta.node.all_input_nodes[0]
-        found.setdefault(source, []).append(meta)
+        layer = meta.quantized
+        if not is_quantized or (isinstance(layer, QuantizedLayer) and "weight" in layer.formats):
+            found.setdefault(meta.node.all_input_nodes[0], []).append(meta)
     return found
-
-
-def has_quantized_weight(meta: NodeMeta) -> bool:
-    """Whether a node calls a layer whose weight is rounded."""
-    return isinstance(meta.quantized, QuantizedLayer) and "weight" in meta.quantized.formats
 
 
 def layer_before(node: fx.Node, *, scaling: bool) -> NodeMeta | None:
@@ -47,7 +42,8 @@ def layer_before(node: fx.Node, *, scaling: bool) -> NodeMeta | None:
         node = node.all_input_nodes[0]
         meta: NodeMeta = node.meta["mase"]
         if meta.mase_op in kinds and has_own_layer(meta) and getattr(meta.module, "weight", None) is not None:
-            return None if _rounds_result(meta) else meta
+            rounds_result = meta.quantized is not None and "data_out_0" in meta.quantized.formats
+            return None if rounds_result else meta
         if meta.mase_op not in passed or len(node.users) != 1 or meta.quantized is not None:
             return None
     return None
@@ -79,7 +75,3 @@ def has_own_layer(meta: NodeMeta) -> bool:
     """Whether a node calls a layer that no other node calls."""
     targets = [node.target for node in meta.node.graph.nodes if node.op == "call_module"]
     return meta.module is not None and targets.count(meta.node.target) == 1
-
-
-def _rounds_result(meta: NodeMeta) -> bool:
-    return meta.quantized is not None and "data_out_0" in meta.quantized.formats

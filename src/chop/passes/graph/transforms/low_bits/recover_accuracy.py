@@ -45,8 +45,9 @@ class LayerFormats:
 
     @classmethod
     def of(cls, graph: MaseGraph, may_learn: bool = True) -> LayerFormats:
-        values = [meta.value("weight") for meta in weighted_layers(graph)]
-        formats = [meta.quantized.formats for meta in weighted_layers(graph) if meta.quantized is not None]
+        metas = weighted_layers(graph)
+        values = [meta.value("weight") for meta in metas]
+        formats = [meta.quantized.formats for meta in metas if meta.quantized is not None]
         weights, inputs = (
             frozenset(each[name] for each in formats if name in each and each[name].rounds)
             for name in ("weight", "data_in_0")
@@ -198,20 +199,17 @@ def recover_accuracy_transform_pass(graph: MaseGraph, args: RecoverAccuracyArgs)
     for step in STEPS:
         if step.name in args.skip or not step.applies(formats):
             continue
-        graph, info = step.run(graph, _arguments(step, args, batches))
+        arguments: dict[str, Any] = {}
+        if issubclass(step.run.args_class, CalibrationArgs):
+            same = {"num_samples": args.num_samples, "seed": args.seed, "checkpoint": args.checkpoint}
+            arguments = {"input_generator": batches, **same, **step.options}
+        graph, info = step.run(graph, arguments)
         ran.append(step.name)
         renamed |= info.get("renamed", {})
         for node, report in info.get("layers", {}).items():
             layers.setdefault(node, {})[f"{step.name}_db"] = report["gain_db"]
     logger.info("recover_accuracy: ran %s", ", ".join(ran))
     return graph, {"passes": ran, "layers": layers, "renamed": renamed}
-
-
-def _arguments(step: RecoveryStep, args: RecoverAccuracyArgs, batches: list[Mapping[str, Any]]) -> dict[str, Any]:
-    if not issubclass(step.run.args_class, CalibrationArgs):
-        return {}
-    same = {"num_samples": args.num_samples, "seed": args.seed, "checkpoint": args.checkpoint}
-    return {"input_generator": batches, **same, **step.options}
 
 
 def _is_per_tensor(number_format: Format) -> bool:

@@ -51,20 +51,21 @@ def smooth_transform_pass(graph: MaseGraph, args: SmoothArgs) -> PassResult:
     signal-to-noise ratio of the outputs in dB, and the exponent, by the layer that takes over the division.
     """
     sources = {
-        source: metas for source, metas in linear_layers(graph).items() if _producer(source, metas) is not None
+        source: (producer, metas)
+        for source, metas in linear_layers(graph).items()
+        if (producer := _producer(source, metas)) is not None
     }
     rows = _collect(graph, sources, args)
     report: dict[str, dict[str, Any]] = {}
-    for source, metas in sources.items():
-        producer = _producer(source, metas)
-        assert producer is not None, "checked above"
+    exponents = _EXPONENTS if args.exponent is None else (args.exponent,)
+    for source, (producer, metas) in sources.items():
         layers = [meta.quantized for meta in metas if isinstance(meta.quantized, QuantizedLayer)]
         if not layers:
             continue
-        factors = {each: _factor(layers, rows[source], each, args) for each in _exponents(args)}
+        factors = {each: _factor(layers, rows[source], each, args) for each in exponents}
         with calibrating(graph, args.seed):
             ratios = {each: _decibels(metas, rows[source], factor) for each, factor in factors.items()}
-            before = _decibels(metas, rows[source], torch.ones_like(factors[_exponents(args)[0]]))
+            before = _decibels(metas, rows[source], torch.ones_like(factors[exponents[0]]))
         exponent = max(ratios, key=lambda each: ratios[each])
         if ratios[exponent] > before or args.exponent is not None:
             scale_outputs(producer, 1 / factors[exponent])
@@ -72,10 +73,6 @@ def smooth_transform_pass(graph: MaseGraph, args: SmoothArgs) -> PassResult:
                 scale_inputs(meta, factors[exponent])
             report[producer.node.name] = {**gain(before, ratios[exponent]), "exponent": exponent}
     return graph, {"layers": report}
-
-
-def _exponents(args: SmoothArgs) -> tuple[float, ...]:
-    return _EXPONENTS if args.exponent is None else (args.exponent,)
 
 
 def _producer(source: fx.Node, metas: Sequence[NodeMeta]) -> NodeMeta | None:

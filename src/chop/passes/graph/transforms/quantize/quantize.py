@@ -9,7 +9,7 @@ from torch import fx
 
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.learned_scales import set_call
-from chop.nn.quantized import QuantConfig, QuantizedCall, QuantizedLayer
+from chop.nn.quantized import QuantConfig, QuantizedLayer
 from chop.passes.base import PassResult, register_pass
 from chop.passes.quantization.poor_fit import warn_about_poor_fits
 from chop.passes.quantization.replacement import make_replacements
@@ -32,23 +32,17 @@ def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> PassResult:
     warn_about_poor_fits(replacements, {meta.node: meta for meta in metas})
     for meta in metas:
         if meta.node in replacements:
-            _replace(meta, replacements[meta.node])
+            new = replacements[meta.node]
+            if isinstance(new, QuantizedLayer):
+                meta.model.set_submodule(str(meta.node.target), new)
+            else:
+                set_call(meta.node, new)
+            meta.note_formats()
             for name in precisions[meta.node]:
-                chosen_format = replacements[meta.node].formats[name]
-                logger.info("quantize '%s': %s is %s", meta.node.name, name, chosen_format)
+                logger.info("quantize '%s': %s is %s", meta.node.name, name, new.formats[name])
     _log_inherited(configs, metas)
     chosen = {node.name: each for node, each in precisions.items() if each}
     return graph, {"quantized": [node.name for node in configs], "chosen": chosen}
-
-
-def _replace(meta: NodeMeta, new: QuantizedLayer | QuantizedCall) -> None:
-    """Let a node call a quantised layer or function."""
-    node = meta.node
-    if isinstance(new, QuantizedLayer):
-        meta.model.set_submodule(str(node.target), new)
-    else:
-        set_call(node, new)
-    meta.note_formats()
 
 
 def _log_inherited(configs: Mapping[fx.Node, QuantConfig], metas: Sequence[NodeMeta]) -> None:
