@@ -138,7 +138,10 @@ def _subtitle(title: str, run: Info, num_nodes: int) -> str:
 
 def _notes(graph: MaseGraph, values: TensorValues, facts: PageFacts) -> dict[str, str]:
     """Return one sentence for each section that needs an explanation."""
-    notes = {"cost": f"{_cost_note(graph)}{_unknown_note(facts.cost or {})}"}
+    shapes = [list(t.shape) for m in graph.metas() if m.node.op == "placeholder" for t in m.results.values()]
+    run = "sample" if {shape[0] for shape in shapes if shape} == {1} else "forward pass"
+    about_inputs = f"Costs are for one {run}, with inputs of shape {', '.join(map(str, shapes))}."
+    notes = {"cost": f"{about_inputs}{_unknown_note(facts.cost or {})}"}
     if facts.search is not None and facts.cost_before is None:
         notes["search"] = "The key figures, the graph and the layers are those of the original model."
     if values.num_samples:
@@ -159,10 +162,3 @@ def _unknown_note(cost: Info) -> str:
     names = ", ".join(unknown[:MAX_UNKNOWN_NAMED]) + (", ..." if len(unknown) > MAX_UNKNOWN_NAMED else "")
     nodes = counted(len(unknown), "node")
     return note + (f" The totals leave out {nodes} of unknown cost: {names}." if unknown else "")
-
-
-def _cost_note(graph: MaseGraph) -> str:
-    """Return which forward pass the costs are for, with the shapes of its facts."""
-    shapes = [list(t.shape) for m in graph.metas() if m.node.op == "placeholder" for t in m.results.values()]
-    run = "sample" if {shape[0] for shape in shapes if shape} == {1} else "forward pass"
-    return f"Costs are for one {run}, with inputs of shape {', '.join(str(shape) for shape in shapes)}."

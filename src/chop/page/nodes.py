@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import takewhile
 from typing import Any
 
 from torch import fx
@@ -43,13 +44,10 @@ def _recorded_scope(node: fx.Node) -> ModuleScope | None:
     return tuple(str(path).split(".")) if path else ()
 
 
-def _common_scope(scopes: list[ModuleScope]) -> ModuleScope:
+def _common_scope(scopes: Iterable[ModuleScope]) -> ModuleScope:
     """Return the path that all scopes start with."""
-    if not scopes:
-        return ()
-    first, last = min(scopes), max(scopes)
-    same = [a == b for a, b in zip(first, last, strict=False)]
-    return first[: same.index(False) if False in same else len(same)]
+    same = takewhile(lambda names: len(set(names)) == 1, zip(*scopes, strict=False))
+    return tuple(names[0] for names in same)
 
 
 def describe_nodes(graph: MaseGraph, values: TensorValues, facts: PageFacts) -> list[dict[str, Any]]:

@@ -130,7 +130,7 @@ def register_pass(
         @functools.wraps(function)
         def run(graph: MaseGraph, pass_args: Any = None) -> PassResult:
             _check_graph(graph, graph_class, function.__name__)
-            args: Any = _read(args_class, pass_args, function.__name__)
+            args = read_arguments(registered, pass_args)
             result = function(graph, dict(args.values) if isinstance(args, DictArgs) else args)
             graph, info = _check_result(result, function.__name__)
             if kind == "transform":
@@ -150,11 +150,8 @@ def register_pass(
 
 
 def read_arguments(run_pass: Pass, pass_args: Any) -> Any:
-    """Return the arguments of a pass as it would read them, to find mistakes before anything runs."""
-    return _read(run_pass.args_class, pass_args, run_pass.__name__)
-
-
-def _read(args_class: Any, pass_args: Any, where: str) -> Any:
+    """Return the arguments of a pass as it reads them, also to find mistakes before anything runs."""
+    args_class, where = run_pass.args_class, run_pass.__name__
     if isinstance(pass_args, args_class):
         return pass_args
     if hasattr(args_class, "from_pass_args"):

@@ -27,7 +27,11 @@ def quantize_module_transform_pass(model: nn.Module, pass_args: Any = None) -> t
     """
     args = QuantizeArgs.from_pass_args(pass_args, "quantize_module_transform_pass")
     layers = _layers(model)
-    _check_choices(args, layers)
+    known = {op.name for _, op in layers.values()} if args.by == "type" else set(layers)
+    for key in args.configs:
+        found = key in known if args.by != "regex_name" else any(matches(key, path) for path in known)
+        if not found:
+            raise ValueError(f"quantize by {args.by}: the model has no layer '{key}'; {closest(key, known)}")
     configs = {path: config for path, (_, op) in layers.items() if (config := args.choose(op.name, path))}
     made: dict[str, QuantizedLayer] = {}
     for first, *others in group_by_layer((path, layer) for path, (layer, _) in layers.items()):
@@ -55,14 +59,6 @@ def _layers(model: nn.Module) -> dict[str, tuple[nn.Module, Op]]:
             )
         found[path] = (layer, op)
     return found
-
-
-def _check_choices(args: QuantizeArgs, layers: dict[str, tuple[nn.Module, Op]]) -> None:
-    known = {op.name for _, op in layers.values()} if args.by == "type" else set(layers)
-    for key in args.configs:
-        found = key in known if args.by != "regex_name" else any(matches(key, path) for path in known)
-        if not found:
-            raise ValueError(f"quantize by {args.by}: the model has no layer '{key}'; {closest(key, known)}")
 
 
 def _quantized(path: str, layer: nn.Module, op: Op, config: QuantConfig) -> QuantizedLayer:

@@ -74,7 +74,23 @@ def write_outcome(config: TransformConfig, experiment: Experiment, outcome: Outc
         folder.transform.mkdir()
         outcome.save(folder)
         write_json(folder.pass_results, to_json(outcome.infos))
-        _write_results(config, experiment, results, outcome, folder, time.perf_counter() - start)
+        test = {name: dict(result.metrics) for name, result in results.items()}
+        folder.write_summary(
+            {
+                **experiment.describe("transform"),
+                "passes": list(config.passes),
+                "checkpoint": None if config.load_name is None else str(config.load_name),
+                "test": test,
+                "measured": [
+                    {"pass": each.pass_name, "what": each.measure, "before": each.before, "after": each.after}
+                    for each in outcome.comparisons
+                ],
+                "cost": outcome.cost,
+                "seconds": round(time.perf_counter() - start, 3),
+            }
+        )
+        metrics = {f"test_{name}_{key}": value for name, own in test.items() for key, value in own.items()}
+        folder.write_metrics([metrics])
     except BaseException:
         folder.discard()  # an incomplete run cannot be used
         raise
@@ -117,33 +133,6 @@ def _cache_weights(model: nn.Module, keep: bool) -> None:
     for layer in model.modules():
         if isinstance(layer, QuantizedLayer):
             layer.cache_weights = keep
-
-
-def _write_results(
-    config: TransformConfig,
-    experiment: Experiment,
-    results: Mapping[str, Evaluation],
-    outcome: Outcome,
-    folder: RunFolder,
-    seconds: float,
-) -> None:
-    test = {name: dict(each.metrics) for name, each in results.items()}
-    folder.write_summary(
-        {
-            **experiment.describe("transform"),
-            "passes": list(config.passes),
-            "checkpoint": None if config.load_name is None else str(config.load_name),
-            "test": test,
-            "measured": [
-                {"pass": each.pass_name, "what": each.measure, "before": each.before, "after": each.after}
-                for each in outcome.comparisons
-            ],
-            "cost": outcome.cost,
-            "seconds": round(seconds, 3),
-        }
-    )
-    metrics = {f"test_{name}_{key}": value for name, each in test.items() for key, value in each.items()}
-    folder.write_metrics([metrics])
 
 
 def _print_outcome(info: DatasetInfo, results: Mapping[str, Evaluation], comparisons: Sequence[Comparison]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 from torch import fx
@@ -88,14 +88,13 @@ weight_frac_width = "auto"
         if pass_args is not None and not isinstance(pass_args, Mapping):
             raise ValueError(f"{where}: must be a dict such as {{'by': 'type', ...}}, got {pass_args!r}")
         given = dict(pass_args or {})
-        options = read_options(_By, {key: given[key] for key in given.keys() & {"by"}}, where)
+        options = read_options(cls, {key: given[key] for key in given.keys() & {"by"}}, where)
         read = {
             key: QuantConfig.read(_config(entry, f"{where}: '{key}'"), f"{where}: '{key}'")
             for key, entry in given.items()
             if key != "by"
         }
-        default = read.pop("default", None)
-        return cls(options.by, read, default)
+        return replace(options, default=read.pop("default", None), configs=read)
 
 
 def chosen_configs(args: QuantizeArgs, metas: Sequence[NodeMeta]) -> dict[fx.Node, QuantConfig]:
@@ -129,11 +128,6 @@ def matches(pattern: str, name: str) -> bool:
         return re.fullmatch(pattern, name) is not None
     except re.error as error:
         raise ValueError(f"'{pattern}' is not a regular expression: {error}") from None
-
-
-@dataclass(frozen=True)
-class _By:
-    by: By
 
 
 def _config(entry: object, where: str) -> Mapping[str, Any]:

@@ -67,11 +67,7 @@ class _CheckedFormat:
             self.off_grid = off_grid[0].item()
         deviation = Deviation()
         deviation.add(original, rounded)
-        self.report = {
-            "format": self.noted,
-            "max_error": deviation.max_error,
-            "sqnr_db": deviation.sqnr_db,
-        }
+        self.report = {"format": self.noted, "max_error": deviation.max_error, "sqnr_db": deviation.sqnr_db}
 
 
 class _Checker(NodeInterpreter):

@@ -60,7 +60,14 @@ def calibrate_transform_pass(graph: MaseGraph, args: CalibrateArgs) -> PassResul
     metas = [meta for meta in graph.annotated_metas() if meta.quantized is not None]
     observed: Observed = defaultdict(lambda: defaultdict(Magnitudes))
     if args.profile is None:
-        _run(graph, observed, args)
+        observer, num_batches = _Observer(graph.model, observed), 0
+        with undisturbed(graph.model), ProgressBar("calibrating", args.num_batches) as progress:
+            for batch in itertools.islice(args.input_generator or (), args.num_batches):
+                observer.run(*bind_inputs(graph, batch))
+                num_batches += 1
+                progress.step()
+        if num_batches == 0:
+            raise ValueError("calibrate_transform_pass: input_generator yields no batches")
     else:
         profile = Profile.load(args.profile) if isinstance(args.profile, Path) else args.profile
         check_same_model(profile.fingerprints, metas)
@@ -71,19 +78,6 @@ def calibrate_transform_pass(graph: MaseGraph, args: CalibrateArgs) -> PassResul
         assert quantized is not None, "only quantised nodes are in the list"
         chosen[meta.node.name] = _calibrate(meta, quantized, observed[id(quantized)], args)
     return graph, {"chosen": chosen}
-
-
-def _run(graph: MaseGraph, observed: Observed, args: CalibrateArgs) -> None:
-    assert args.input_generator is not None, "checked when the arguments were read"
-    observer = _Observer(graph.model, observed)
-    num_batches = 0
-    with undisturbed(graph.model), ProgressBar("calibrating", args.num_batches) as progress:
-        for batch in itertools.islice(args.input_generator, args.num_batches):
-            observer.run(*bind_inputs(graph, batch))
-            num_batches += 1
-            progress.step()
-    if num_batches == 0:
-        raise ValueError("calibrate_transform_pass: input_generator yields no batches")
 
 
 def _look_up(profile: Profile, metas: list[NodeMeta], observed: Observed, method: CalibrationMethod) -> None:

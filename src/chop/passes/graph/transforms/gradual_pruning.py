@@ -10,14 +10,7 @@ import torch
 
 from chop.ir import MaseGraph, NodeMeta
 from chop.passes.graph.transforms.low_bits.matrices import weight_of
-from chop.passes.graph.transforms.prune import (
-    PruneArgs,
-    magnitudes,
-    mask_of,
-    masks_of,
-    prunable_layers,
-    set_mask,
-)
+from chop.passes.graph.transforms.prune import PruneArgs, magnitudes, mask_of, masks_of, prunable_layers, set_mask
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, fx
@@ -24,14 +23,8 @@ from chop.statistics.format_fit import FormatFitMeter
 OUTPUT = "data_out_0"
 
 
-@dataclass(frozen=True)
-class _ObservedTensor:
-    """One tensor of the node."""
-
-    shape: list[int]
-    """The shape in the annotating run, which the cost refers to; batches may have another number of rows."""
-    meter: FormatFitMeter | None
-    """None for integers, such as indices."""
+Observed = tuple[list[int], FormatFitMeter | None]
+"""The shape of a tensor in the annotating run, which the cost refers to, and its meter; None for integers."""
 
 
 class NodeObserver(NodeInterpreter):
@@ -46,8 +39,8 @@ class NodeObserver(NodeInterpreter):
         if quantized is not None:
             self.plain = quantized.function if isinstance(quantized, QuantizedCall) else plain_layer(quantized)
         self.unrounded = _without_output_format(quantized) if quantized and OUTPUT in self.formats else None
-        self.operands: dict[str, _ObservedTensor] = {}
-        self.results: dict[str, _ObservedTensor] = {}
+        self.operands: dict[str, Observed] = {}
+        self.results: dict[str, Observed] = {}
         self.expected: Any = None
         self.deviation: Deviation | None = None
         if meta.op is not None and meta.module is not None:
@@ -93,27 +86,28 @@ class NodeObserver(NodeInterpreter):
             target_db=sqnr_db,
         )
 
-    def _observe(self, tensors: dict[str, _ObservedTensor], name: str, value: Tensor) -> None:
+    def _observe(self, tensors: dict[str, Observed], name: str, value: Tensor) -> None:
         if name not in tensors:
             is_float = value.is_floating_point()
             meter = FormatFitMeter(self.formats.get(name), self.meta.scale_of(name)) if is_float else None
             noted = self.meta.args.get(name) or self.meta.results.get(name)
-            tensors[name] = _ObservedTensor(list(value.shape) if noted is None else noted.shape, meter)
-        meter = tensors[name].meter
+            tensors[name] = list(value.shape) if noted is None else noted.shape, meter
+        _, meter = tensors[name]
         if meter is not None:
             meter.add(value)
 
-    def _explained(self, name: str, observed: _ObservedTensor, sqnr_db: float) -> ExplainedTensor:
+    def _explained(self, name: str, observed: Observed, sqnr_db: float) -> ExplainedTensor:
+        shape, meter = observed
         number_format, role = self.formats.get(name), self._role(name)
-        measured = None if observed.meter is None else observed.meter.read()
-        if role is None or observed.meter is None:
-            return ExplainedTensor(role, observed.shape, number_format, measured)
-        values = observed.meter.sample
+        measured = None if meter is None else meter.read()
+        if role is None or meter is None:
+            return ExplainedTensor(role, shape, number_format, measured)
+        values = meter.sample
         is_signed = number_format.is_signed if isinstance(number_format, Integer) else True
         width = 0 if number_format is None else number_format.width
         same = best_of_width(values, width, is_signed) if width in WIDTHS else None
         least = narrowest(values, sqnr_db, is_signed)
-        return ExplainedTensor(role, observed.shape, number_format, measured, same, least)
+        return ExplainedTensor(role, shape, number_format, measured, same, least)
 
     def _role(self, name: str) -> str | None:
         if name == OUTPUT:

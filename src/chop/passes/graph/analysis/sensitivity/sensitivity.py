@@ -14,11 +14,7 @@ from chop.ir import MaseGraph
 from chop.nn.quantized import QuantConfig
 from chop.options import read_options
 from chop.passes.base import DataArgs, LabelledDataArgs, PassResult, register_pass
-from chop.passes.graph.analysis.sensitivity.measure import (
-    Effect,
-    LabelledReplacements,
-    measure_sensitivity,
-)
+from chop.passes.graph.analysis.sensitivity.measure import Effect, LabelledReplacements, measure_sensitivity
 from chop.passes.quantization.replacement import make_replacements, with_formats_of
 from chop.passes.quantization.selection import QuantizeArgs, chosen_configs
 from chop.statistics.batches import LabelledBatch, limited_batches, limited_labelled_batches

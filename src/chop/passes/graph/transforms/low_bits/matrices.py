@@ -50,7 +50,7 @@ def from_matrices(layer: nn.Module, matrices: Tensor) -> Tensor:
     return matrices.reshape(weight.shape)
 
 
-def input_rows(layer: nn.Module, x: Tensor, mask: Tensor | None = None) -> Iterator[Tensor]:
+def input_rows(layer: Any, x: Tensor, mask: Tensor | None = None) -> Iterator[Tensor]:
     """Yield the input of a layer as [groups, rows, inputs], in slices of bounded size, without padded tokens."""
     if op_name(layer).startswith("linear"):
         if mask is not None and x.shape[:-1] == mask.shape:
@@ -58,11 +58,13 @@ def input_rows(layer: nn.Module, x: Tensor, mask: Tensor | None = None) -> Itera
         for part in x.reshape(-1, x.shape[-1]).split(max(1, _MAX_ELEMENTS // x.shape[-1])):
             yield part.unsqueeze(0)
         return
-    images = _padded_images(layer, x)
-    kernel: Any = layer.kernel_size
+    images = _padded_images(layer, x)  # those of sequences have height 1
+    kernel = layer.kernel_size
     unfolded = images[0].numel() * math.prod(kernel)
+    values = {"kernel_size": kernel, "stride": layer.stride, "dilation": layer.dilation}
+    window = {name: tuple(value) if len(value) == 2 else (1, *value) for name, value in values.items()}
     for part in images.split(max(1, _MAX_ELEMENTS // unfolded)):
-        patches = F.unfold(part, **_window(layer)).transpose(1, 2).flatten(0, 1)
+        patches = F.unfold(part, **window).transpose(1, 2).flatten(0, 1)
         yield patches.reshape(len(patches), num_groups(layer), -1).transpose(0, 1)
 
 
@@ -73,9 +75,3 @@ def _padded_images(layer: Any, x: Tensor) -> Tensor:
     mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
     x = F.pad(x, layer._reversed_padding_repeated_twice, mode=mode)
     return x if dims == 2 else x.unsqueeze(2)
-
-
-def _window(layer: Any) -> dict[str, tuple[int, int]]:
-    """Return the window of a convolution; one over sequences has images of height 1."""
-    values = {"kernel_size": layer.kernel_size, "stride": layer.stride, "dilation": layer.dilation}
-    return {name: tuple(value) if len(value) == 2 else (1, *value) for name, value in values.items()}

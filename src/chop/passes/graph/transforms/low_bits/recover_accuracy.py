@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,46 +56,42 @@ class LayerFormats:
         return cls(weights, inputs, num_weights, may_learn)
 
     @property
-    def weight_width(self) -> int:
-        """The fewest bits of a weight; 32 if weights are not rounded."""
-        return min((each.width for each in self.weights), default=32)
-
-    @property
-    def input_width(self) -> int:
-        """The fewest bits of an input; 32 if inputs are not rounded."""
-        return min((each.width for each in self.inputs), default=32)
-
-    @property
-    def one_weight_scale(self) -> bool:
-        """Whether all weights of some layer share a scale, or fraction bits."""
-        return any(_is_per_tensor(each) for each in self.weights)
-
-    @property
-    def one_input_scale(self) -> bool:
-        """Whether all inputs of some layer share a scale, or fraction bits."""
-        return any(_is_per_tensor(each) for each in self.inputs)
-
-    @property
     def learn_together(self) -> bool:
         """Whether the rounding of the whole network is learned."""
-        few = self.weight_width <= 5 and self.num_weights <= _SMALL_NETWORK
-        return self.may_learn and self.one_weight_scale and few
+        few = _fewest_bits(self.weights) <= 5 and self.num_weights <= _SMALL_NETWORK
+        return self.may_learn and few and _share_scale(self.weights)
 
     @property
     def few_weight_bits(self) -> bool:
         """Whether weights have up to 6 bits whose rounding is not learned together."""
-        return self.weight_width <= 6 and not self.learn_together
+        return _fewest_bits(self.weights) <= 6 and not self.learn_together
 
     @property
     def noisy_inputs(self) -> bool:
         """Whether inputs have up to 4 bits, and scales per row or block: their errors differ from call to call."""
         follow = all(1 < _elements_per_scale(each) < _PROBE.numel() for each in self.inputs)
-        return self.input_width <= 4 and follow
+        return _fewest_bits(self.inputs) <= 4 and follow
 
     @property
     def large_groups(self) -> bool:
         """Whether many values share a scale that follows them: per tensor, channel or row, not in small blocks."""
         return any(_elements_per_scale(each) >= _LARGE_GROUP for each in self.weights | self.inputs)
+
+
+def _fewest_bits(formats: Iterable[Format]) -> int:
+    """Return the width of the narrowest format; 32 if nothing is rounded."""
+    return min((number_format.width for number_format in formats), default=32)
+
+
+def _share_scale(formats: Iterable[Format]) -> bool:
+    """Whether all values of some layer share a scale, or fraction bits, that can be chosen."""
+    return any(each.fitted(1.0) is not each or each.scale_for(1.0) is not None for each in formats)
+
+
+def _elements_per_scale(number_format: Format) -> int:
+    """Return how many elements share a scale that is computed from them; 1 if there is none."""
+    groups = number_format.for_operand(-1, 0).scale_groups(_PROBE)
+    return 1 if groups is None else _PROBE.numel() // (int(groups.max()) + 1)
 
 
 @dataclass(frozen=True)
@@ -117,27 +113,25 @@ STEPS = (
     RecoveryStep(
         fold_batch_norm_transform_pass,
         "no weight has fraction bits, or one scale per tensor",
-        lambda formats: not formats.one_weight_scale,
+        lambda formats: not _share_scale(formats.weights),
     ),
     RecoveryStep(
         rotate_transform_pass,
         "weights of up to 4 bits or inputs of up to 8 bits, with 128 or more elements per scale",
-        lambda formats: formats.large_groups and min(formats.weight_width, formats.input_width / 2) <= 4,
+        lambda formats: (
+            formats.large_groups and (_fewest_bits(formats.weights) <= 4 or _fewest_bits(formats.inputs) <= 8)
+        ),
     ),
-    RecoveryStep(
-        smooth_transform_pass,
-        "`adaround` runs",
-        lambda formats: formats.learn_together,
-    ),
+    RecoveryStep(smooth_transform_pass, "`adaround` runs", lambda formats: formats.learn_together),
     RecoveryStep(
         clip_transform_pass,
         "weights have fraction bits or one scale",
-        lambda formats: formats.one_weight_scale,
+        lambda formats: _share_scale(formats.weights),
     ),
     RecoveryStep(
         clip_transform_pass,
         "only inputs have fraction bits or one scale",
-        lambda formats: formats.one_input_scale and not formats.one_weight_scale,
+        lambda formats: _share_scale(formats.inputs) and not _share_scale(formats.weights),
         {"weights": False},
     ),
     RecoveryStep(
@@ -160,7 +154,7 @@ STEPS = (
     RecoveryStep(
         correct_bias_transform_pass,
         "weights of more than 6 bits",
-        lambda formats: formats.weight_width > 6,
+        lambda formats: _fewest_bits(formats.weights) > 6,
     ),
 )
 """The passes in the order in which they run."""
@@ -210,14 +204,3 @@ def recover_accuracy_transform_pass(graph: MaseGraph, args: RecoverAccuracyArgs)
             layers.setdefault(node, {})[f"{step.name}_db"] = report["gain_db"]
     logger.info("recover_accuracy: ran %s", ", ".join(ran))
     return graph, {"passes": ran, "layers": layers, "renamed": renamed}
-
-
-def _is_per_tensor(number_format: Format) -> bool:
-    """Whether a format has fraction bits, or one scale for a whole tensor, that can be chosen."""
-    return number_format.fitted(1.0) is not number_format or number_format.scale_for(1.0) is not None
-
-
-def _elements_per_scale(number_format: Format) -> int:
-    """Return how many elements share a scale that is computed from them; 1 if there is none."""
-    groups = number_format.for_operand(-1, 0).scale_groups(_PROBE)
-    return 1 if groups is None else _PROBE.numel() // (int(groups.max()) + 1)
