@@ -55,7 +55,12 @@ def read_search_log(log: Mapping[str, Any] | None) -> dict[str, Any] | None:
     for key, kind in (("study", str), ("metrics", Mapping), ("trials", list)):
         if not isinstance(log.get(key), kind):
             raise CorruptFileError(f"{SOURCE}: it has no '{key}'")
-    metrics = {name: _metric(name, given) for name, given in log["metrics"].items()}
+    metrics = {}
+    for name, given in log["metrics"].items():
+        shown, logged = figure(name), _read(LoggedMetric, given, f"metric '{name}'")
+        has_unit_on_ticks = shown.kind in ("memory", "energy")
+        axis_title = shown.title if has_unit_on_ticks else shown.axis_title
+        metrics[name] = {"direction": logged.direction, "axis_title": axis_title}
     trials = [_read(LoggedTrial, given, f"trial {number}") for number, given in enumerate(log["trials"])]
     complete = [asdict(trial) for trial in trials if trial.state == "complete"]
     plain = log.get("plain") if isinstance(log.get("plain"), Mapping) else {}
@@ -70,14 +75,6 @@ def read_search_log(log: Mapping[str, Any] | None) -> dict[str, Any] | None:
         "trials": complete,
         "best": best,
     }
-
-
-def _metric(name: str, given: Any) -> dict[str, str]:
-    """Return the direction of a metric, and its title on an axis."""
-    logged = _read(LoggedMetric, given, f"metric '{name}'")
-    shown = figure(name)
-    has_unit_on_ticks = shown.kind in ("memory", "energy")
-    return {"direction": logged.direction, "axis_title": shown.title if has_unit_on_ticks else shown.axis_title}
 
 
 def _read(kind: Any, given: Any, where: str) -> Any:

@@ -91,10 +91,5 @@ def _rounded(value: float) -> float:
 def _rounding(values: TensorValues, key: TensorName) -> dict[str, Any] | None:
     if key not in values.roundings:
         return None
-    found = values.roundings[key].read()
-    return {
-        "saturated": found.saturated,
-        "zeroed": found.to_zero,
-        "sqnr_db": found.sqnr_db,
-        "count": found.num_values,
-    }
+    fit = values.roundings[key].read()
+    return {"saturated": fit.saturated, "zeroed": fit.to_zero, "sqnr_db": fit.sqnr_db, "count": fit.num_values}

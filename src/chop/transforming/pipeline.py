@@ -137,20 +137,15 @@ def _arguments(name: str, given: Mapping[str, Any], original: MaseGraph, experim
 
 def numbers_in(info: Mapping[str, Any]) -> dict[str, float]:
     """Return the single numbers in the `info` of a pass: at its top level, in its `total`, and the lowest SQNR."""
-    candidates = {**info, **info.get("total", {}), **_lowest_sqnr(info)}
-    return {name: value for name, value in candidates.items() if isinstance(value, int | float)}
-
-
-def _lowest_sqnr(info: Mapping[str, Any]) -> dict[str, float]:
-    """Return the lowest `info[node][operand]["sqnr_db"]` with its name, or nothing if there is none."""
-    found = {
+    candidates = {**info, **info.get("total", {})}
+    ratios = {
         f"{node}.{operand}": float(measured["sqnr_db"])  # infinity is a text in what is kept of an `info`
         for node, operands in info.items()
         if isinstance(operands, Mapping)
         for operand, measured in operands.items()
         if isinstance(measured, Mapping) and "sqnr_db" in measured
     }
-    if not found:
-        return {}
-    lowest = min(found, key=lambda name: found[name])
-    return {f"lowest SQNR in dB ({lowest})": found[lowest]}
+    if ratios:
+        lowest = min(ratios, key=lambda name: ratios[name])
+        candidates[f"lowest SQNR in dB ({lowest})"] = ratios[lowest]
+    return {name: value for name, value in candidates.items() if isinstance(value, int | float)}

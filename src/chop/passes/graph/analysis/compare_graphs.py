@@ -50,7 +50,12 @@ def compare_graphs_analysis_pass(graph: MaseGraph, args: CompareGraphsArgs) -> P
     given = args.input_generator
     for batch in [given] if isinstance(given, Mapping) else limited_batches(given, args.num_samples):
         comparison.add(batch)
-    by_node = comparison.result()
+    if not comparison.found:
+        raise ValueError("there is nothing to compare: no batches, or no node that both graphs have")
+    by_node = {
+        name: {"sqnr_db": each.sqnr_db, "max_error": each.max_error, "cosine": each.cosine}
+        for name, each in comparison.found.items()
+    }
     first_below = next((name for name, each in by_node.items() if each["sqnr_db"] < args.threshold_db), None)
     last = list(by_node)[-1]
     logger.info(
@@ -73,7 +78,9 @@ class _Comparison:
 
     def __init__(self, original: MaseGraph, graph: MaseGraph) -> None:
         self.original, self.graph = original, graph
-        before, after = ([node.name for node in g.fx_graph.nodes if _computes(node)] for g in (original, graph))
+        before, after = (
+            [node.name for node in g.fx_graph.nodes if node.op not in GRAPH_KINDS] for g in (original, graph)
+        )
         self.common = {*before} & {*after}
         self.unmatched = [name for name in (*before, *after) if name not in self.common]
         self.found: dict[str, Deviation] = {}
@@ -95,14 +102,6 @@ class _Comparison:
                 self.unmatched.append(name)
         elif before:  # nodes that return no tensor, such as sizes, have no error
             self.found.setdefault(name, Deviation()).add(before, after)
-
-    def result(self) -> dict[str, dict[str, float]]:
-        if not self.found:
-            raise ValueError("there is nothing to compare: no batches, or no node that both graphs have")
-        return {
-            name: {"sqnr_db": each.sqnr_db, "max_error": each.max_error, "cosine": each.cosine}
-            for name, each in self.found.items()
-        }
 
 
 class _Outputs(NodeInterpreter):
@@ -126,9 +125,5 @@ class _Outputs(NodeInterpreter):
         return self._found
 
     def after(self, node: fx.Node, result: Any) -> None:
-        if node.name in self._names and _computes(node):
+        if node.name in self._names and node.op not in GRAPH_KINDS:
             self._found = node.name, measured_in(result)
-
-
-def _computes(node: fx.Node) -> bool:
-    return node.op not in GRAPH_KINDS

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +14,7 @@ from chop.display.numbers import counted
 from chop.display.progress import ProgressBar
 from chop.ir import MaseGraph
 from chop.ir.graph.incremental import IncrementalRun
-from chop.ir.graph.interpreter import undisturbed
+from chop.ir.graph.interpreter import evaluation_mode, undisturbed
 from chop.ir.graph.shared_layers import group_by_layer
 from chop.nn.quantized import forget_rounded
 from chop.registry import closest
@@ -71,7 +70,8 @@ def measure_sensitivity(
     Memory is bounded by one batch. The graph, its mode and the random state stay unchanged.
     """
     measurement = _Measurement(graph, replacements, nodes, both)
-    with undisturbed(graph.model), _in_evaluation_mode(replacements):
+    layers = [new for by_label in replacements.values() for new in by_label.values() if isinstance(new, nn.Module)]
+    with undisturbed(graph.model), evaluation_mode(nn.ModuleList(layers)):
         for number, (inputs, labels) in enumerate(batches, 1):
             title = f"sensitivity, batch {number}: {counted(num_rows(inputs), 'sample')}"
             with ProgressBar(title, measurement.runs_per_batch) as progress:
@@ -186,15 +186,10 @@ class _Measurement:
     def result(self) -> Sensitivity:
         if self.num_samples == 0:
             raise ValueError("there are no batches to measure sensitivity on")
+        alone, all_but = self._by_node(self.alone, own=True), self._by_node(self.all_but, own=False)
+        quantized = {label: sums.effect(self.plain) for label, sums in self.quantized.items()}
         loss, accuracy = _read(self.plain)
-        return Sensitivity(
-            alone=self._by_node(self.alone, own=True),
-            all_but=self._by_node(self.all_but, own=False),
-            quantized={label: sums.effect(self.plain) for label, sums in self.quantized.items()},
-            loss=loss,
-            accuracy=accuracy,
-            num_samples=self.num_samples,
-        )
+        return Sensitivity(alone, all_but, quantized, loss, accuracy, self.num_samples)
 
     def _by_node(self, found: Mapping[tuple[_Unit, str], _Sums], *, own: bool) -> dict[str, dict[str, Effect]]:
         units = {node: unit for unit in self.units for node in unit}
@@ -212,20 +207,6 @@ class _Measurement:
 def _forget_own(nodes: Iterable[fx.Node]) -> None:
     """Drop the rounded weights of the graph's own layers, while those of their replacements are used."""
     forget_rounded(*(node.meta["mase"].module for node in nodes))
-
-
-@contextmanager
-def _in_evaluation_mode(replacements: LabelledReplacements) -> Iterator[None]:
-    """Put all layers among the replacements into evaluation mode inside the block."""
-    found = (new for by_label in replacements.values() for new in by_label.values())
-    modes = {layer: layer.training for layer in found if isinstance(layer, nn.Module)}
-    for layer in modes:
-        layer.eval()
-    try:
-        yield
-    finally:
-        for layer, mode in modes.items():
-            layer.train(mode)
 
 
 def _read(score: Score) -> tuple[float, float] | tuple[None, None]:

@@ -46,7 +46,12 @@ class InputMoments:
         originals: Sequence[Tensor] | None = None,
     ) -> InputMoments:
         """Return the moments of a layer's inputs, which are read in slices; `originals` are those of the model."""
-        sums, num_rows = _Sums(), 0
+        sums: dict[str, Tensor] = {}
+        num_rows = 0
+
+        def add(name: str, part: Tensor) -> None:
+            sums[name] = sums[name].add_(part) if name in sums else part.double()
+
         weight = to_matrices(layer, layer.weight.detach())  # type: ignore[operator]
         if originals is not None and all(x.equal(y) for x, y in zip(inputs, originals, strict=True)):
             originals = None
@@ -54,13 +59,13 @@ class InputMoments:
             others = repeat(None) if originals is None else input_rows(layer, originals[i], mask)
             for rows, expected in zip(input_rows(layer, x, mask), others, strict=False):  # `repeat` has no end
                 num_rows += rows.shape[1]
-                sums.add("products", rows.transpose(1, 2) @ rows)
-                sums.add("means", rows.sum(1))
+                add("products", rows.transpose(1, 2) @ rows)
+                add("means", rows.sum(1))
                 if expected is not None:
                     difference = rows - expected
-                    sums.add("drift", rows.transpose(1, 2) @ difference)
-                    sums.add("drift_means", difference.sum(1))
-                    sums.add("outputs", (difference @ weight.transpose(1, 2)).square().sum(1))
+                    add("drift", rows.transpose(1, 2) @ difference)
+                    add("drift_means", difference.sum(1))
+                    add("outputs", (difference @ weight.transpose(1, 2)).square().sum(1))
         if num_rows == 0:
             raise ValueError(f"node '{where}': the batches have no rows for it")
         found = {name: total.div_(num_rows) for name, total in sums.items()}
@@ -98,13 +103,6 @@ class InputMoments:
     def importance(self) -> Tensor:
         """The mean square of each input, [groups, 1, inputs]."""
         return torch.diagonal(self.products, dim1=1, dim2=2).unsqueeze(1)
-
-
-class _Sums(dict[str, Tensor]):
-    """Sums in float64 by name."""
-
-    def add(self, name: str, part: Tensor) -> None:
-        self[name] = self[name].add_(part) if name in self else part.double()
 
 
 def _outer(a: Tensor, b: Tensor) -> Tensor:

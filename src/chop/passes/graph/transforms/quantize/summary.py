@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from io import StringIO
 from operator import itemgetter
@@ -22,6 +22,7 @@ from torch import fx
 from chop.display.html import shown_in_notebook
 from chop.display.tables import HEADER_PADDING
 from chop.files import write_text
+from chop.formats import Format
 from chop.ir import MaseGraph
 from chop.ir.graph.meta import get_node_actual_target
 from chop.nn.quantized import QuantizedCall, QuantizedLayer
@@ -165,7 +166,8 @@ def _row(before: fx.Node | None, after: fx.Node | None) -> tuple[Any, ...]:
     names = ("" if each is None else each.name for each in (before, after))
     types = ("" if each is None else _type_name(each) for each in (before, after))
     changed = before is None or after is None or _callee(before) != _callee(after)
-    formats = "" if after is None else _formats(after)
+    formats = {} if after is None else _callee(after)[1]
+    shown = ", ".join(f"{name.removesuffix('_0')} {each}" for name, each in formats.items())
     meta = node.meta.get("mase")
     if meta is not None and meta.annotated:
         kind = (meta.mase_type, meta.mase_op)
@@ -173,7 +175,7 @@ def _row(before: fx.Node | None, after: fx.Node | None) -> tuple[Any, ...]:
         kind = ("", "")
     else:
         raise ValueError(f"node '{node.name}' has no op yet; run add_common_metadata_analysis_pass first")
-    return (*names, *kind, *types, changed, formats)
+    return (*names, *kind, *types, changed, shown)
 
 
 def _by_type(nodes: SummaryTable) -> SummaryTable:
@@ -206,22 +208,15 @@ def _pairs(ori_graph: MaseGraph, graph: MaseGraph) -> list[tuple[fx.Node | None,
 
 def _type_name(node: fx.Node) -> str:
     """Return the class of a layer, the name of a function or method, else the node's target."""
-    if node.op == "call_module":
-        return type(get_node_actual_target(node)).__name__
-    return str(getattr(node.target, "__name__", node.target))
+    target = type(get_node_actual_target(node)) if node.op == "call_module" else node.target
+    return str(getattr(target, "__name__", target))
 
 
-def _callee(node: fx.Node) -> tuple[object, Any]:
-    """Return what a node calls, and its formats, None if it is not quantised."""
+def _callee(node: fx.Node) -> tuple[object, Mapping[str, Format]]:
+    """Return what a node calls, and its formats."""
     target = get_node_actual_target(node) if node.op == "call_module" else node.target
     if isinstance(target, QuantizedCall):
         return target.target, target.formats
     if isinstance(target, QuantizedLayer):
         return type(target), target.formats
-    return (type(target) if node.op == "call_module" else target), None
-
-
-def _formats(node: fx.Node) -> str:
-    """Return the formats of a node's operands: `data_in integer(8, 4), weight integer(4, 2)`."""
-    formats = _callee(node)[1] or {}
-    return ", ".join(f"{name.removesuffix('_0')} {each}" for name, each in formats.items())
+    return (type(target) if node.op == "call_module" else target), {}
