@@ -25,6 +25,7 @@ from chop.formats.mixed_integer import MAX_WIDTH, MixedInteger
 from chop.formats.parts.base import Scales
 from chop.options import type_hints
 
+TIME_LIMIT = 120.0  # on a busy machine, Numba compiles for long
 Case = dict[str, Any]
 
 DTYPES = ("float32", "float32", "float32", "float64", "bfloat16", "float16")
