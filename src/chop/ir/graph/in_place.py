@@ -26,14 +26,11 @@ def writes_in_place(node: fx.Node, module: nn.Module | None) -> bool:
     if getattr(target, "__module__", None) == operator.and_.__module__:
         return target in _OPERATORS
     name = str(getattr(target, "__name__", target))
-    return _has_inplace_set(target, node) or (name.endswith("_") and not name.endswith("__"))
-
-
-def _has_inplace_set(function: Any, node: fx.Node) -> bool:
-    """Whether the argument `inplace` of a function such as `F.relu` is set, by name or by position."""
-    code = getattr(function, "__code__", None)
+    if name.endswith("_") and not name.endswith("__"):
+        return True
+    code = getattr(target, "__code__", None)
     names = code.co_varnames[: code.co_argcount] if code is not None else ()
-    if "inplace" not in names:
+    if "inplace" not in names:  # as in `F.relu`
         return False
     position = names.index("inplace")
     return bool(node.args[position] if position < len(node.args) else node.kwargs.get("inplace", False))

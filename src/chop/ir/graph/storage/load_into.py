@@ -99,8 +99,15 @@ def _layers(graph: MaseGraph, saved: Mapping[str, Mapping[str, Any]], store: Ten
     paths = {str(node.target) for node in graph.fx_graph.nodes if node.op == "call_module"}
     made: dict[nn.Module, nn.Module] = {}
     for path in paths:
-        if isinstance(modules[path], QuantizedLayer) or "quantized" in saved[path]:
-            made[modules[path]] = _layer(modules[path], saved[path], store)
+        layer, record = modules[path], saved[path]
+        if not isinstance(layer, QuantizedLayer) and "quantized" not in record:
+            continue
+        plain = plain_layer(layer) if isinstance(layer, QuantizedLayer) else layer
+        new = made[layer] = requantize(plain, record["quantized"]) if "quantized" in record else plain
+        for kind, holder in KINDS:
+            others = {name: tensor for name, tensor in vars(new)[holder].items() if not name.endswith(SCALE)}
+            scales = {n: store.get(scale) for n, scale in record[kind].items() if scale and n.endswith(SCALE)}
+            vars(new)[holder] = others | scales
     return {path: made[modules[path]] for path in paths if modules[path] in made}
 
 
@@ -118,17 +125,6 @@ def _root_with_scales(
             scale = store.get(record["parameters"].get(name) or {"tensor": name})
             root.register_parameter(name, nn.Parameter(scale.detach()))
     return root
-
-
-def _layer(layer: nn.Module, record: Mapping[str, Any], store: TensorStore) -> nn.Module:
-    """Return the layer with the formats of its record, and the scales that belong to them."""
-    plain = plain_layer(layer) if isinstance(layer, QuantizedLayer) else layer
-    made = requantize(plain, record["quantized"]) if "quantized" in record else plain
-    for kind, holder in KINDS:
-        others = {name: tensor for name, tensor in vars(made)[holder].items() if not name.endswith(SCALE)}
-        scales = {name: store.get(scale) for name, scale in record[kind].items() if scale and name.endswith(SCALE)}
-        vars(made)[holder] = others | scales
-    return made
 
 
 def _tensors(

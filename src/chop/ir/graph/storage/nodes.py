@@ -188,8 +188,12 @@ def encode_meta(meta: NodeMeta) -> dict[str, Any]:
         raise ValueError(f"the metadata of node '{meta.node.name}' cannot be saved: it contains {error}") from None
 
 
-def decode_meta(data: Mapping[str, Any], node: fx.Node) -> NodeMeta:
-    """Return the metadata of a JSON record, for `node`."""
+def decode_metas(graph: fx.Graph, data: Mapping[str, Any]) -> dict[fx.Node, NodeMeta]:
+    """Return the metadata of each node that has a JSON record in `data`."""
+    return {node: _decode_meta(data[node.name], node) for node in graph.nodes if node.name in data}
+
+
+def _decode_meta(data: Mapping[str, Any], node: fx.Node) -> NodeMeta:
     meta = NodeMeta(node, annotated=bool(data["annotated"]))
     meta.op = meta.find_op() if meta.annotated else None
     parameters = meta.op.parameters_of(meta.module) if meta.op and meta.module is not None else {}
@@ -199,11 +203,6 @@ def decode_meta(data: Mapping[str, Any], node: fx.Node) -> NodeMeta:
     for part in NOTES:
         setattr(meta, part, decode(data[part]))
     return meta
-
-
-def decode_metas(graph: fx.Graph, data: Mapping[str, Any]) -> dict[fx.Node, NodeMeta]:
-    """Return the metadata of each node that has a record in `data`."""
-    return {node: decode_meta(data[node.name], node) for node in graph.nodes if node.name in data}
 
 
 def _encode_tensor(tensor: TensorMeta) -> dict[str, Any]:
