@@ -60,7 +60,12 @@ def _words(config: CommandConfig | TrainGrid, path: Path) -> list[str] | None:
         case TransformConfig(transform=TransformTable(style="module")):  # without a graph there is no report
             return ["view", str(run.path.parent), "--open"]
         case EmitConfig():
-            return ["simulate", str(run), *_circuit_options(config)]
+            words = ["simulate", str(run)]
+            for field in fields(CheckedCircuitOptions):  # which decide which circuit is made
+                if (value := getattr(config, field.name)) != field.default:
+                    flag = f"--{field.name.replace('_', '-')}"
+                    words += [flag] if value is True else [flag, str(value)]
+            return words
         case TransformConfig() | SearchConfig() | SimulateConfig():
             return ["report", str(run), "--open"]
     return None
@@ -77,17 +82,6 @@ def _inputs(config: ActionConfig) -> list[str]:
         words += ["--plugin", str(plugin)]
     if config.project_dir != ActionConfig.project_dir:
         words += ["--project-dir", str(config.project_dir)]
-    return words
-
-
-def _circuit_options(config: EmitConfig) -> list[str]:
-    """Return the options that decide which circuit is made, where they are not the default."""
-    words = []
-    for field in fields(CheckedCircuitOptions):
-        value = getattr(config, field.name)
-        if value != field.default:
-            flag = f"--{field.name.replace('_', '-')}"
-            words += [flag] if value is True else [flag, str(value)]
     return words
 
 

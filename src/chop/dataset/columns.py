@@ -69,12 +69,10 @@ def to_numbers(frame: DataFrame, where: str) -> Tensor:
 
 
 def _rest(bad: Collection[object]) -> list[str]:
-    """Return how many columns a message does not show, if any."""
     return [f"and {len(bad) - MAX_PROBLEMS_SHOWN} more"] if len(bad) > MAX_PROBLEMS_SHOWN else []
 
 
 def _ignore_option(columns: Sequence[str]) -> str:
-    """Return the option that leaves columns out, as the user would write it."""
     return data_option(f"ignore={','.join(columns)}")
 
 

@@ -132,7 +132,12 @@ def open_log(config: TrainConfig, folder: RunFolder, first_step: int) -> Metrics
     if path.exists():
         lines = read_text(path).splitlines()
         write_text(path, "".join(f"{line}\n" for line in lines if _step(line) <= first_step))
-    return MetricsLog(path, _make_reporter(config, folder))
+    reporter: Reporter | None = None
+    if config.report_to == "tensorboard":
+        reporter = EventFile(folder.tensorboard)
+    elif config.report_to == "wandb":
+        reporter = _Wandb(config, folder)
+    return MetricsLog(path, reporter)
 
 
 def _step(line: str) -> float:
@@ -146,16 +151,6 @@ def check_reporter(config: TrainConfig) -> None:
     """Raise an error if the reporter that `config` names is not installed."""
     if config.report_to == "wandb":
         _wandb()
-
-
-def _make_reporter(config: TrainConfig, folder: RunFolder) -> Reporter | None:
-    match config.report_to:
-        case "tensorboard":
-            return EventFile(folder.tensorboard)
-        case "wandb":
-            return _Wandb(config, folder)
-        case "none":
-            return None
 
 
 class _Wandb:

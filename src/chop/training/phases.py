@@ -29,7 +29,9 @@ class Phases:
     def check(self) -> None:
         """Raise an error if an option has nothing to work on."""
         config = self.config
-        if config.rounding_epochs and not any(_is_quantized(each) for each in _parts(self.model)):
+        parts = (part for part in _parts(self.model) if isinstance(part, QuantizedLayer | QuantizedCall))
+        rounds = any(number_format.rounds for part in parts for number_format in part.formats.values())
+        if config.rounding_epochs and not rounds:
             raise ValueError(
                 f"'rounding_epochs' needs a quantised graph, but nothing in model '{config.model}' is quantised; "
                 f"load one with {option_name('load')}"
@@ -67,7 +69,3 @@ def _parts(model: nn.Module) -> list[object]:
     graph = getattr(model, "graph", None)
     calls = [] if graph is None else [node.target for node in graph.nodes]
     return [*model.modules(), *calls]
-
-
-def _is_quantized(part: object) -> bool:
-    return isinstance(part, QuantizedLayer | QuantizedCall) and any(each.rounds for each in part.formats.values())

@@ -132,7 +132,6 @@ def _figure_cell(figure: RunFigure, first: float | None, value: float | None, re
 
 
 def _rows(tables: Sequence[Mapping[str, Any]], with_changes: bool = True) -> list[ComparedRow]:
-    """Return one row per key of any of the tables."""
     keys = dict.fromkeys(key for table in tables for key in table)
     return [_row(key, [table.get(key) for table in tables], with_changes) for key in keys]
 
