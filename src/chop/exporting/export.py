@@ -35,7 +35,6 @@ class Target(Protocol):
 
     def write(self, graph: MaseGraph, path: Path, batch: Batch, options: ExportOptions) -> Engine:
         """Write the file and return what runs it; `batch` is an example of the inputs."""
-        ...
 
 
 TARGETS: Registry[Target] = Registry("export target")

@@ -45,11 +45,9 @@ class Session(Protocol):
     @property
     def title(self) -> str:
         """Its name and version."""
-        ...
 
     def run(self, inputs: Arrays) -> list[NDArray[Any]]:
         """Return the outputs in their order."""
-        ...
 
 
 class OnnxRuntime:
@@ -70,7 +68,6 @@ class OnnxRuntime:
         self.session = runtime.InferenceSession(model.SerializeToString(), options, providers=providers)
 
     def run(self, inputs: Arrays) -> list[NDArray[Any]]:
-        """Return the outputs in their order."""
         outputs: list[NDArray[Any]] = self.session.run(None, dict(inputs))
         return outputs
 
@@ -84,7 +81,6 @@ class ReferenceEvaluator:
         self.session = reference.ReferenceEvaluator(model)
 
     def run(self, inputs: Arrays) -> list[NDArray[Any]]:
-        """Return the outputs in their order."""
         with np.errstate(all="ignore"):
             outputs: list[NDArray[Any]] = self.session.run(None, dict(inputs))
         return outputs
@@ -176,7 +172,6 @@ class OnnxEngine(Engine):
         return self.session.limits == ()
 
     def run(self, inputs: Batch) -> list[Tensor]:
-        """Return the outputs for a batch."""
         return as_tensors(run_session(self.session, as_arrays(inputs, self.lowered.inputs)))
 
     def switch_off_wrong_fusions(self, inputs: Batch) -> bool:
@@ -197,7 +192,6 @@ class OnnxEngine(Engine):
         return True
 
     def run_layers(self, inputs: Batch, results: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the result of each node, from given results of the nodes before it."""
 
         def execute(separate: Lowered, arrays: Arrays) -> list[Tensor]:
             session = FirstThatRuns(make_model(separate, self.opset, {}, check=False), is_fused=False)
@@ -254,7 +248,6 @@ class OnnxTarget:
     suffix = ".onnx"
 
     def write(self, graph: MaseGraph, path: Path, batch: Batch, options: ExportOptions) -> Engine:
-        """Write the file, and return the engine that runs it."""
         metadata = {"chop.formats": json.dumps(formats_of(graph))}
         for zero_points in (True, False):
             lowered = lower(graph, batch, QDQ(zero_points))

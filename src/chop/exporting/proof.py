@@ -35,11 +35,9 @@ class Engine(Protocol):
     @property
     def title(self) -> str:
         """Its name and version, such as `onnxruntime 1.31.1`."""
-        ...
 
     def run(self, inputs: Batch) -> list[Tensor]:
         """Return the outputs for a batch."""
-        ...
 
     def switch_off_wrong_fusions(self, inputs: Batch) -> bool:
         """Use another way to run the file, if this one computes single layers wrongly; return whether it does."""
@@ -47,7 +45,6 @@ class Engine(Protocol):
 
     def run_layers(self, inputs: Batch, results: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the result of each node, computed from the given `results` of the nodes before it."""
-        ...
 
 
 @dataclass(frozen=True)

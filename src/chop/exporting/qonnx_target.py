@@ -132,7 +132,6 @@ class QONNXTarget:
     suffix = ".onnx"
 
     def write(self, graph: MaseGraph, path: Path, batch: Batch, options: ExportOptions) -> Engine:
-        """Write the file, and return the engine that runs it."""
         lowered = lower(graph, batch, QONNXQuantizers())
         opset = choose_opset(lowered, options.opset)
         model = make_model(lowered, opset, {"chop.formats": json.dumps(formats_of(graph))})
@@ -151,15 +150,12 @@ class QONNXEngine(Engine):
 
     @property
     def title(self) -> str:
-        """The version of qonnx."""
         return f"qonnx {version('qonnx')}"
 
     def run(self, inputs: Batch) -> list[Tensor]:
-        """Return the outputs for a batch."""
         return self._execute(self.lowered, as_arrays(inputs, self.lowered.inputs))
 
     def run_layers(self, inputs: Batch, results: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the result of each node, from given results of the nodes before it."""
         return run_separate_layers(self.lowered, inputs, results, self._execute)
 
     def _execute(self, lowered: Lowered, arrays: Arrays) -> list[Tensor]:
@@ -183,7 +179,6 @@ class _Executor:
             self.model = wrapper.transform(shapes, make_deepcopy=False, cleanup=False)
 
     def run(self, inputs: Arrays) -> list[Any]:
-        """Return the outputs in their order."""
         execute = need("qonnx.core.onnx_exec", "running a QONNX file").execute_onnx
         with _quiet(), _without_annotations():
             found = execute(self.model, dict(inputs))

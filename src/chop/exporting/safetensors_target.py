@@ -114,19 +114,15 @@ def _needed_maxima(stored: StoredTensor, value: Tensor) -> Tensor | None:
     numbers = stored.numbers()
     if torch.equal(stored.format.quantize(numbers), numbers):
         return None
-    largest = _largest(stored, value)
+    assert stored.scale is not None, "a format without scales does not change numbers that it has rounded"
+    covered = value.clamp(min=0) if stored.kind == "unsigned" else value
+    grouped = in_blocks(finite_magnitude(covered), stored.padded, stored.codes.shape)
+    largest = grouped.amax(shared_dims(grouped, stored.scale), keepdim=True).reshape(stored.scale.shape)
     if not torch.equal(
         stored.format.quantize(with_maxima(numbers, stored.padded, stored.codes.shape, largest)), numbers
     ):
         raise ValueError("whose numbers change when they are rounded again")
     return largest
-
-
-def _largest(stored: StoredTensor, value: Tensor) -> Tensor:
-    assert stored.scale is not None, "a format without scales does not change numbers that it has rounded"
-    covered = value.clamp(min=0) if stored.kind == "unsigned" else value
-    grouped = in_blocks(finite_magnitude(covered), stored.padded, stored.codes.shape)
-    return grouped.amax(shared_dims(grouped, stored.scale), keepdim=True).reshape(stored.scale.shape)
 
 
 class SafetensorsTarget:
@@ -157,11 +153,9 @@ class ReadBack(Engine):
         self.graph = graph
 
     def run(self, inputs: Batch) -> list[Tensor]:
-        """Return the outputs of the graph."""
         return outputs_of(self.graph, inputs)
 
     def run_layers(self, inputs: Batch, results: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the result of each node, from given results of the nodes before it."""
         runner = _FromResults(self.graph.model, results)
         with evaluation_mode(self.graph.model):
             runner.run(*bind_inputs(self.graph, inputs))

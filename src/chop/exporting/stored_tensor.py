@@ -76,8 +76,9 @@ def store(number_format: Format, value: Tensor, scale: Tensor | None = None) -> 
     if kind == "table" and number_format.width > MAX_TABLE_WIDTH:
         raise ValueError(f"whose codes are wider than {MAX_TABLE_WIDTH} bits and not integers")
     found = _in_blocks(number_format, kind, codes, scales)
-    if kind != "table":
-        found = _with_unit(found)
+    if kind != "table" and found.scale is not None and not isinstance(number_format, Integer | MixedInteger):
+        # The value of 1 in a block whose scale is 1: MXINT8 has a unit of 1/64.
+        found = replace(found, unit=float(number_format.decode(torch.ones(1, dtype=torch.int64))))
     if not torch.equal(found.numbers(), quantize(number_format, value, scale).float()):
         raise ValueError("whose numbers are not products of elements and scales in float32")
     return found
@@ -115,7 +116,9 @@ def _in_blocks(number_format: Format, kind: Kind, codes: Tensor, scales: tuple[T
     shape = tuple(codes.shape)
     found = StoredTensor(number_format, kind, codes, None, None, 1.0, shape, shape, None)
     if not scales:
-        return replace(found, unit=_fixed_unit(number_format))
+        if isinstance(number_format, Integer):
+            return replace(found, unit=math.ldexp(1.0, -int(number_format.precision[1])))
+        return found
     tensor_scale = float(scales[1]) if len(scales) > 1 else None
     found = replace(found, scale=scales[0].float(), tensor_scale=tensor_scale)
     if scales[0].dim() <= codes.dim():
@@ -126,16 +129,3 @@ def _in_blocks(number_format: Format, kind: Kind, codes: Tensor, scales: tuple[T
     dim = divided_dim(codes.dim(), block_dim)
     block = (dim, blocks.values.shape[blocks.dims[0]]) if isinstance(size, int) else None
     return replace(found, codes=blocks.values, padded=blocks.padded, block=block)
-
-
-def _fixed_unit(number_format: Format) -> float:
-    if not isinstance(number_format, Integer):
-        return 1.0
-    return math.ldexp(1.0, -int(number_format.precision[1]))
-
-
-def _with_unit(found: StoredTensor) -> StoredTensor:
-    """Return integers with the value of 1 in a block whose scale is 1: MXINT8 has a unit of 1/64."""
-    if found.scale is None or isinstance(found.format, Integer | MixedInteger):
-        return found
-    return replace(found, unit=float(found.format.decode(torch.ones(1, dtype=torch.int64))))

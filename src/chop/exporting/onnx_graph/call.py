@@ -55,17 +55,14 @@ class Quantizer(Protocol):
     @property
     def target(self) -> str:
         """The name of the target, for error messages."""
-        ...
 
     def parameter(
         self, builder: OnnxBuilder, name: str, value: Tensor, number_format: Format, scale: Tensor | None
     ) -> Name:
         """Return a constant tensor, stored in the format."""
-        ...
 
     def activation(self, builder: OnnxBuilder, x: Ref, number_format: Format, scale: Tensor | None) -> Name:
         """Return the rounded value of a tensor."""
-        ...
 
 
 class OnnxCall:

@@ -13,7 +13,7 @@ from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
 from chop.exporting.export import CannotExportError
-from chop.exporting.onnx_graph.builder import Name, OnnxBuilder, OnnxNode
+from chop.exporting.onnx_graph.builder import Name, OnnxBuilder
 from chop.exporting.onnx_graph.call import OnnxCall, Plain, Quantizer, Ref
 from chop.exporting.onnx_graph.lowering import LOWERINGS
 from chop.ir import MaseGraph, NodeMeta
@@ -55,7 +55,14 @@ def lower(graph: MaseGraph, batch: Mapping[str, Any], quantizer: Quantizer) -> L
     """Return the ONNX graph; `batch` is an example of the inputs, and other batches may have more or fewer rows."""
     lowered = _Lowering(graph, record(graph, batch), quantizer).run()
     sizes = {len(value) for value in batch.values() if isinstance(value, Tensor) and value.dim()}
-    return lowered if len(sizes) == 1 else _without_batch(lowered)
+    if len(sizes) == 1:
+        return lowered
+
+    def separate(refs: dict[str, Ref]) -> dict[str, Ref]:
+        """Return inputs or outputs whose first dimensions are not related."""
+        return {name: replace(ref, has_batch=False) for name, ref in refs.items()}
+
+    return Lowered(lowered.builder, *map(separate, (lowered.inputs, lowered.outputs, lowered.results)))
 
 
 class _Lowering:
@@ -76,7 +83,10 @@ class _Lowering:
             if node.op == "placeholder":
                 self.builder.unique(str(node.target))
             if node.op == "output":
-                for name in _output_names(node):
+                value = node.args[0]
+                if isinstance(value, fx.Node) and isinstance(value.target, type):  # a dataclass of outputs
+                    value = dict(value.kwargs)
+                for name in _named_leaves(value, "output"):
                     self.builder.unique(name)
         for meta in self.graph.metas():
             with self.builder.owned_by(meta.node.name):
@@ -165,7 +175,11 @@ class _Lowering:
         nodes = self.builder.nodes
         for i in range(len(nodes) - 1, -1, -1):
             if old in (*nodes[i].inputs, *nodes[i].outputs):
-                nodes[i] = _renamed(nodes[i], old, new)
+                inputs, outputs = (
+                    tuple(new if name == old else name for name in names)
+                    for names in (nodes[i].inputs, nodes[i].outputs)
+                )
+                nodes[i] = replace(nodes[i], inputs=inputs, outputs=outputs)
             if new in nodes[i].outputs:
                 return
 
@@ -180,15 +194,6 @@ class _Lowering:
         return value
 
 
-def _without_batch(lowered: Lowered) -> Lowered:
-    """Return a graph whose inputs have first dimensions that are not related."""
-
-    def separate(refs: dict[str, Ref]) -> dict[str, Ref]:
-        return {name: replace(ref, has_batch=False) for name, ref in refs.items()}
-
-    return Lowered(lowered.builder, *map(separate, (lowered.inputs, lowered.outputs, lowered.results)))
-
-
 def _ref(name: Name, value: Tensor, other: Tensor | None) -> Ref:
     has_batch = other is not None and value.dim() > 0 and (len(value), len(other)) == ROWS
     return Ref(name, free_shape(value, other), value.dtype, has_batch)
@@ -198,21 +203,6 @@ def _is_plain(result: Any) -> bool:
     """Whether a result holds no tensor."""
     parts = dict(result) if isinstance(result, dict) else result  # pytree does not open classes of dicts
     return not any(isinstance(leaf, Tensor) for leaf in pytree.tree_leaves(parts))
-
-
-def _renamed(node: OnnxNode, old: Name, new: Name) -> OnnxNode:
-    inputs, outputs = (
-        tuple(new if name == old else name for name in names) for names in (node.inputs, node.outputs)
-    )
-    return replace(node, inputs=inputs, outputs=outputs)
-
-
-def _output_names(output: fx.Node) -> list[str]:
-    """Return the names of the outputs; a node may make a dataclass of them."""
-    value = output.args[0]
-    if isinstance(value, fx.Node) and isinstance(value.target, type):
-        value = dict(value.kwargs)
-    return list(_named_leaves(value, "output"))
 
 
 def _named_leaves(value: Any, name: str) -> dict[str, Any]:

@@ -150,8 +150,11 @@ def _of_blocks(
     if length is None or any(n is None for n in x.shape[dim + 1 :]):
         raise CannotFormatError("whose blocks run along the batch, which has no fixed size")
     blocking = Blocking(dim, min(block_size, length), length)
-    if len(x.shape) == 1 and blocking.count == 1:
-        return _of_vector(builder, x, number_format)
+    if len(x.shape) == 1 and blocking.count == 1:  # a vector that is a single block
+        largest = builder.node("ReduceMax", _covered(builder, x, number_format), keepdims=0)
+        if isinstance(number_format, NVFP4):
+            return _nvfp4(builder, largest, (), None)
+        return LinearScale(_step(builder, largest, number_format), covers=isinstance(number_format, Integer))
     magnitude = Ref(_covered(builder, x, number_format), x.shape, x.dtype)
     blocks = in_blocks(builder, magnitude, blocking)
     largest = builder.node("ReduceMax", blocks, builder.integers(dim + 1), keepdims=0)
@@ -161,14 +164,6 @@ def _of_blocks(
     scale = _step(builder, largest, number_format)
     covers = isinstance(number_format, Integer)
     return LinearScale(scale, covers=covers, attributes=attributes, blocking=blocking)
-
-
-def _of_vector(builder: OnnxBuilder, x: Ref, number_format: Format) -> LinearScale:
-    """Return the scale of a vector that is a single block."""
-    largest = builder.node("ReduceMax", _covered(builder, x, number_format), keepdims=0)
-    if isinstance(number_format, NVFP4):
-        return _nvfp4(builder, largest, (), None)
-    return LinearScale(_step(builder, largest, number_format), covers=isinstance(number_format, Integer))
 
 
 def in_blocks(builder: OnnxBuilder, x: Ref, blocking: Blocking) -> Name:

@@ -59,11 +59,16 @@ def is_affine(layer: Any) -> bool:
 
 def factor_and_summand(layer: Any) -> tuple[Tensor, Tensor]:
     """Return what a batch norm multiplies each channel by, and what it adds, in float64."""
-    deviation = (layer.running_var.double() + layer.eps).sqrt()
-    weight = 1.0 if layer.weight is None else layer.weight.detach().double()
-    bias = 0.0 if layer.bias is None else layer.bias.detach().double()
-    factor = weight / deviation
+    weight, bias = _parameters(layer)
+    factor = weight / (layer.running_var.double() + layer.eps).sqrt()
     return factor, bias - layer.running_mean.double() * factor
+
+
+def _parameters(layer: Any) -> tuple[Any, Any]:
+    """Return weight and bias in float64; the numbers 1 and 0 for those that a layer does not have."""
+    given = ((layer.weight, 1.0), (layer.bias, 0.0))
+    weight, bias = (default if value is None else value.detach().double() for value, default in given)
+    return weight, bias
 
 
 def _fold_backward(meta: NodeMeta) -> fx.Node | None:
@@ -74,10 +79,8 @@ def _fold_backward(meta: NodeMeta) -> fx.Node | None:
     other: NodeMeta = source.meta["mase"]
     if not _can_take(other, meta):
         return None
-    layer: Any = other.module
+    weight, bias = _parameters(other.module)
     factor, summand = factor_and_summand(meta.module)
-    weight = layer.weight.detach().double()
-    bias = 0.0 if layer.bias is None else layer.bias.detach().double()
     factor_by_row = factor.reshape(-1, *(1,) * (weight.dim() - 1))
     _set_weights(other, meta, weight * factor_by_row, bias * factor + summand)
     return source
@@ -94,10 +97,9 @@ def _fold_forward(meta: NodeMeta) -> fx.Node | None:
     layer: Any = other.module
     if other.mase_op != "linear" and (layer.groups != 1 or layer.padding not in ((0,), (0, 0))):
         return None  # padding with zeros would no longer be zeros
+    weight, bias = _parameters(layer)
     factor, summand = factor_and_summand(meta.module)
-    weight = layer.weight.detach().double()
     shape = (1, -1, *(1,) * (weight.dim() - 2))
-    bias = 0.0 if layer.bias is None else layer.bias.detach().double()
     added = (weight * summand.reshape(shape)).flatten(1).sum(1)
     _set_weights(other, meta, weight * factor.reshape(shape), bias + added)
     _take_input_format(other, meta)

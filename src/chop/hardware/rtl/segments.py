@@ -48,9 +48,9 @@ class Segment(ABC):
     def lines(self, wires: Wires, streams: Mapping[str, Stream]) -> list[str]:
         """Return its text in the top module."""
 
-    @abstractmethod
     def overhead(self, streams: Mapping[str, Stream]) -> AreaEstimate:
         """Return its estimated area, without that of its units."""
+        return AreaEstimate()
 
     def library(self) -> dict[str, str]:
         """Return the files that it needs besides those of its units."""
@@ -76,9 +76,6 @@ class FoldedSegment(Segment):
     def lines(self, wires: Wires, streams: Mapping[str, Stream]) -> list[str]:
         (planned,) = self.units
         return self.instance(planned.module, f"u_{planned.unit.name}", wires)
-
-    def overhead(self, streams: Mapping[str, Stream]) -> AreaEstimate:
-        return AreaEstimate()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -48,15 +48,13 @@ def add_hardware_metadata_analysis_pass(graph: MaseGraph, args: DesignOptions) -
 @register_pass("estimate_hardware", kind="analysis")
 def estimate_hardware_analysis_pass(graph: MaseGraph, args: DesignOptions) -> PassResult:
     """Estimate look-up tables, flip-flops and DSP blocks (Xilinx 7 series), latency and interval in cycles."""
-    from chop.hardware.describe import computing_units
+    from chop.hardware.describe import describe_units
     from chop.hardware.prepare import design_graph
 
     design = design_graph(graph, args)
-    timings = design.timings()
     by_node = {
-        planned.unit.node: {**vars(planned.area), "latency": timing.latency, "interval": timing.interval}
-        for planned in computing_units(design)
-        for timing in [timings[planned.unit.name]]
+        unit["nodes"][0]: {**unit["estimate"], "latency": unit["latency"], "interval": unit["interval"]}
+        for unit in describe_units(design)
     }
     total = {**vars(design.estimate), "latency": design.latency, "interval": design.interval}
     return graph, {"total": total, "by_node": by_node}
