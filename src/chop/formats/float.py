@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -10,10 +11,6 @@ from torch import Tensor
 from chop.formats.parts.base import Encoded, Format, Scales, check_range, param, register_format
 from chop.formats.parts.bits import refuse_other_numbers
 from chop.formats.parts.grid import Grid, OnGrid
-
-# Rounded explicitly instead of by a cast, which a compiler may remove.
-_FLOAT16 = Grid(mantissa=10, min_exponent=-14, largest=65504.0)
-_BFLOAT16 = Grid(mantissa=7, min_exponent=-126, largest=255 * 2.0**120)
 
 
 @register_format("float")
@@ -43,12 +40,11 @@ class Float(Format):
         return codes.to(torch.int32).view(torch.float32)
 
 
-@register_format("float16")
-@dataclass(frozen=True)
-class Float16(OnGrid):
-    """IEEE half precision: 5 exponent bits and 10 mantissa bits, saturating."""
+class HalfPrecision(OnGrid):
+    """A floating-point format of 16 bits; rounded explicitly instead of by a cast, which a compiler may remove."""
 
     floating_point = True
+    numbers: ClassVar[Grid]
 
     @property
     def width(self) -> int:
@@ -56,20 +52,20 @@ class Float16(OnGrid):
 
     @property
     def grid(self) -> Grid:
-        return _FLOAT16
+        return self.numbers
+
+
+@register_format("float16")
+@dataclass(frozen=True)
+class Float16(HalfPrecision):
+    """IEEE half precision: 5 exponent bits and 10 mantissa bits, saturating."""
+
+    numbers = Grid(mantissa=10, min_exponent=-14, largest=65504.0)
 
 
 @register_format("bfloat16")
 @dataclass(frozen=True)
-class BFloat16(OnGrid):
+class BFloat16(HalfPrecision):
     """bfloat16: 8 exponent bits and 7 mantissa bits, saturating."""
 
-    floating_point = True
-
-    @property
-    def width(self) -> int:
-        return 16
-
-    @property
-    def grid(self) -> Grid:
-        return _BFLOAT16
+    numbers = Grid(mantissa=7, min_exponent=-126, largest=255 * 2.0**120)

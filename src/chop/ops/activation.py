@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import nn
 
-from chop.ops.base import Call, Count, Operand, numel
-from chop.ops.spellings import add_each, data, register_spelled
+from chop.ops.base import Operand
+from chop.ops.spellings import add_each, data, multiply_and_add_each, register_spelled
 
 _ACTIVATIONS: dict[str, tuple[type[nn.Module], ...]] = {
     "relu": (nn.ReLU,),
@@ -52,12 +52,8 @@ register_spelled(
 )
 
 
-def _glu_count(call: Call) -> Count:
-    """Count the sigmoid of one half, and its product with the other."""
-    return Count(adds=numel(call.results[0]), multiplies=numel(call.results[0]))
-
-
-register_spelled("glu", "module_related_func", data("data_in"), modules=(nn.GLU,), count=_glu_count)
+# The sigmoid of one half, and its product with the other.
+register_spelled("glu", "module_related_func", data("data_in"), modules=(nn.GLU,), count=multiply_and_add_each)
 
 # Never quantised: in training it keeps the format of its input, and in evaluation it does nothing.
 register_spelled(

@@ -6,8 +6,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from chop.ops.base import Call, Count, Operand, Role, numel
-from chop.ops.spellings import add_each, data, multiply_each, register_spelled
+from chop.ops.base import Call, Count, Operand, Role
+from chop.ops.spellings import add_each, data, multiply_and_add_each, multiply_each, register_spelled
 
 _OPERATORS: dict[str, tuple[Callable[..., Any], ...]] = {
     "add": (operator.add, operator.iadd),
@@ -66,13 +66,9 @@ for _names in (
     _register(_names, None, add_each)
 
 
-def _multiply_and_add(call: Call) -> Count:
-    return Count(adds=numel(call.results[0]), multiplies=numel(call.results[0]))
-
-
 for _name in ("addcmul", "addcdiv"):
     _operands = data("data_in", "input", "tensor1", "tensor2")
-    register_spelled(_name, "builtin_func", _operands, count=_multiply_and_add)
+    register_spelled(_name, "builtin_func", _operands, count=multiply_and_add_each)
 
 register_spelled(
     "cat concat concatenate", "builtin_func", (Operand("data_in_0", "data_in", 0, ("tensors",), variadic=True),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from torch import nn
@@ -52,18 +53,9 @@ def _counts(dims: int) -> dict[str, Callable[[Call], Count]]:
     }
 
 
-_PREFIXES = {
-    "Max": "max",
-    "Avg": "avg",
-    "LP": "lp",
-    "FractionalMax": "fractional_max",
-    "AdaptiveMax": "adaptive_max",
-    "AdaptiveAvg": "adaptive_avg",
-}
-
 for _dims in (1, 2, 3):
     for _kind, _count in _counts(_dims).items():
-        _name = f"{_PREFIXES[_kind]}_pool{_dims}d"
+        _name = re.sub("(?<=[a-z])(?=[A-Z])", "_", _kind).lower() + f"_pool{_dims}d"
         if not hasattr(nn, f"{_kind}Pool{_dims}d"):
             continue  # FractionalMaxPool1d
         register_spelled(

@@ -45,6 +45,11 @@ def multiply_each(call: Call) -> Count:
     return Count(multiplies=numel(call.results[0]))
 
 
+def multiply_and_add_each(call: Call) -> Count:
+    """Count a multiplication, or a function, and an addition per element of the result."""
+    return add_each(call) + multiply_each(call)
+
+
 def add_all(call: Call) -> Count:
     """Count an addition or comparison per element of the input."""
     return Count(adds=numel(call.operands["data_in_0"]))

@@ -1,6 +1,6 @@
 """Compiled loops: from Python source by Numba to machine code, which is kept on disk and loaded by llvmlite.
 
-Loading takes about 30 ms and does not import Numba. A loop is compiled once per version of its source, of Numba and
+Loading does not import Numba. A loop is compiled once per version of its source, of Numba and
 of the processor. Where the cache folder cannot be written, nothing is compiled.
 """
 
@@ -26,22 +26,6 @@ logger = logging.getLogger(__name__)
 
 Loop = Callable[[int, int, int, int, int, int, Any], object]
 """Arguments: addresses of source and target; outer, n, inner and size; float32 parameters."""
-_FILES = {
-    "fixed_point": "maps",
-    "fixed_point_columns": "maps",
-    "on_grid": "maps",
-    "scaled": "maps",
-    "rows": "blocks",
-    "ragged_rows": "blocks",
-    "columns": "blocks",
-    "maximum": "blocks",
-    "sum_above": "signs",
-    "signs": "signs",
-    "mean_signs": "signs",
-    "moments": "statistics",
-    "code_counts": "statistics",
-    "scores": "scores",
-}
 _SOURCES = Path(__file__).parent / "loops"
 _DIGEST = 32
 
@@ -78,10 +62,12 @@ def _compile(name: str, choices: tuple[str, ...]) -> bytes | None:
     # would leave nothing to vectorise: full unrolling stops at four vectors.
     for option in ("-force-vector-interleave=1", "-unroll-full-max-count=4"):
         _llvm().set_option("", option)
-    module = importlib.import_module(f"chop.formats.kernels.loops.{_FILES[name]}")
     numbers = pointer(types.float32)
     signature = types.void(numbers, numbers, types.int64, types.int64, types.int64, types.int64, numbers)
-    function = getattr(module, name)(*choices)
+    modules = (
+        importlib.import_module(f"chop.formats.kernels.loops.{path.stem}") for path in _SOURCES.glob("[a-z]*.py")
+    )
+    function = next(getattr(module, name) for module in modules if hasattr(module, name))(*choices)
     options: dict[str, Any] = {
         "no_cpython_wrapper": True,
         "no_cfunc_wrapper": True,

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -121,16 +121,12 @@ def num_parts(count: int, numel: int) -> int:
     return min(parts, torch.get_num_threads(), count) if parts > 1 else parts
 
 
-_pool: list[ThreadPoolExecutor] = []
-
-
+@cache
 def _threads() -> ThreadPoolExecutor:
-    if not _pool:
-        _pool.append(ThreadPoolExecutor(thread_name_prefix="chop-kernels"))
-    return _pool[0]
+    return ThreadPoolExecutor(thread_name_prefix="chop-kernels")
 
 
-os.register_at_fork(after_in_child=_pool.clear)  # threads do not survive a fork
+os.register_at_fork(after_in_child=_threads.cache_clear)  # threads do not survive a fork
 
 
 @lru_cache(maxsize=1024)

@@ -1,4 +1,4 @@
-"""Exact powers of two from the bits of a float: 4 to 11 times faster than log2, exp2 or frexp."""
+"""Exact powers of two from the bits of a float, without log2, exp2 or frexp."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def unit_factor(top: Tensor, count: int) -> Tensor:
 
 
 def signs(x: Tensor) -> Tensor:
-    """Return -1 for negative numbers, +1 for all others, including -0; 20 times faster than `where`."""
+    """Return -1 for negative numbers, +1 for all others, including -0."""
     layout = _LAYOUTS[x.dtype]
     width = torch.iinfo(layout.integer).bits
     one = layout.bias << layout.mantissa_width

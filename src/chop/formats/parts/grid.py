@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import torch
@@ -215,8 +216,13 @@ class OnGrid(Rounded, Format):
     def rounds_rows_independently(self, x: Tensor) -> bool:
         return True
 
+    @cached_property
+    def _element_in_loop(self) -> Element | None:
+        return self.grid.in_loop(self.rounding)
+
     def quantize(self, x: Tensor) -> Tensor:
-        fast = round_on_grid(x, self.grid.in_loop(self.rounding))
+        # torch.compile does not trace cached properties.
+        fast = None if torch.compiler.is_compiling() else round_on_grid(x, self._element_in_loop)
         return self.rounded(x).to(x.dtype) if fast is None else fast
 
     def rounded(self, x: Tensor) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial
 from operator import attrgetter
 from typing import Any, ClassVar, cast
@@ -10,14 +12,20 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from chop.formats import Format
 from chop.formats.kernels.run import is_transformed
 from chop.formats.parts.gradients import step_of_activation, with_gradient_of
 from chop.nn.quantized.operand_scales import OperandScales, scale_name
-from chop.nn.quantized.recompute import LARGE_IMAGES_NUMEL, LARGE_NUMEL, by_slices, recomputed
 from chop.nn.quantized.rounded_parameters import without_kept
 from chop.nn.quantized.rounding import has_numbers, is_partial, phased_in, round_first, written_back
 from chop.ops import Op, Operand
 from chop.registry import closest
+
+LARGE_NUMEL = 2**19
+"""The number of elements from which avoiding a copy of a tensor pays off: 2 MB of float32."""
+LARGE_IMAGES_NUMEL = 2**22
+"""The same for images in evaluation: each call of a convolution rearranges its weights, so slices take longer."""
+_NUM_SLICES = 8
 
 
 class QuantizedLayer(OperandScales):
@@ -239,3 +247,41 @@ def copied_state(layer: nn.Module) -> dict[str, Any]:
 @cache
 def _mask_name(parameter: str) -> str:
     return f"{parameter}_mask"
+
+
+def by_slices(compute: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
+    """Return `compute(rows)`, computed a few rows at a time; `compute` must treat each row independently."""
+    result: Tensor | None = None
+    done = 0
+    for piece in rows.split(max(1, -(-len(rows) // _NUM_SLICES))):
+        y = compute(piece)
+        if result is None:
+            result = y.new_empty((len(rows), *y.shape[1:]))
+        result[done : done + len(y)] = y
+        done += len(y)
+    assert result is not None, "a large tensor has rows"
+    return result
+
+
+def recomputed(
+    rounded: Tensor, original: Tensor, number_format: Format, scale: Tensor | None
+) -> AbstractContextManager[Any]:
+    """Let autograd save `original`, which stays alive anyway, instead of its rounded copy."""
+    if rounded is original or not number_format.is_repeatable:
+        return nullcontext()
+    same = (rounded.data_ptr(), rounded._version, rounded.shape)
+    version = original._version
+
+    def pack(saved: Tensor) -> Tensor | None:
+        # An in-place op writes its result into the memory of the rounded copy and increments its version.
+        return None if (saved.data_ptr(), saved._version, saved.shape) == same else saved
+
+    def unpack(kept: Tensor | None) -> Tensor:
+        if kept is not None:
+            return kept
+        if original._version != version:
+            raise RuntimeError("a tensor that a quantised layer needs for its gradient was modified in place")
+        with torch.no_grad():
+            return number_format(original, scale) if scale is not None else number_format(original)
+
+    return torch.autograd.graph.saved_tensors_hooks(pack, unpack)
