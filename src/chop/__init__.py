@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from chop.models import get_model_info as get_model_info
 
 __version__ = "0.1.0"
-sys.meta_path.append(cast(Any, MovedModules()))
+sys.meta_path.insert(0, cast(Any, MovedModules()))
 
 _NAMES = {
     "chop.api": "Evaluation Exported Run evaluate export open_run plot report search sweep train transform trust",

@@ -1,8 +1,9 @@
 """Import paths of MASE and of earlier documentation, whose contents are elsewhere here.
 
-`import chop` adds a finder of modules, which Python asks last. For each path of `MOVED` it makes a module
-with the public names of the one at the new path. That is less than a file per path, and works for `import a.b` and
-`from a.b import c`. Type checkers know the new paths only.
+`import chop` adds a finder of modules. For each path of `MOVED` it makes a module with the public names of the one
+at the new path. That is less than a file per path, and works for `import a.b` and `from a.b import c`. Python asks
+this finder first: others would take a folder that an update has left with `__pycache__` alone for a package. Type
+checkers know the new paths only.
 """
 
 from __future__ import annotations
