@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 from docs_tables.__main__ import fill
 
+import chop.actions
 import chop.passes.graph.utils
 from chop.compat import MOVED
 from chop.compat.functions import get_mase_op
@@ -26,6 +29,15 @@ def test_old_paths_can_be_imported_as_modules_and_by_name() -> None:
     assert chop.passes.graph.utils.get_mase_op is get_mase_op
     assert calculate_modules.__module__ == "chop.compat.functions"
     assert callable(load_model)
+
+
+def test_a_folder_that_an_update_leaves_behind_does_not_hide_an_old_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "search" / "__pycache__").mkdir(parents=True)
+    monkeypatch.setattr(chop.actions, "__path__", [str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "chop.actions.search", raising=False)
+    assert callable(import_module("chop.actions.search").search)
 
 
 def test_other_modules_are_still_missing() -> None:
