@@ -44,7 +44,7 @@ def _each(kind: str, names: list[str]) -> str:
 TABLES: Mapping[str, Callable[[], str]] = {
     "formats": lambda: _overview("formats"),
     "format-special-values": lambda: special_value_table().markdown(),
-    "format-parameters": lambda: _each("formats", list(FORMATS)),
+    "format-parameters": lambda: _each("formats", sorted(FORMATS)),
     "passes": lambda: _overview("passes"),
     "pass-arguments": lambda: _each("passes", list(PASSES)),
     "ops": lambda: _overview("ops"),

@@ -12,7 +12,7 @@ from chop.info.page import Table
 
 def special_value_table() -> Table:
     """Return what each format makes of NaN and of infinities, with default parameters in float32."""
-    rows = [(name, *_special_values(cls())) for name, cls in FORMATS.items()]
+    rows = [(name, *_special_values(cls())) for name, cls in sorted(FORMATS.items())]
     return Table(("name", "NaN", "code of NaN", "infinity", "[1, infinity]"), rows)
 
 

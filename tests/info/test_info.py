@@ -40,7 +40,8 @@ def test_table_has_a_row_per_name(kind: str) -> None:
     header, rule, *lines = describe(kind).splitlines()
     assert header.startswith("name")
     assert set(rule) == {"-", " "}
-    assert [line.split()[0] for line in lines] == list(REGISTRIES[kind])
+    names = list(REGISTRIES[kind])
+    assert [line.split()[0] for line in lines] == (sorted(names) if kind == "formats" else names)
 
 
 @pytest.mark.parametrize(("kind", "name"), EVERYTHING)

@@ -19,7 +19,7 @@ def format_table() -> Table:
     """Return the table of all formats."""
     rows = [
         (name, number_format().bits, [field.name for field in parameters(number_format)], summary(number_format))
-        for name, number_format in FORMATS.items()
+        for name, number_format in sorted(FORMATS.items())
     ]
     return Table(("name", "bits", "parameters", "what it is"), rows)
 
