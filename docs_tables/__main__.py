@@ -10,7 +10,7 @@ from pathlib import Path
 from chop.compat import MOVED
 from chop.formats import FORMATS
 from chop.info import find_kind
-from chop.info.page import Table, escape
+from chop.info.page import Listing, escape
 from chop.passes import PASSES
 from docs_tables.components import closure_table, component_graph, component_table
 from docs_tables.coverage import coverage_table
@@ -52,7 +52,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "export": lambda: export_table().markdown(),
     "models": lambda: _overview("models"),
     "datasets": lambda: _overview("datasets"),
-    "moved": lambda: Table(("old path", "new path"), [(f"`{a}`", f"`{b}`") for a, b in MOVED.items()]).markdown(),
+    "moved": lambda: Listing(("old path", "new path"), [(f"`{a}`", f"`{b}`") for a, b in MOVED.items()]).markdown(),
     "components": component_table,
     "component-graph": component_graph,
     "closures": closure_table,

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.overrides import get_overridable_functions
 
-from chop.info.page import Table
+from chop.info.page import Listing
 from chop.ops import op_of_function, op_of_module
 
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict, nn.DataParallel)
@@ -64,7 +64,7 @@ def _coverage(is_known: dict[str, bool]) -> Coverage:
     return Coverage(sum(is_known.values()), sorted(name for name, known in is_known.items() if not known))
 
 
-def coverage_table() -> Table:
+def coverage_table() -> Listing:
     """Return the share of the layers and functions of PyTorch that the op table has."""
     rows = [
         (kind, f"{found.known} of {found.total}", f"{found.known / found.total:.0%}", found.unknown)
@@ -74,4 +74,4 @@ def coverage_table() -> Table:
             ("operators of core ATen", operator_coverage()),
         )
     ]
-    return Table(("kind", "known", "share", "unknown"), rows)
+    return Listing(("kind", "known", "share", "unknown"), rows)

@@ -16,7 +16,7 @@ from chop.formats import FORMATS, Format
 from chop.formats.fp8 import FP8
 from chop.formats.integer import Integer
 from chop.formats.microscaling import MXFP
-from chop.info.page import Table
+from chop.info.page import Listing
 
 NO = "no"
 VARIANTS: tuple[Format, ...] = (
@@ -33,11 +33,11 @@ VARIANTS: tuple[Format, ...] = (
 """Formats besides those with default parameters."""
 
 
-def export_table() -> Table:
+def export_table() -> Listing:
     """Return a row per format: its type and opset in ONNX, its node in QONNX, and its codes in safetensors."""
     formats = sorted([cls() for cls in FORMATS.values()] + list(VARIANTS), key=lambda each: (each.name, each.width))
     rows = [_row(each) for each in formats]
-    return Table(("format", "ONNX type", "opset", "activations", "run by", "QONNX", "safetensors"), rows)
+    return Listing(("format", "ONNX type", "opset", "activations", "run by", "QONNX", "safetensors"), rows)
 
 
 def _row(number_format: Format) -> tuple[str, ...]:

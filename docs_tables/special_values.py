@@ -7,13 +7,13 @@ import math
 import torch
 
 from chop.formats import FORMATS, Format
-from chop.info.page import Table
+from chop.info.page import Listing
 
 
-def special_value_table() -> Table:
+def special_value_table() -> Listing:
     """Return what each format makes of NaN and of infinities, with default parameters in float32."""
     rows = [(name, *_special_values(cls())) for name, cls in sorted(FORMATS.items())]
-    return Table(("name", "NaN", "code of NaN", "infinity", "[1, infinity]"), rows)
+    return Listing(("name", "NaN", "code of NaN", "infinity", "[1, infinity]"), rows)
 
 
 def _special_values(number_format: Format) -> tuple[str, ...]:

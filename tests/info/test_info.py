@@ -13,7 +13,7 @@ from chop.config import INFO_KINDS
 from chop.dataset import DATASETS
 from chop.formats import FORMATS, parameters
 from chop.info import describe
-from chop.info.page import Page, Table
+from chop.info.page import Listing, Page
 from chop.info.parameters import attribute_docs, field_table, type_name
 from chop.models import MODELS
 from chop.ops import OPS
@@ -159,16 +159,16 @@ def test_types_are_shown_as_in_source(hint: object, name: str) -> None:
 
 
 def test_empty_column_is_left_out_and_bars_are_escaped() -> None:
-    table = Table(("a", "b", "c"), [("x|y", None, 1), ("z", "", 12_345)])
+    table = Listing(("a", "b", "c"), [("x|y", None, 1), ("z", "", 12_345)])
     assert table.render() == "a    c\n---  ------\nx|y  1\nz    12,345"
     assert table.markdown() == "| a | c |\n| --- | --- |\n| x\\|y | 1 |\n| z | 12,345 |"
 
 
 def test_markdown_escapes_stars_outside_of_code() -> None:
-    table = Table(("a",), [("2**3 and `2**3`",)])
+    table = Listing(("a",), [("2**3 and `2**3`",)])
     assert table.markdown().endswith("| 2\\*\\*3 and `2**3` |")
 
 
 def test_page_leaves_out_empty_facts_and_tables() -> None:
-    page = Page("op x", "", {"yes": True, "none": None, "list": ["a", 0.5]}, {"t": Table(("a",), [])})
+    page = Page("op x", "", {"yes": True, "none": None, "list": ["a", 0.5]}, {"t": Listing(("a",), [])})
     assert page.render() == "op x\n\nyes   yes\nlist  a, 0.5"

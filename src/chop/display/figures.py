@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -32,6 +33,34 @@ _COLUMN_FORMATS: dict[Kind, str] = {
     "decibel": ".1f",
     "seconds": ",.1f",
 }
+_UNITS: dict[Kind, Sequence[tuple[float, str]]] = {
+    "share": ((0.01, "%"),),
+    "points": ((0.01, "points"),),
+    "count": (*(each for each in numbers.PREFIXES if each[0] >= 1e6), (1.0, "")),
+    "memory": (*((8 * size, f"{prefix}B") for size, prefix in numbers.PREFIXES), (8.0, "B")),
+    "energy": numbers.ENERGY_UNITS,
+    "seconds": numbers.TIME_UNITS,
+}
+_DECIMALS: dict[Kind, int] = {"share": 2, "points": 2, "decibel": 1}
+MAX_DECIMALS = 6
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How several values of one key figure are written below each other."""
+
+    title: str
+    """The title of the figure with the unit: `Weight memory (kB)`."""
+    size: float
+    """One of this unit, in the stored unit."""
+    decimals: int
+    sign: str = ""
+
+    def text(self, value: float) -> str:
+        """Return the value in this unit, without it: `1,234.50`."""
+        if not math.isfinite(value):
+            return numbers.exact(value)
+        return format(value / self.size, f"{self.sign},.{self.decimals}f").replace("-", numbers.MINUS)
 
 
 @dataclass(frozen=True)
@@ -86,6 +115,22 @@ class KeyFigure:
         """Return the value for a terminal column: `0.9231`, `9,840,000`, `1.23 MB`."""
         given = self.column_format or _COLUMN_FORMATS.get(self.kind)
         return self.text(value) if given is None else format(value, given)
+
+    def scale(self, values: Sequence[float]) -> Scale:
+        """Return the unit and the decimals that a column of a table or an axis of a plot has for `values`.
+
+        The unit is the largest one in which no value is below 1: 4.33 kB beside 1,200.00 kB.
+        """
+        sizes = [abs(value) for value in values if math.isfinite(value) and value != 0]
+        units = _UNITS.get(self.kind, ((1.0, self.unit),))
+        size, unit = next((each for each in units if min(sizes, default=0.0) >= each[0]), units[-1])
+        title = f"{self.heading} ({unit})" if unit and unit not in self.title.split() else self.heading
+        if self.kind in _DECIMALS or self.column_format.endswith("f"):
+            decimals = _DECIMALS.get(self.kind) or int(self.column_format[-2])
+        else:
+            texts = [numbers.significant(value / size) for value in sizes]
+            decimals = max((min(len(text.partition(".")[2]), MAX_DECIMALS) for text in texts), default=0)
+        return Scale(title, size, decimals, "+" if self.kind == "points" else "")
 
     def change(self, before: float, after: float) -> str:
         """Return the difference between two values: `+2.10 points` for shares, else `-25.0 %` or a factor."""

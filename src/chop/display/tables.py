@@ -1,23 +1,169 @@
-"""Tables in files: CSV for programs, Markdown and LaTeX to paste; tables and texts that fit the terminal."""
+"""Tables for papers, notebooks and files: CSV, Markdown and LaTeX; tables and texts that fit the terminal."""
 
 from __future__ import annotations
 
 import csv
 import io
+import math
 import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tabulate import tabulate
 
+from chop.display.figures import figure
+from chop.display.html import html_table
+from chop.display.numbers import INFINITY, MINUS, TIMES
 from chop.files import write_text
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MIN_COLUMN = 12  # characters
 HEADER_PADDING = 2  # characters that tabulate adds to a header
 COLUMN_GAP = 2  # characters between two columns of a plain table
 SUFFIXES = {".md": "github", ".tex": "latex_booktabs"}
+_LATEX = {
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    **{"±": r"$\pm$", MINUS: "$-$", TIMES: r"$\times$", INFINITY: r"$\infty$", "µ": r"$\mu$"},
+}
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A measured number with its standard error, in the same unit."""
+
+    value: float
+    error: float
+
+
+@dataclass(frozen=True)
+class Table:
+    """Results by column. Printed as Markdown, shown as a table in notebooks, pasted into a paper with `to_latex`.
+
+    A column that has the name of a key figure (`accuracy`, `weight_bits`, `bitops`, ...) gets its title, and one
+    unit for all of its rows: `Weight memory (kB)`. Other columns keep their names.
+
+    >>> print(Table(("format", "accuracy", "weight_bits"), [("int8", Estimate(0.9231, 0.0041), 11_776)]))
+    | Format   |   Accuracy (%) |   Weight memory (kB) |
+    |----------|----------------|----------------------|
+    | int8     |   92.31 ± 0.41 |                1.472 |
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    """Texts, numbers in the units of their key figures, or estimates; None: not known."""
+    caption: str = ""
+    """Shown above the table, but not in LaTeX, where it belongs into the environment around it."""
+
+    def __str__(self) -> str:
+        return f"{self.caption}\n\n{self.to_markdown()}" if self.caption else self.to_markdown()
+
+    def _repr_html_(self) -> str:
+        headers, cells = self._texts()
+        return html_table(headers, cells, self.caption)
+
+    def column(self, name: str) -> list[Any]:
+        """Return the values of a column."""
+        number = list(self.columns).index(name)
+        return [row[number] for row in self.rows]
+
+    def to_markdown(self, path: Path | str | None = None) -> str:
+        """Return the table in Markdown; with `path`, also write it there."""
+        headers, cells = self._texts()
+        return self._written(tabulate(cells, headers, "github", disable_numparse=True, colalign=self._align), path)
+
+    def to_latex(self, path: Path | str | None = None) -> str:
+        r"""Return a `tabular` with the lines of `\usepackage{booktabs}`; with `path`, also write it there.
+
+        Decimal points are below each other, because all numbers of a column have as many decimals.
+        """
+        headers, cells = self._texts()
+        lines = [[_latex(text) for text in line] for line in (headers, *cells)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        head, *body = (
+            " & ".join(
+                text.ljust(width) if side == "left" else text.rjust(width)
+                for text, width, side in zip(line, widths, self._align, strict=True)
+            )
+            for line in lines
+        )
+        sides = "".join(side[0] for side in self._align)
+        rows = [r"\toprule", rf"{head} \\", r"\midrule", *(rf"{row} \\" for row in body), r"\bottomrule"]
+        text = "\n  ".join([rf"\begin{{tabular}}{{{sides}}}", *rows])
+        return self._written(text + "\n\\end{tabular}", path)
+
+    def to_csv(self, path: Path | str | None = None) -> str:
+        """Return the table as CSV with all digits, in the units of the key figures; with `path`, also write it."""
+        text, columns = io.StringIO(), self._data()
+        csv.writer(text, lineterminator="\n").writerows([list(columns), *zip(*columns.values(), strict=True)])
+        return self._written(text.getvalue().rstrip("\n"), path)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the table for computations; the standard errors of `accuracy` are in `accuracy_error`."""
+        import pandas as pd  # here, because importing pandas takes long
+
+        return pd.DataFrame(self._data())
+
+    def _data(self) -> dict[str, list[object]]:
+        columns: dict[str, list[object]] = {}
+        for name in self.columns:
+            values = self.column(name)
+            columns[name] = [value.value if isinstance(value, Estimate) else value for value in values]
+            if any(isinstance(value, Estimate) for value in values):
+                columns[f"{name}_error"] = [
+                    value.error if isinstance(value, Estimate) else None for value in values
+                ]
+        return columns
+
+    def _written(self, text: str, path: Path | str | None) -> str:
+        if path is not None:
+            write_text(Path(path), text + "\n")
+        return text
+
+    @property
+    def _align(self) -> list[str]:
+        return ["right" if any(map(_is_number, self.column(name))) else "left" for name in self.columns]
+
+    def _texts(self) -> tuple[list[str], list[list[str]]]:
+        """The headers and the rows as text, with one unit and as many decimals in a column."""
+        columns = [_column(name, self.column(name)) for name in self.columns]
+        return [title for title, _ in columns], [
+            list(row) for row in zip(*(cells for _, cells in columns), strict=True)
+        ]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | Estimate) and not isinstance(value, bool)
+
+
+def _latex(text: str) -> str:
+    return "".join(_LATEX.get(character, character) for character in text)
+
+
+def _column(name: str, values: Sequence[Any]) -> tuple[str, list[str]]:
+    """The header and the cells of a column."""
+    known = [value.value if isinstance(value, Estimate) else value for value in values if _is_number(value)]
+    scale = figure(name).scale(known)
+
+    def text(value: Any) -> str:
+        if value is None:
+            return "-"
+        if isinstance(value, Estimate):
+            error = scale.text(value.error).lstrip("+")
+            return f"{scale.text(value.value)} ± {error}" if math.isfinite(value.error) else scale.text(value.value)
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        return scale.text(value) if _is_number(value) else str(value)
+
+    return scale.title, list(map(text, values))
 
 
 def write_table(path: Path, headers: Sequence[str], cells: Sequence[Sequence[str]]) -> None:

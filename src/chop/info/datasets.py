@@ -6,17 +6,17 @@ from collections.abc import Callable
 from functools import partial
 
 from chop.dataset import DATASETS, get_dataset_info, resolve_dataset
-from chop.info.page import Kind, Page, Table, documentation, summary
+from chop.info.page import Kind, Listing, Page, documentation, summary
 from chop.info.parameters import parameter_table
 
 
-def dataset_table() -> Table:
+def dataset_table() -> Listing:
     """Return the table of all data sets."""
     rows = []
     for name, make in DATASETS.items():
         options = [option for option, *_ in _options(name).rows]
         rows.append((name, _shape(name), get_dataset_info(name).num_classes, options, summary(make)))
-    return Table(("name", "sample", "classes", "options", "what it is"), rows)
+    return Listing(("name", "sample", "classes", "options", "what it is"), rows)
 
 
 def dataset_page(name: str) -> Page:
@@ -34,7 +34,7 @@ def dataset_page(name: str) -> Page:
     )
 
 
-def _options(name: str) -> Table:
+def _options(name: str) -> Listing:
     return parameter_table(_maker(name), left_out="seed")
 
 

@@ -10,18 +10,18 @@ import torch
 from chop.formats import FORMATS, Format
 from chop.formats.parts.base import parameters
 from chop.formats.parts.describe import describe, is_enumerable, plot, text_plot
-from chop.info.page import Kind, Page, Table, documentation, summary
+from chop.info.page import Kind, Listing, Page, documentation, summary
 from chop.info.parameters import field_table
 from chop.nn.quantized.config import ROLES
 
 
-def format_table() -> Table:
+def format_table() -> Listing:
     """Return the table of all formats."""
     rows = [
         (name, number_format().bits, [field.name for field in parameters(number_format)], summary(number_format))
         for name, number_format in sorted(FORMATS.items())
     ]
-    return Table(("name", "bits", "parameters", "what it is"), rows)
+    return Listing(("name", "bits", "parameters", "what it is"), rows)
 
 
 def format_page(name: str) -> Page:

@@ -8,17 +8,17 @@ import torch
 from torch import nn
 
 from chop.dataset import DATASETS, DatasetInfo, get_dataset_info
-from chop.info.page import Kind, Page, Table, documentation
+from chop.info.page import Kind, Listing, Page, documentation
 from chop.models import MODELS, ModelInfo, get_model_info
 
 
-def model_table() -> Table:
+def model_table() -> Listing:
     """Return the table of all models."""
     rows = []
     for name, info in MODELS.items():
         data = _fitting_dataset(info)
         rows.append((name, _num_parameters(_build(info, data)) if data else None, data and data.name, info.summary))
-    return Table(("name", "parameters", "data set", "what it is"), rows)
+    return Listing(("name", "parameters", "data set", "what it is"), rows)
 
 
 def model_page(name: str) -> Page:
@@ -38,7 +38,7 @@ def model_page(name: str) -> Page:
             "parameters": f"{_num_parameters(model):,} for {data.name}",
             "layers": [f"{count} {kind}" for kind, count in counts.items()],
         }
-    table = Table(("name", "layer", "parameters"), layers)
+    table = Listing(("name", "layer", "parameters"), layers)
     return Page(f"model {name}", documentation(info.make), facts, {"layers": table})
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from chop.info.page import Kind, Page, Table
+from chop.info.page import Kind, Listing, Page
 from chop.ops import OPS, Op, qualified_name
 
 
-def op_table() -> Table:
+def op_table() -> Listing:
     """Return the table of all ops."""
     rows = []
     for op in OPS.values():
         spellings = [*_modules(op), *_functions(op), *(f".{method}()" for method in op.methods)]
         rows.append((op.name, op.mase_type, _roles(op), spellings))
-    return Table(("name", "mase type", "quantised operands", "spellings"), rows)
+    return Listing(("name", "mase type", "quantised operands", "spellings"), rows)
 
 
 def op_page(name: str) -> Page:
@@ -35,7 +35,7 @@ def op_page(name: str) -> Page:
     )
 
 
-def _operands(op: Op) -> Table:
+def _operands(op: Op) -> Listing:
     headers = ("name", "role", "reduced along", "channels along", "keywords", "variadic")
     rows = [
         (
@@ -48,7 +48,7 @@ def _operands(op: Op) -> Table:
         )
         for each in op.operands
     ]
-    return Table(headers, rows)
+    return Listing(headers, rows)
 
 
 def _roles(op: Op) -> list[str]:

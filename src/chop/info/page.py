@@ -18,7 +18,7 @@ from chop.display.tables import column_limits
 
 
 @dataclass(frozen=True)
-class Table:
+class Listing:
     """Rows under headers; an empty column is left out."""
 
     headers: tuple[str, ...]
@@ -54,7 +54,7 @@ class Page:
     title: str
     text: str
     facts: Mapping[str, object]
-    tables: Mapping[str, Table]
+    tables: Mapping[str, Listing]
     drawing: str = ""
 
     def render(self) -> str:
@@ -70,7 +70,7 @@ class Page:
 class Kind:
     """A kind of named things: a table of all, and a page for each."""
 
-    table: Callable[[], Table]
+    table: Callable[[], Listing]
     page: Callable[[str], Page]
 
 
@@ -83,7 +83,7 @@ def describe(kind: str | None, name: str | None = None) -> str:
     """Return the table of a kind, or the page of one of its members, as text; None lists the kinds."""
     if kind is None:
         rows = [(each, len(find_kind(each).table().rows), f"{launcher()} info {each}") for each in INFO_KINDS]
-        return Table(("kind", "entries", "to list them"), rows).render()
+        return Listing(("kind", "entries", "to list them"), rows).render()
     chosen = find_kind(kind)
     return chosen.table().render() if name is None else chosen.page(name).render()
 

@@ -11,16 +11,16 @@ from collections.abc import Callable
 from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
-from chop.info.page import Table
+from chop.info.page import Listing
 from chop.options import type_hints
 
 HEADERS = ("name", "type", "default", "meaning", "worth trying")
 
 
-def field_table(cls: type[Any]) -> Table:
+def field_table(cls: type[Any]) -> Listing:
     """Return the table of the fields that a dataclass can be constructed with."""
     hints, helps = type_hints(cls), attribute_docs(cls)
-    return Table(
+    return Listing(
         HEADERS,
         [
             (
@@ -36,7 +36,7 @@ def field_table(cls: type[Any]) -> Table:
     )
 
 
-def parameter_table(make: Callable[..., Any], left_out: str) -> Table:
+def parameter_table(make: Callable[..., Any], left_out: str) -> Listing:
     """Return the table of the parameters of a dataclass, another class or a function, but one."""
     if is_dataclass(make):
         rows = field_table(cast("type[Any]", make)).rows
@@ -46,7 +46,7 @@ def parameter_table(make: Callable[..., Any], left_out: str) -> Table:
             for p in inspect.signature(make).parameters.values()
             if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
         ]
-    return Table(HEADERS, [row for row in rows if row[0] != left_out])
+    return Listing(HEADERS, [row for row in rows if row[0] != left_out])
 
 
 def attribute_docs(cls: type[Any]) -> dict[str, str]:

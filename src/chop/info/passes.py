@@ -6,16 +6,16 @@ import textwrap
 from dataclasses import fields
 from typing import Any
 
-from chop.info.page import Kind, Page, Table, documentation, summary
+from chop.info.page import Kind, Listing, Page, documentation, summary
 from chop.info.parameters import field_table
 from chop.passes import PASSES
 from chop.toml import write_toml
 
 
-def pass_table() -> Table:
+def pass_table() -> Listing:
     """Return the table of all passes."""
     rows = [(name, run.kind, summary(run)) for name, run in PASSES.items()]
-    return Table(("name", "kind", "what it does"), rows)
+    return Listing(("name", "kind", "what it does"), rows)
 
 
 def pass_page(name: str) -> Page:
