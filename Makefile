@@ -20,6 +20,7 @@ lint: setup
 
 test: lint ## all checks and all tests, as in CI
 	$(python) -m pytest $(two)
+	$(python) -m pytest $(two) tests/device
 
 test-hardware: setup ## the tests of hardware, with the long simulations that CI leaves out
 	CHOP_TEST_HARDWARE=1 $(python) -m pytest tests/hardware

@@ -229,10 +229,9 @@ def test_no_output_path_is_printed_for_an_action_without_results(
 
 
 def test_wrong_choice_lists_all_choices_and_suggests_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
-    message = error_of(capsys, "transform", "--accelerator", "gup")
+    message = error_of(capsys, "transform", "--strategy", "dpp")
     assert message == (
-        "command line: 'accelerator' must be 'auto' or 'cpu' or 'gpu' or 'mps', got 'gup' (str); "
-        "did you mean 'gpu'?"
+        "command line: 'strategy' must be 'auto' or 'ddp' or 'fsdp', got 'dpp' (str); did you mean 'ddp'?"
     )
 
 

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from chop.config import TrainConfig
+from chop.runs.devices import pick_device
 from chop.training import devices
-from chop.training.devices import is_main_process, make_fabric, pick_accelerator, pick_device
+from chop.training.devices import is_main_process, make_fabric
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a gpu")
 
@@ -20,14 +21,19 @@ no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has 
 @pytest.mark.parametrize("name", ["gpu", "mps"])
 def test_an_unavailable_device_is_a_warning(name: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="chop"):
-        assert pick_accelerator(name) == "cpu"
+        assert pick_device(name) == torch.device("cpu")
     assert f"accelerator '{name}' is not available on this machine: running on the CPU" in caplog.text
 
 
 def test_auto_and_cpu_log_nothing(caplog: pytest.LogCaptureFixture) -> None:
     assert pick_device("cpu") == torch.device("cpu")
-    assert pick_accelerator("auto") in ("cpu", "gpu", "mps")
+    assert pick_device("auto") == (torch.accelerator.current_accelerator() or torch.device("cpu"))
     assert caplog.text == ""
+
+
+def test_an_unknown_accelerator_is_an_error_with_the_nearest_name() -> None:
+    with pytest.raises(ValueError, match="unknown accelerator 'gup'; did you mean 'gpu'"):
+        pick_device("gup")
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def emit(config: EmitConfig) -> Path:
         raise ValueError(f"--route needs nextpnr for ECP5: {synthesis.INSTALL_NEXTPNR}")
     if config.synthesis != "none" and not synthesis.has_yosys():
         raise ValueError(f"--synthesis needs Yosys: {synthesis.INSTALL_YOSYS}")
-    run = open_run(config.run, config.project_dir)
+    run = open_run(config.run, config.project_dir, config.accelerator)
     prepared = prepare_run(run, config)
     design = make_design(prepared.program, config)
     folder = run.folder.hardware

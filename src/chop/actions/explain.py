@@ -31,11 +31,11 @@ def explain(config: ExplainConfig) -> None:
 def _find(config: ExplainConfig) -> tuple[Run, str | None]:
     """Return the run and the node; a single argument that names no run is a node of the newest run."""
     try:
-        return open_run(config.run, config.project_dir), config.node
+        return open_run(config.run, config.project_dir, config.accelerator), config.node
     except UnknownNameError as error:
         if config.node is not None or not list_runs(config.project_dir):
             raise
-        run, name = open_run(None, config.project_dir), str(config.run)
+        run, name = open_run(None, config.project_dir, config.accelerator), str(config.run)
         names = [meta.node.name for meta in run.graph.metas()]
         if name in names:
             return run, name

@@ -16,7 +16,7 @@ from chop.runs.run import open_run
 
 def simulate(config: SimulateConfig) -> Path | None:
     """Compare the circuit of a run's model with PyTorch, vector by vector, and return the folder of the circuit."""
-    run = open_run(config.run, config.project_dir)
+    run = open_run(config.run, config.project_dir, config.accelerator)
     if config.simulator != "emulator":
         find_simulator(config.simulator)  # before the work begins
     prepared = prepare_run(run, config)

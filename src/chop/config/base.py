@@ -178,7 +178,9 @@ class WorkOptions:
         help="number of worker processes that load data; 0: use the main process",
     )
 
-    accelerator: Literal["auto", "cpu", "gpu", "mps"] = option("auto", group="machine", help="device to run on")
+    accelerator: str = option(
+        "auto", group="machine", help="device to run on: auto, cpu, gpu, mps, xpu or another one of torch"
+    )
     num_devices: int = option(1, aliases=("gpu",), least=1, group="machine", help="number of devices per machine")
     nodes: int = option(1, least=1, group="machine", help="number of machines")
     strategy: Literal["auto", "ddp", "fsdp"] = option(
@@ -264,4 +266,7 @@ class RunConfig(ProjectOptions):
 
     run: Path | None = option(
         None, kind="positional", help="run folder, its name in --project-dir, latest (default), latest:train, ..."
+    )
+    accelerator: str | None = option(
+        None, help="device to run on: cpu, gpu, mps, xpu, ...; default: that of the run"
     )

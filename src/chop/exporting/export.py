@@ -14,6 +14,7 @@ from chop.exporting.proof import Batch, Engine, Proof, compare
 from chop.files import atomic_path
 from chop.folder_lock import only_writer
 from chop.ir import MaseGraph
+from chop.ir.graph.device import CPU, moved, on_cpu
 from chop.registry import Registry
 from chop.runs.folder import output_file
 from chop.runs.run import Run
@@ -71,8 +72,8 @@ def export_graph(
     graph: MaseGraph, path: Path, target: str, batches: Iterable[Batch], options: ExportOptions | None = None
 ) -> Exported:
     """Write `graph` to `path`, run the file on `batches`, and keep it if its outputs are those of the graph."""
-    chosen, options = TARGETS[target], options or ExportOptions()
-    given = list(limited_batches(batches, options.samples))
+    chosen, options, graph = TARGETS[target], options or ExportOptions(), on_cpu(graph)
+    given = moved(list(limited_batches(batches, options.samples)), CPU)
     if not given:
         raise ValueError("an export is proven on samples: there are none")
     if not path.suffix:

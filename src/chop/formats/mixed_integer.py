@@ -55,6 +55,7 @@ class MixedInteger(Rounded, Format):
         fractions = torch.tensor(self.frac_widths).reshape(self.shape)
         factor = torch.exp2(fractions.double()).float()
         object.__setattr__(self, "_factor", factor)
+        object.__setattr__(self, "_by_device", {})
         object.__setattr__(self, "_table", torch.stack([factor, self._low, self._high, factor.reciprocal()]))
         if size == 1:
             object.__setattr__(self, "_only", tuple(each.item() for each in (factor, self._low, self._high)))
@@ -105,7 +106,7 @@ class MixedInteger(Rounded, Format):
         if fast is not None:
             return fast
         integers = self._rounded(x)
-        return integers.div_(self._factor.to(x.device)).to(x.dtype)
+        return integers.div_(self._limits_on(x.device)[2]).to(x.dtype)
 
     def _quantize_by_loop(self, x: Tensor) -> Tensor | None:
         self._check_shape(x.shape)
@@ -126,7 +127,7 @@ class MixedInteger(Rounded, Format):
         """Return the integers, in float32 or float64."""
         self._check_shape(x.shape)
         values = working(x)
-        low, high, factor = (each.to(x.device) for each in (self._low, self._high, self._factor))
+        low, high, factor = self._limits_on(x.device)
         if not is_wide(x.dtype):  # no result may be larger than the largest number of a narrow dtype
             top = (largest_of(x.dtype) * factor.double()).floor().to(factor.dtype)
             low, high = low.maximum(-top), high.minimum(top)
@@ -134,6 +135,12 @@ class MixedInteger(Rounded, Format):
         # Not `clamp`: with tensors as limits, the sign of its zeros depends on their position in the tensor.
         scaled = torch.where(scaled < low, low, scaled)
         return torch.where(scaled > high, high, scaled)
+
+    def _limits_on(self, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the smallest and largest integers and the factor on a device, to which they are copied once."""
+        if device not in self._by_device:
+            self._by_device[device] = self._low.to(device), self._high.to(device), self._factor.to(device)
+        return self._by_device[device]
 
     def _check_shape(self, shape: Sequence[int]) -> None:
         own = self.shape
@@ -147,5 +154,6 @@ class MixedInteger(Rounded, Format):
     _low = torch.zeros(())
     _high = torch.zeros(())
     _factor = torch.ones(())
+    _by_device: ClassVar[dict[torch.device, tuple[Tensor, Tensor, Tensor]]] = {}
     _table = torch.ones(4)
     _only: ClassVar[tuple[float, float, float] | None] = None

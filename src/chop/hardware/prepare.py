@@ -19,6 +19,7 @@ from chop.hardware.program import Program, lower
 from chop.hardware.resolve import Resolved, fold_batch_norms, resolve_formats
 from chop.hardware.rtl.design import Design, make_design
 from chop.ir import MaseGraph, NodeMeta
+from chop.ir.graph.device import on_cpu
 from chop.ir.graph.interpreter import evaluation_mode
 from chop.statistics.scoring import accuracy_on
 
@@ -67,7 +68,7 @@ class HardwareModel:
 
 def prepare(graph: MaseGraph, strict: bool = False) -> HardwareModel:
     """Return a graph ready for hardware; the graph itself is not changed."""
-    own = copy.deepcopy(graph)
+    own = on_cpu(copy.deepcopy(graph))
     removed = remove_final_softmax(own)
     renamed = fold_batch_norms(own)
     resolved = resolve_formats(own, strict)

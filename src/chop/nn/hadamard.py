@@ -14,41 +14,62 @@ MAX_PALEY_ORDER = 256
 class Hadamard(nn.Module):
     """Multiplies rows by a Hadamard matrix with random signs, which is orthogonal; `size` is their length."""
 
+    base: Tensor
+    signs: Tensor
+
     def __init__(self, size: int) -> None:
         super().__init__()
         self.size = size
+        factors = _factors(block_size(size))
+        assert factors is not None, "there is one of order 1"
+        self.num_doublings, base = factors
+        self.register_buffer("base", base.float(), persistent=False)
+        self.register_buffer("signs", _signs(size).float(), persistent=False)
 
     def forward(self, input: Tensor) -> Tensor:
-        return input @ rotation(self.size).to(input)
+        x = input * self.signs.to(input.dtype)
+        x = x.unflatten(-1, (-1, 2**self.num_doublings, len(self.base))) @ self.base.to(input.dtype)
+        for half in (2**i for i in range(self.num_doublings)):
+            low, high = x.unflatten(-2, (-1, 2, half)).unbind(-3)
+            x = torch.stack((low + high, low - high), -3).flatten(-4, -2)
+        result: Tensor = x.flatten(-3) * block_size(self.size) ** -0.5
+        return result
 
     def extra_repr(self) -> str:
         return f"size={self.size}"
 
 
 @cache
-def rotation(size: int) -> Tensor:
-    """Return the orthogonal matrix of a size, in float64: a Hadamard matrix whose rows have pseudo-random signs.
+def block_size(size: int) -> int:
+    """Return the size of the blocks along the diagonal: as large as possible, if there is no Hadamard matrix."""
+    return next(n for n in range(size, 0, -1) if size % n == 0 and _factors(n) is not None)
 
-    If there is no Hadamard matrix of that size, equal blocks along the diagonal are as large as possible.
-    """
-    block = next(n for n in range(size, 0, -1) if size % n == 0 and _hadamard(n) is not None)
-    matrix = _hadamard(block)
-    assert matrix is not None, "there is one of order 1"
+
+@cache
+def rotation(size: int) -> Tensor:
+    """Return the matrix of a layer in float64: Hadamard matrices whose rows have pseudo-random signs."""
+    block = block_size(size)
+    factors = _factors(block)
+    assert factors is not None, "there is one of order 1"
+    num_doublings, matrix = factors
+    for _ in range(num_doublings):
+        matrix = torch.cat((torch.cat((matrix, matrix), 1), torch.cat((matrix, -matrix), 1)))
     blocks: Tensor = torch.block_diag(*[matrix / block**0.5] * (size // block))
     return blocks * _signs(size).unsqueeze(1)
 
 
 @cache
-def _hadamard(order: int) -> Tensor | None:
-    """Return a Hadamard matrix by doubling (Sylvester) one by Paley's construction; None if there is none."""
+def _factors(order: int) -> tuple[int, Tensor] | None:
+    """Return a Hadamard matrix as a matrix that is doubled so often (Sylvester); None if there is none.
+
+    The matrix is one by Paley's construction, or [[1]].
+    """
     if order == 1:
-        return torch.ones(1, 1, dtype=torch.float64)
-    if order <= MAX_PALEY_ORDER and (found := _paley(order)) is not None:
-        return found
-    half = _hadamard(order // 2) if order % 2 == 0 else None
-    if half is None:
-        return None
-    return torch.cat((torch.cat((half, half), 1), torch.cat((half, -half), 1)))
+        return 0, torch.ones(1, 1, dtype=torch.float64)
+    if order <= MAX_PALEY_ORDER and (matrix := _paley(order)) is not None:
+        return 0, matrix
+    half = _factors(order // 2) if order % 2 == 0 else None
+    return None if half is None else (half[0] + 1, half[1])
 
 
 def _paley(order: int) -> Tensor | None:

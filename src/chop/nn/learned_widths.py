@@ -72,9 +72,9 @@ class LearnedParameter(nn.Module):
         self.least: Tensor
         self.most: Tensor
         largest = _integer_bits(values.detach().abs().max())
-        self.fraction = nn.Parameter(torch.full(tuple(shape), float(width - 1 - largest)))
+        self.fraction = nn.Parameter(values.new_full(tuple(shape), float(width - 1 - largest)))
         self.register_buffer("most", self.fraction.detach().clone())
-        self.register_buffer("least", torch.full(tuple(shape), float(-largest - 2)))
+        self.register_buffer("least", values.new_full(tuple(shape), float(-largest - 2)))
 
     def forward(self) -> Tensor:
         return round_to_fraction(self._values, self.fraction)

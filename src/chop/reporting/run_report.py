@@ -62,7 +62,7 @@ def report(config: ReportConfig) -> Path:
         _check_nothing_is_measured(config)
         path = page_to_write(config.output, grid)
         print_grid_report(write_grid_report(grid, path))
-    elif (run := open_run(config.run, config.project_dir)).action == "sweep":
+    elif (run := open_run(config.run, config.project_dir, config.accelerator)).action == "sweep":
         _check_nothing_is_measured(config)
         path = page_to_write(config.output, run.folder)
         write_sweep_report(run.folder, path)

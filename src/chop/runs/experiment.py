@@ -25,10 +25,12 @@ from chop.display.launcher import option_name
 from chop.display.progress import Stage
 from chop.ir import MaseGraph
 from chop.ir.graph.annotate import annotate, init_metadata, init_software_metadata
+from chop.ir.graph.device import device_of
 from chop.ir.graph.interpreter import evaluation_mode
 from chop.ir.graph.storage.nodes import plain_call
 from chop.models import ModelInfo, check_supported, get_model_info
 from chop.nn.quantized import QuantizedCall, QuantizedLayer, plain_layer
+from chop.runs.devices import pick_device
 from chop.runs.folder import RunFolder
 from chop.runs.input_generator import InputGenerator
 from chop.runs.weights import load_model
@@ -56,6 +58,7 @@ class Experiment:
     @classmethod
     def load(cls, config: ActionConfig, data: MaseDataModule | None = None) -> Experiment:
         """Load the model and the data of `config`, or use `data`, and check that they fit together."""
+        device = pick_device(config.accelerator)
         with Stage(f"reading {Path(config.model).name}"):
             model_info = get_model_info(
                 config.model, config.task, pretrained=config.pretrained, trust_remote_code=config.trust_remote_code
@@ -77,10 +80,15 @@ class Experiment:
         with Stage(f"reading {Path(config.dataset).name}"):
             data.prepare_data()  # last, because the other steps can fail without reading the rows
             data.setup()
-        experiment = cls(config, data, model, model_info)
+        experiment = cls(config, data, model.to(device), model_info)
         with Stage("trying the model on two rows"):
             experiment._check_shapes()
         return experiment
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the model, on which everything is computed."""
+        return device_of(self.model)
 
     @property
     def arguments(self) -> Callable[[Tensor], dict[str, Tensor]]:
@@ -162,7 +170,7 @@ class Experiment:
 
     def with_model(self, model: nn.Module) -> Experiment:
         """Return the same experiment with another model."""
-        return replace(self, model=model)
+        return replace(self, model=model.to(self.device))
 
     def batches(self, split: str = "train") -> InputGenerator:
         """Return batches of a split of the data set, as keyword arguments of the model."""
@@ -237,7 +245,7 @@ class Experiment:
             if len(rows.labels) == 0:
                 raise ValueError(f"the {split} split of data set '{self.config.dataset}' has no rows")
         self._check_tokens()
-        features = self.data.splits.train.features[:2]
+        features = self.data.splits.train.features[:2].to(self.device)
         hint = " (grey images are arrays [rows, 1, height, width])" if features.dim() == GREY_IMAGE_DIMS else ""
         try:
             with evaluation_mode(self.model):

@@ -140,10 +140,15 @@ def _scores(summary: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     }
 
 
-def open_run(run: Path | str | None = LATEST, project_dir: Path | str = RunConfig.project_dir) -> Run:
+def open_run(
+    run: Path | str | None = LATEST,
+    project_dir: Path | str = RunConfig.project_dir,
+    accelerator: str | None = None,
+) -> Run:
     """Open a run by its path, or by its name in `project_dir`; None and `latest`: the newest finished run.
 
-    A path to a file or folder inside a run folder also opens the run. The plug-ins of the run are loaded;
+    A path to a file or folder inside a run folder also opens the run. Its model is loaded onto the device of
+    `accelerator`, by default that of the run. The plug-ins of the run are loaded;
     Python files that were not run before must first be confirmed with `chop.trust`.
     """
     if not isinstance(run, str | os.PathLike | None):
@@ -158,4 +163,6 @@ def open_run(run: Path | str | None = LATEST, project_dir: Path | str = RunConfi
     settings = read_settings(action, {}, file=folder.config, table=table, caller=str(folder.config))
     settings.prepare()
     config = cast(ActionConfig, settings.config())
+    if accelerator is not None:
+        config = replace(config, accelerator=accelerator)
     return Run(folder, action, config, summary, folder.read_metrics())

@@ -166,7 +166,7 @@ class FormatFitMeter:
         return math.floor(-math.log2(min(self.largest_relative_to_limit, 1.0)))
 
     def _keep(self, x: Tensor) -> None:
-        self.sample = torch.cat([self.sample, x])
+        self.sample = torch.cat([self.sample, x.cpu()])
         self._keys = torch.cat([self._keys, torch.rand(x.numel(), generator=self._random)])
         if len(self.sample) > MAX_SAMPLE_SIZE:
             self._keys, kept = self._keys.topk(MAX_SAMPLE_SIZE, largest=False)
@@ -200,9 +200,9 @@ def limits_of(number_format: Format, values: Tensor, scale: Tensor | None) -> Li
 def _fixed_limits(number_format: Format, ndim: int, dtype: torch.dtype, device: torch.device) -> Limits | None:
     """Return the range of a format; None if it depends on the data."""
     low, high = _outermost_codes(number_format)
-    if number_format.encode(torch.zeros([1] * ndim, dtype=dtype, device=device))[1]:
+    if number_format.encode(torch.zeros([1] * ndim, dtype=dtype))[1]:
         return None
-    least, largest = (number_format.decode(torch.tensor([end], device=device)) for end in (low, high))
+    least, largest = (number_format.decode(torch.tensor([end])).to(device) for end in (low, high))
     return Limits(least, largest, follow_data=False)
 
 

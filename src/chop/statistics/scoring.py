@@ -12,9 +12,9 @@ from torch import Tensor
 from chop.dataset.splits import IGNORED
 from chop.formats.kernels.row_statistics import RowScores, row_scores
 from chop.ir import MaseGraph
+from chop.ir.graph.device import CPU, device_of
 from chop.ir.graph.interpreter import run_model, tensors_in, undisturbed
 
-CPU = torch.device("cpu")
 MAX_SCORES = 2**22
 """Logits of a language model that are scored together: 32 MB in float64, of which there are several copies."""
 
@@ -88,6 +88,11 @@ class Score:
             self._correct.add_(num_correct(rows, targets))
             self.num_samples += targets.numel()
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the sums: float64 where the device has it."""
+        return self._sums.dtype
+
     def totals(self) -> Tensor:
         """Return the sum of the losses, the number of correct answers and the number of rows."""
         return torch.cat([self._sums, self._sums.new_tensor([self.num_samples])])
@@ -113,12 +118,12 @@ def add_output(score: Score, output: Any, labels: Tensor) -> None:
         raise ValueError("the model returns no tensor, so there are no logits to compare with the labels")
     if labels.is_floating_point():
         raise ValueError(f"labels must be integer class indices, got a tensor of {labels.dtype}")
-    for rows, targets in by_text(logits, labels):
+    for rows, targets in by_text(logits, labels.to(logits.device)):
         misfit = f"labels of shape {list(targets.shape)} do not fit an output of shape {list(rows.shape)}"
         if rows.ndim < 2 or targets.shape != rows.shape[:1] + rows.shape[2:]:
             raise ValueError(misfit)
         try:
-            score.add(rows.double(), targets.long())
+            score.add(rows.to(score.dtype), targets.long())
         except (RuntimeError, IndexError) as error:  # a label that is not a class
             raise ValueError(f"{misfit}: {error}") from error
 
@@ -129,7 +134,7 @@ def accuracy_on(
     """Return the accuracy of a graph on batches with their labels; None without batches."""
     if labelled_batches is None:
         return None
-    score = Score()
+    score = Score(device_of(graph.model))
     with undisturbed(graph.model):
         for batch, labels in labelled_batches:
             add_output(score, run_model(graph, batch), labels)

@@ -21,7 +21,6 @@ from chop.runs import Experiment, RunFolder
 from chop.sweeping.results import Row, SweepResults, write_results
 from chop.sweeping.settings import Setting, read_roles, read_settings
 from chop.sweeping.table import COSTS
-from chop.training.devices import pick_device
 from chop.training.evaluation import evaluate_on
 from chop.training.parallel import map_in_processes
 from chop.training.threads import limit_threads_for
@@ -84,8 +83,7 @@ class Bench:
         graph = self.original
         if setting is not None:
             graph = run_passes(self.passes(setting), self.original, self.experiment).graph
-        device = pick_device(self.config.accelerator)
-        model, splits = graph.model, self.experiment.data.splits
+        device, model, splits = self.experiment.device, graph.model, self.experiment.data.splits
         split, rows = ("validation", splits.val) if len(splits.val.labels) else ("training", splits.train)
         with limit_threads_for(self.experiment, self.config.batch_size):
             test = evaluate_on(splits.test, model, self.experiment, device).metrics

@@ -20,6 +20,7 @@ from chop.config import TrainConfig
 from chop.display.launcher import launcher
 from chop.files import atomic_path, check_regular, write_bytes
 from chop.folder_lock import only_writer
+from chop.ir.graph.device import CPU, moved
 from chop.runs import RunFolder
 from chop.runs.folder import with_absolute_paths
 from chop.runs.listing import find_run_to_resume
@@ -41,7 +42,7 @@ def load_model_state(model: nn.Module, state: Mapping[str, Tensor]) -> None:
 def write_checkpoint(content: Mapping[str, Any], path: Path) -> None:
     """Write a checkpoint atomically: a kill or a full disk leaves the previous one intact."""
     buffer = io.BytesIO()
-    torch.save(dict(content), buffer)
+    torch.save(moved(dict(content), CPU), buffer)
     try:
         write_bytes(path, buffer.getbuffer(), sync=True)
     except OSError as error:

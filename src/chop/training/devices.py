@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from chop.config import ActionConfig
+from chop.runs.devices import pick_device
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -22,23 +23,9 @@ logger = logging.getLogger(__name__)
 
 PRECISIONS = {"32": "32-true", "64": "64-true", "bf16": "bf16-mixed"}  # short names, and those of Fabric
 
+KNOWN_TO_FABRIC = ("cpu", "cuda", "mps")
+"""The kinds of devices that Fabric distributes a training over; it uses one of any other kind."""
 _BF16_STEP = "import torch; torch.nn.Linear(64, 64).bfloat16()(torch.randn(64, 64).bfloat16()).sum().backward()"
-
-
-def pick_accelerator(requested: str) -> str:
-    """Return the accelerator to use: the CPU, with a warning, if the requested one is not available."""
-    available = {"gpu": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if requested == "auto":
-        return next((name for name, is_available in available.items() if is_available), "cpu")
-    if not available.get(requested, True):
-        logger.warning("accelerator '%s' is not available on this machine: running on the CPU", requested)
-        return "cpu"
-    return requested
-
-
-def pick_device(requested: str) -> torch.device:
-    """Return the device of the accelerator to use."""
-    return torch.device({"gpu": "cuda"}.get(name := pick_accelerator(requested), name))
 
 
 @dataclass(frozen=True)
@@ -63,11 +50,11 @@ def make_fabric(config: ActionConfig, single: bool = False) -> Fabric:
     """Return a Fabric for the options of `config`, or for a `single` process; `launch()` starts the others."""
     if config.strategy == "fsdp":
         raise ValueError("strategy 'fsdp' is not supported: sharded models cannot be saved yet; use 'ddp'")
-    accelerator = pick_accelerator(config.accelerator)
+    device = pick_device(config.accelerator)
     precision = PRECISIONS.get(config.trainer_precision, config.trainer_precision)
-    if accelerator == "cpu" and precision in ("16-mixed", "16-true"):
+    if device.type == "cpu" and precision in ("16-mixed", "16-true"):
         raise ValueError(f"trainer_precision '{config.trainer_precision}' needs a GPU; on the CPU, use bf16-mixed")
-    if accelerator == "cpu" and "bf16" in precision and not has_bf16():
+    if device.type == "cpu" and "bf16" in precision and not has_bf16():
         raise ValueError(
             f"trainer_precision '{config.trainer_precision}' fails on this CPU, which announces AMX instructions "
             "that it cannot run; use 32, or set the environment variable ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16"
@@ -75,13 +62,57 @@ def make_fabric(config: ActionConfig, single: bool = False) -> Fabric:
     from lightning_fabric import Fabric  # here, because importing it takes as long as importing torch
 
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it logs each process that it starts
+    if device.type not in KNOWN_TO_FABRIC:
+        if config.num_devices * config.nodes > 1 and not single:
+            raise ValueError(
+                f"training on several devices needs one of {', '.join(KNOWN_TO_FABRIC)}, got '{device}'"
+            )
+        return _fabric_of_one_device(device, precision)
     return Fabric(
-        accelerator={"gpu": "cuda"}.get(accelerator, accelerator),
+        accelerator=device.type,
         strategy="auto" if single else config.strategy,
         devices=1 if single else config.num_devices,
         num_nodes=1 if single else config.nodes,
         precision=precision,  # type: ignore[arg-type]  # a name that Fabric accepts
     )
+
+
+def _fabric_of_one_device(device: torch.device, precision: str) -> Fabric:
+    """Return a Fabric on a kind of device that Lightning has no accelerator for."""
+    from lightning_fabric import Fabric
+    from lightning_fabric.accelerators.accelerator import Accelerator
+    from lightning_fabric.strategies.single_device import SingleDeviceStrategy
+
+    class OfTorch(Accelerator):
+        """Any accelerator of torch."""
+
+        def setup_device(self, device: torch.device) -> None:
+            torch.accelerator.set_device_index(device)
+
+        def teardown(self) -> None: ...
+
+        @staticmethod
+        def parse_devices(devices: object) -> object:
+            return devices
+
+        @staticmethod
+        def get_parallel_devices(devices: object) -> list[torch.device]:
+            return [device]
+
+        @staticmethod
+        def auto_device_count() -> int:
+            return 1
+
+        @staticmethod
+        def is_available() -> bool:
+            return torch.accelerator.is_available()
+
+        @staticmethod
+        def name() -> str:
+            return device.type
+
+    strategy = SingleDeviceStrategy(device=device, accelerator=OfTorch())
+    return Fabric(strategy=strategy, precision=precision)  # type: ignore[arg-type]
 
 
 @functools.cache

@@ -22,7 +22,7 @@ def limit_threads_for(experiment: Experiment, batch_size: int) -> Iterator[None]
 
     The choice depends only on the amount of work, never on measured time, so that runs are reproducible.
     """
-    rows = experiment.data.splits.train.features[:2]
+    rows = experiment.data.splits.train.features[:2].to(experiment.device)
     enough = MIN_PARALLEL_WORK / batch_size
     work = multiplications_per_row(experiment.model, rows, experiment.arguments(rows), enough=enough)
     with limit_threads(work * batch_size):

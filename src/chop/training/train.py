@@ -62,7 +62,7 @@ def _train(config: TrainConfig, experiment: Experiment, lock: ExitStack) -> RunF
     if trainer.fabric.is_global_zero:
         summary = _summary(trainer, experiment, test, progress.samples_per_second)
         if experiment.is_graph:  # its weights alone would lose the number formats
-            save_mase_graph_interface_pass(MaseGraph(experiment.model.cpu()), folder.graph)
+            save_mase_graph_interface_pass(MaseGraph(experiment.model), folder.graph)
             sys.stderr.write(f"graph with its number formats: {folder.graph}\n")
             summary["cost"] = summarize_cost({"after": experiment.annotated_graph(num_rows=1).metas()})
         folder.write_summary(summary)

@@ -24,7 +24,6 @@ from chop.passes.graph.transforms.quantize.summary import summarize_quantization
 from chop.runs import Experiment, RunFolder
 from chop.tasks import Evaluation
 from chop.training.batches import evaluation_batches, to_device
-from chop.training.devices import pick_device
 from chop.training.evaluation import evaluate
 from chop.training.terminal import print_scores
 from chop.transforming.pass_results import tables_of, to_json
@@ -109,21 +108,20 @@ def _evaluate(
     config: TransformConfig, experiment: Experiment, models: Mapping[str, nn.Module]
 ) -> dict[str, Evaluation]:
     """Evaluate each model on the test split."""
-    device = pick_device(config.accelerator)
+    device = experiment.device
     rows = to_device(experiment.data.splits.test, device)
     results: dict[str, Evaluation] = {}
     for name, model in models.items():
         _cache_weights(model, config.transform.cache_weights)
         with ProgressBar(f"evaluating the model {name}", len(rows.labels)) as progress:
             results[name] = evaluate(
-                model.to(device),
+                model,
                 evaluation_batches(rows, config.batch_size),
                 experiment.meter(device, results.get("before")),
                 device,
                 arguments=experiment.arguments,
                 progress=progress,
             )
-        model.cpu()
         forget_rounded(model)
         _cache_weights(model, True)
     return results

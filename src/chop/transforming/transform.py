@@ -12,6 +12,7 @@ import torch
 from chop.config import TransformConfig
 from chop.display.launcher import launcher, option_name
 from chop.files import write_bytes
+from chop.ir.graph.device import CPU, moved
 from chop.passes import PASSES
 from chop.passes.graph import quantize_transform_pass
 from chop.passes.module import quantize_module_transform_pass
@@ -71,7 +72,7 @@ def _transform_modules(config: TransformConfig, experiment: Experiment) -> Outco
 
     def save(folder: RunFolder) -> None:
         buffer = io.BytesIO()
-        torch.save(model.state_dict(), buffer)
+        torch.save(moved(model.state_dict(), CPU), buffer)
         write_bytes(folder.transformed_weights, buffer.getbuffer())
 
     return Outcome({"before": experiment.model, "after": model}, save, quantized_layers=quantized)

@@ -122,7 +122,7 @@ def finite_magnitude(x: Tensor) -> Tensor:
 def mean_of_numbers(magnitude: Tensor, x: Tensor, dims: tuple[int, ...]) -> Tensor:
     """Return the mean of `finite_magnitude(x)` over some dimensions, in float64; NaN does not count."""
     total = sum_of_magnitudes(magnitude, dims)
-    if torch.compiler.is_compiling() or bool(x.sum().isnan()):
+    if torch.compiler.is_compiling() or x.device.type != "cpu" or bool(x.sum().isnan()):  # others would wait
         return total / x.isnan().logical_not_().sum(dims, keepdim=True).clamp_(min=1)
     return total / (x.numel() // total.numel())
 
@@ -136,8 +136,12 @@ def sum_of_magnitudes(magnitude: Tensor, dims: tuple[int, ...]) -> Tensor:
     if magnitude.dtype is torch.float32 and magnitude.numel() and not torch.compiler.is_compiling():
         top = magnitude.amax(dims, keepdim=True)
         factor = unit_factor(top, magnitude.numel() // top.numel())
-        if bool(factor.isfinite().all()):
-            return (magnitude * factor).round_().sum(dims, keepdim=True, dtype=torch.float64) / factor.double()
+        can_multiply = factor.isfinite().all()
+        if magnitude.device.type != "cpu" or bool(can_multiply):  # other devices would wait for the answer
+            in_units = (magnitude * factor).round_().sum(dims, keepdim=True, dtype=torch.float64) / factor.double()
+            if magnitude.device.type == "cpu":
+                return in_units
+            return torch.where(can_multiply, in_units, magnitude.sum(dims, keepdim=True, dtype=torch.float64))
     return magnitude.sum(dims, keepdim=True, dtype=torch.float64)
 
 

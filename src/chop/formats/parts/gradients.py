@@ -30,7 +30,12 @@ def rounded(x: Tensor, number_format: Format, scale: Tensor | None) -> Tensor:
 
 
 def with_gradient_of(x: Tensor, values: Tensor) -> Tensor:
-    """Return `values` with the gradient of `x`, outside of all transforms of torch, which need a function."""
+    """Return `values` with the gradient of `x`, outside of all transforms of torch, which need a function.
+
+    Subclasses of tensors, such as those of distributed weights, hold more than what `data` replaces.
+    """
+    if not is_plain(x):
+        return _passed(x, values)
     y = in_shape(x, x.shape)  # the identity, without a copy
     y.data = values
     return y
@@ -81,6 +86,18 @@ class _Traceable(torch.autograd.Function):
         return gradient, None, None
 
 
+class _Passed(torch.autograd.Function):
+    """Given values with the gradient of another tensor."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, values: Tensor) -> Tensor:
+        return values.view_as(values)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return gradient, None
+
+
 class _Transformable(_Traceable):
     """The same with rules for forward-mode derivatives and `vmap`."""
 
@@ -103,6 +120,7 @@ class _Transformable(_Traceable):
 
 # `Function.apply` is untyped.
 _traceable: Callable[[Tensor, Format, Tensor | None], Tensor] = _Traceable.apply
+_passed: Callable[[Tensor, Tensor], Tensor] = _Passed.apply
 _transformable: Callable[[Tensor, Format, Tensor | None], Tensor] = _Transformable.apply
 
 

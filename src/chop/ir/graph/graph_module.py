@@ -5,14 +5,16 @@ from __future__ import annotations
 import copy
 import copyreg
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Self
 
 import torch
-from torch import fx, nn
+from torch import Tensor, fx, nn
 from torch._ops import OpOverload
 from torch.fx.node import map_aggregate
+from torch.utils import _pytree as pytree
 
 from chop.ir.graph.input_sizes import CAPTURED_SIZES, check_sizes, explain_sizes, input_sizes
 from chop.ir.graph.learned_scales import bind_scales
@@ -79,6 +81,12 @@ class MaseGraphModule(fx.GraphModule):
     def _state(self) -> dict[str, Any]:
         return {key: vars(self)[key] for key in _STATE}
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Move parameters and buffers; torch has no public hook for it, and its RNNs override this as well."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self._follow_device(fn)
+        return self
+
     def train(self, mode: bool = True) -> Self:
         super().train(mode)
         self._follow_modes()
@@ -110,9 +118,27 @@ class MaseGraphModule(fx.GraphModule):
         if len(before) != len(after) or not all(map(operator.is_, before, after)):  # 1 and True are equal
             self.recompile()
 
+    def _follow_device(self, move: Callable[[Tensor], Tensor]) -> None:
+        """Let nodes that make tensors make them where the model was moved to, such as those of `torch.arange`."""
+        made_on = {argument for node in self.graph.nodes for argument in _devices(node)}
+        targets = {device: move(torch.empty(0, device=device)).device for device in made_on}
+        if all(device == target for device, target in targets.items()):
+            return
+        for node in self.graph.nodes:
+            if any(_devices(node)):
+                retarget = partial(pytree.tree_map_only, torch.device, lambda device: targets.get(device, device))
+                node.args, node.kwargs = retarget(node.args), retarget(node.kwargs)
+        self.recompile()
+
     def _follow_modes(self) -> None:
         if self._mode_followers and set_arguments(self._mode_followers, self):
             self.recompile()
+
+
+def _devices(node: fx.Node) -> list[torch.device]:
+    """Return the devices among the arguments of a node."""
+    arguments = pytree.tree_leaves((node.args, node.kwargs))
+    return [argument for argument in arguments if isinstance(argument, torch.device)]
 
 
 def _calls(graph: fx.Graph) -> list[object]:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
+from chop.ir.graph.device import device_of
 from chop.ir.graph.input_sizes import check_sizes, explain_sizes, input_sizes
 from chop.ir.graph.mase_graph import MaseGraph
 from chop.ir.graph.meta import NodeMeta
@@ -102,8 +103,8 @@ def inputs_of(graph: MaseGraph) -> list[fx.Node]:
 def bind_inputs(graph: MaseGraph, inputs: Mapping[str, Any]) -> list[Any]:
     """Return the values of the graph's inputs in their order, with defaults for those that are not given.
 
-    Tensors are copied, so that the model may overwrite them. The value of `*args` is the list `inputs["args"]`;
-    names that match no other input go into `**kwargs`.
+    Tensors are copied to the device of the model, so that it may overwrite them. The value of `*args` is the list
+    `inputs["args"]`; names that match no other input go into `**kwargs`.
     """
     if not isinstance(inputs, Mapping):
         raise ValueError(f"inputs must be a dict such as {{'x': tensor}}, got {type(inputs).__name__}")
@@ -115,7 +116,8 @@ def bind_inputs(graph: MaseGraph, inputs: Mapping[str, Any]) -> list[Any]:
         raise ValueError(f"the model has no input '{name}'; {closest(name, names)}")
     values = [others if str(n.target).startswith("**") else _value(n, inputs) for n in inputs_of(graph)]
     check_sizes(input_sizes(graph.fx_graph), inputs)
-    copied: list[Any] = pytree.tree_map_only(Tensor, lambda tensor: tensor.detach().clone(), values)
+    device = device_of(graph.model)
+    copied: list[Any] = pytree.tree_map_only(Tensor, lambda tensor: tensor.detach().to(device, copy=True), values)
     return copied
 
 

@@ -14,6 +14,7 @@ from chop.dataset import Rows
 from chop.dataset.splits import IGNORED
 from chop.formats import Format
 from chop.ir import MaseGraph, NodeMeta
+from chop.ir.graph.device import device_of
 from chop.ir.graph.incremental import IncrementalRun, Replacements
 from chop.ir.graph.meta import annotated_batch_size
 from chop.ir.graph.result_cache import ResultCache
@@ -147,7 +148,11 @@ class _EvaluatedBatch:
     """Some rows, and a graph that is run on them repeatedly."""
 
     def __init__(self, graph: MaseGraph, arguments: Arguments, rows: Rows, cache: ResultCache) -> None:
-        self._graph, self._inputs, self._labels = graph, arguments(rows.features), rows.labels
+        self._graph, self._inputs, self._labels = (
+            graph,
+            arguments(rows.features),
+            rows.labels.to(device_of(graph.model)),
+        )
         self._cache = cache
         self._run = IncrementalRun(graph, self._inputs, cache=cache)
         self._last: tuple[Tensor, tuple[float, int]] | None = None

@@ -26,7 +26,6 @@ from chop.searching.space.dimension import equality_key
 from chop.searching.space.space import MODEL, TRAINING, read_option_choices
 from chop.tasks import Evaluation
 from chop.training.batches import to_device
-from chop.training.devices import pick_device
 from chop.training.evaluation import evaluate_on
 from chop.training.loop import train_epochs
 
@@ -43,7 +42,7 @@ class QATProblem(Problem):
         runners: Sequence[CostRunner],
     ) -> None:
         self._config, self._experiment, self._training, self._runners = config, experiment, training, runners
-        self._device = pick_device(config.accelerator)
+        self._device = experiment.device
         self._rows = to_device(rows, self._device)
         self._training_rows = to_device(training.rows(experiment.data), self._device)
         self._option_values = {each.name: each.values for each in read_option_choices(config.search.search_space)}
@@ -100,7 +99,6 @@ class QATProblem(Problem):
         _, evaluations = self._train(graph, configuration)
         for _ in evaluations:
             pass
-        graph.model.cpu()
         return self._original(configuration), graph
 
     def _train_config(self, configuration: Configuration) -> TrainConfig:
@@ -134,7 +132,7 @@ class QATProblem(Problem):
             return copy.deepcopy(self._experiment.model)
         torch.manual_seed(self._config.seed)
         info, options = self._experiment.data.dataset_info, model_options(self._config, configuration)
-        return self._experiment.model_info.build(info, options)
+        return self._experiment.model_info.build(info, options).to(self._device)
 
     def _all_nodes(self) -> list[NodeMeta]:
         """Return the nodes of all variants of the model; of nodes with the same name, the first."""

@@ -18,7 +18,6 @@ from chop.searching.space import Configuration, Params, Space, Unit, read_space
 from chop.searching.space.space import OptionChoices
 from chop.searching.strategies.base import Strategy, register_strategy
 from chop.searching.strategies.learned_training import StartingWidths, WidthTraining, learnable, steps_of_trials
-from chop.training.devices import pick_device
 from chop.training.evaluation import evaluate_on
 
 if TYPE_CHECKING:
@@ -87,8 +86,7 @@ class LearnedFrontProblem(Problem):
         return self._original, self._training.graph_at(int(configuration[LEARNED][STEP]))
 
     def _metrics(self, graph: MaseGraph) -> Metrics:
-        device = pick_device(self._spec.config.accelerator)
-        found = evaluate_on(self._rows, copy.deepcopy(graph.model), self._experiment, device)
+        found = evaluate_on(self._rows, copy.deepcopy(graph.model), self._experiment, self._experiment.device)
         return {"accuracy": found.accuracy, "loss": found.loss, **costs_of(graph, self._spec.cost_runners)}
 
 

@@ -18,6 +18,7 @@ from chop.hardware.resolve import fold_batch_norms
 from chop.hardware.resolve.batch_norm import NORMS, WEIGHTED, is_affine, make_affine
 from chop.hardware.resolve.layers import replace_layer, set_formats, with_parameters
 from chop.ir import MaseGraph, NodeMeta
+from chop.ir.graph.device import device_of
 from chop.ir.graph.interpreter import NodeInterpreter, bind_inputs
 from chop.nn.learned_widths import CostTerm, LearnedInput, LearnedLayer
 from chop.tasks.base import first_tensor
@@ -132,7 +133,8 @@ class WidthTraining:
     def _loss(self, run: Callable[[Tensor], Any], random: torch.Generator) -> Tensor:
         """Return the loss on the next rows drawn by `random`, given what runs the model on rows."""
         chosen = torch.randint(len(self._rows.labels), (self._options.batch_size,), generator=random)
-        return F.cross_entropy(first_tensor(run(self._rows.features[chosen])), self._rows.labels[chosen])
+        logits = first_tensor(run(self._rows.features[chosen].to(device_of(self._graph.model))))
+        return F.cross_entropy(logits, self._rows.labels[chosen].to(logits.device))
 
     def _train_step(self) -> None:
         options = self._options

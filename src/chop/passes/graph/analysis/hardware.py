@@ -104,7 +104,7 @@ def _rows(batches: Iterable[Mapping[str, Any]], limit: int) -> NDArray[np.floati
     parts = [tensors_in(list(batch.values()))[0] for batch in limited_batches(batches, limit)]
     if not parts:
         raise ValueError("cosimulate_analysis_pass: input_generator yields no batches")
-    return torch.cat(parts).numpy()
+    return torch.cat(parts).cpu().numpy()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -93,8 +93,8 @@ def _divergence(values: Tensor, counts: Tensor, rounded: Tensor) -> float:
     original[last] += counts[saturated].sum()
     original[saturated] = 0
     inside = ~saturated
-    mass = torch.zeros(len(levels), dtype=torch.float64).index_add_(0, level_of[inside], counts[inside])
-    spread = torch.zeros(len(levels), dtype=torch.float64).index_add_(0, level_of[inside], inside[inside].double())
+    mass = counts.new_zeros(len(levels)).index_add_(0, level_of[inside], counts[inside])
+    spread = counts.new_zeros(len(levels)).index_add_(0, level_of[inside], inside[inside].double())
     model = (mass / spread.clamp(min=1))[level_of]
     p, q = original / original.sum(), model / model[inside].sum()
     used = p > 0

@@ -104,7 +104,10 @@ def _scores(graph: MaseGraph, metas: list[NodeMeta], args: PruneArgs) -> dict[st
     weights = magnitudes(metas)
     if args.method == "random":
         generator = torch.Generator().manual_seed(args.seed)
-        return {name: torch.rand(weight.shape, generator=generator) for name, weight in weights.items()}
+        return {
+            name: torch.rand(weight.shape, generator=generator).to(weight.device)
+            for name, weight in weights.items()
+        }
     if args.method == "movement":
         return _movement(graph, metas, args)
     if args.method == "wanda":
@@ -144,7 +147,8 @@ def _movement(graph: MaseGraph, metas: list[NodeMeta], args: PruneArgs) -> dict[
         for batch, labels in limited_labelled_batches(args.labelled_batches, args.num_samples):
             if labels is None:
                 raise ValueError("method 'movement' needs batches with labels")
-            loss = F.cross_entropy(run_model(graph, batch), labels)
+            scores_of_classes = run_model(graph, batch)
+            loss = F.cross_entropy(scores_of_classes, labels.to(scores_of_classes.device))
             layers: list[Any] = [meta.module for meta in metas]
             gradients = torch.autograd.grad(loss, [layer.weight for layer in layers])
             for meta, gradient in zip(metas, gradients, strict=True):
@@ -190,7 +194,7 @@ def _pooled(score: Tensor, mask: Tensor, args: PruneArgs) -> Tensor:
 
 def _kept(score: Tensor, sparsity: float) -> Tensor:
     """Return 1 for all but the given share with the lowest scores."""
-    mask = torch.ones(score.numel())
+    mask = torch.ones(score.numel(), device=score.device)
     mask[score.flatten().argsort(stable=True)[: round(sparsity * score.numel())]] = 0
     return mask.reshape(score.shape)
 

@@ -6,13 +6,16 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor, fx, nn
 
 from chop.display.numbers import counted
 from chop.display.progress import ProgressBar
 from chop.ir import MaseGraph
+from chop.ir.graph.device import device_of
 from chop.ir.graph.incremental import IncrementalRun
 from chop.ir.graph.interpreter import evaluation_mode, undisturbed
 from chop.ir.graph.shared_layers import group_by_layer
@@ -82,10 +85,10 @@ def measure_sensitivity(
 class _Sums:
     """Deviation and score of one set of replacements, over the batches so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device) -> None:
         self.output = Deviation()
         self.own: defaultdict[str, Deviation] = defaultdict(Deviation)
-        self.score = Score()
+        self.score = Score(device)
 
     def add(self, plain: Any, output: Any, labels: Tensor | None) -> None:
         self.output.add(plain, output)
@@ -120,10 +123,12 @@ class _Measurement:
         self.nodes = [node for name, node in found.items() if name in replacements]
         units = group_by_layer((node, node.meta["mase"].module) for node in self.nodes)
         self.units = [unit for unit in units if any(node.name in wanted for node in unit)]
-        self.plain = Score()
-        self.alone: defaultdict[tuple[_Unit, str], _Sums] = defaultdict(_Sums)
-        self.all_but: defaultdict[tuple[_Unit, str], _Sums] = defaultdict(_Sums)
-        self.quantized: defaultdict[str, _Sums] = defaultdict(_Sums)
+        device = device_of(graph.model)
+        self.plain = Score(device)
+        make_sums = partial(_Sums, device)
+        self.alone: defaultdict[tuple[_Unit, str], _Sums] = defaultdict(make_sums)
+        self.all_but: defaultdict[tuple[_Unit, str], _Sums] = defaultdict(make_sums)
+        self.quantized: defaultdict[str, _Sums] = defaultdict(make_sums)
         self.num_samples = 0
         self.labelled: bool | None = None
 

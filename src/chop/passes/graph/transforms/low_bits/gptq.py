@@ -148,7 +148,7 @@ def round_columns(weight: Tensor, hessian: Tensor, rounded: ColumnRounding, orde
     result = torch.empty_like(weight)
     for start in range(0, len(places), _BLOCK):
         stop = min(start + _BLOCK, len(places))
-        errors = torch.empty(len(weight), stop - start, dtype=factor.dtype)
+        errors = factor.new_empty(len(weight), stop - start)
         block = remaining[:, start:stop]
         for i in range(stop - start):
             at = int(places[start + i])
@@ -166,7 +166,7 @@ def refine_columns(result: Tensor, weight: Tensor, hessian: Tensor, rounded: Col
     gradient = (result.to(hessian.dtype) - weight) @ hessian
     for start in range(0, weight.shape[1], _BLOCK):
         stop = min(start + _BLOCK, weight.shape[1])
-        changes = torch.empty(len(weight), stop - start, dtype=hessian.dtype)
+        changes = hessian.new_empty(len(weight), stop - start)
         block = gradient[:, start:stop].clone()
         for i, at in enumerate(range(start, stop)):
             best = result[:, at] - block[:, i] / hessian[at, at]
@@ -181,13 +181,13 @@ def refine_columns(result: Tensor, weight: Tensor, hessian: Tensor, rounded: Col
 def _inverse_factor(hessian: Tensor, order: bool) -> tuple[Tensor, Tensor]:
     """Return the upper Cholesky factor of the inverse Hessian, and the order of the inputs that it is for."""
     diagonal = hessian.diagonal()
-    places = diagonal.argsort(descending=True) if order else torch.arange(len(diagonal))
+    places = diagonal.argsort(descending=True) if order else torch.arange(len(diagonal), device=hessian.device)
     if not hessian.isfinite().all():
         raise ValueError(
             "the mean products of its inputs are not finite; check the batches and the formats before it"
         )
     if diagonal.mean() < _NO_INPUT:  # its inverse would overflow, and any rounding has the same result
-        return torch.eye(len(places), dtype=hessian.dtype), places
+        return torch.eye(len(places), dtype=hessian.dtype, device=hessian.device), places
     ordered = hessian[places][:, places]
     for more in _MORE_DAMPING:
         factor, problem = torch.linalg.cholesky_ex(ordered + torch.diag(more * diagonal.mean().expand_as(diagonal)))

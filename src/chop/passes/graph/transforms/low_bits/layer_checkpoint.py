@@ -22,7 +22,7 @@ class LayerCheckpoint:
         if folder is not None:
             digest = hashlib.sha256(repr(settings).encode())
             for tensor in depends_on:
-                digest.update(tensor.detach().contiguous().numpy().tobytes())
+                digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
             self.identity = digest.hexdigest()
 
     def load(self) -> dict[str, Tensor] | None:

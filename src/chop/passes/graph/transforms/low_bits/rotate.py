@@ -8,8 +8,9 @@ from typing import Any
 from torch import Tensor, fx
 
 from chop.ir import MaseGraph, NodeMeta
+from chop.ir.graph.device import device_of
 from chop.ir.graph.meta import TensorMeta
-from chop.nn.hadamard import Hadamard, rotation
+from chop.nn.hadamard import Hadamard
 from chop.nn.quantized import QuantizedLayer
 from chop.ops import OPS
 from chop.passes.base import PassResult, register_pass
@@ -52,7 +53,7 @@ def rotate_transform_pass(graph: MaseGraph, args: RotateArgs) -> PassResult:
         else:
             continue
         for meta in metas:
-            set_parameters(meta, {"weight": weight_of(meta.module).double() @ rotation(size)})
+            set_parameters(meta, {"weight": _rotated(weight_of(meta.module).double(), size)})
             _rotate_value(meta.args["data_in_0"], size)
     return graph, info
 
@@ -63,22 +64,27 @@ def _is_pruned(meta: NodeMeta) -> bool:
 
 def _rotate_outputs(meta: NodeMeta, size: int) -> None:
     layer: Any = meta.module
-    values: dict[str, Tensor] = {"weight": rotation(size).t() @ weight_of(layer).double()}
+    values: dict[str, Tensor] = {"weight": _rotated(weight_of(layer).double().t(), size).t()}
     if layer.bias is not None:
-        values["bias"] = layer.bias.detach().double() @ rotation(size)
+        values["bias"] = _rotated(layer.bias.detach().double(), size)
     set_parameters(meta, values)
     _rotate_value(meta.results["data_out_0"], size)
 
 
 def _rotate_value(tensor: TensorMeta, size: int) -> None:
     if tensor.value is not None:
-        tensor.value = tensor.value @ rotation(size).to(tensor.value)
+        tensor.value = _rotated(tensor.value, size)
+
+
+def _rotated(rows: Tensor, size: int) -> Tensor:
+    rotated: Tensor = Hadamard(size).to(rows.device)(rows)
+    return rotated
 
 
 def _insert(graph: MaseGraph, source: fx.Node, metas: list[NodeMeta], size: int) -> None:
     """Let layers read the rotated result of a node."""
     name = f"{source.name}_hadamard"
-    graph.model.add_submodule(name, Hadamard(size))
+    graph.model.add_submodule(name, Hadamard(size).to(device_of(graph.model)))
     with graph.fx_graph.inserting_after(source):
         node = graph.fx_graph.call_module(name, (source,))
     for meta in metas:
