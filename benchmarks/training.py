@@ -20,10 +20,10 @@ from benchmarks.results import Result
 from benchmarks.timing import cpu_times
 from chop.config import TrainConfig
 from chop.runs import Experiment, RunFolder
-from chop.training.checkpoint import identity
 from chop.training.devices import make_fabric
 from chop.training.metrics_log import open_log
 from chop.training.optimizer import make_optimizer
+from chop.training.resume import identity
 from chop.training.terminal import TrainingProgress
 from chop.training.trainer import Trainer
 

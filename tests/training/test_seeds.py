@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from chop.training.batches import derived_seed
+from chop.training.seeds import derived_seed
 
 
 def test_derived_seeds_stay_the_same_in_every_version() -> None:

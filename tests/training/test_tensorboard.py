@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from chop.training.metrics_log import EventFile, crc32c, record
+from chop.training.tensorboard import EventFile, crc32c, record
 
 
 def test_the_checksum_of_the_standard() -> None:

@@ -1,4 +1,4 @@
-"""Batches from rows in memory, one gather for many of them, and the seeds that decide the order of rows."""
+"""Batches from rows in memory, one gather for many of them."""
 
 from __future__ import annotations
 
@@ -9,21 +9,7 @@ import torch
 from torch import Tensor
 
 from chop.dataset import Rows
-
-FACTORS = (1_000_003, 1_009)
-"""Primes above the usual number of epochs or trials, and of processes, so that derived seeds differ."""
-
-
-def derived_seed(seed: int, *numbers: int) -> int:
-    """Return the seed of one of many sequences of random numbers, such as that of an epoch in a process.
-
-    For example `derived_seed(2, 5)` is 2 x 1,000,003 + 5, and `derived_seed(2, 5, 1)` is that x 1,009 + 1. Results
-    of earlier runs can be repeated only if these numbers stay the same.
-    """
-    for factor, number in zip(FACTORS[: len(numbers)], numbers, strict=True):
-        seed = seed * factor + number
-    return seed
-
+from chop.training.seeds import derived_seed
 
 MAX_GATHER_NUMEL = 2**24  # elements that one gather copies: 64 MB of float32
 

@@ -16,12 +16,13 @@ from chop.config import TrainConfig
 from chop.dataset import Rows
 from chop.statistics.scoring import Score
 from chop.tasks.base import first_tensor
-from chop.training.batches import Batch, derived_seed, num_batches, shuffled_batches
+from chop.training.batches import Batch, num_batches, shuffled_batches
 from chop.training.checkpoint import seed_all
 from chop.training.distillation import Distillation
 from chop.training.evaluation import Arguments
 from chop.training.optimizer import make_optimizer, set_learning_rate
 from chop.training.phases import Phases
+from chop.training.seeds import derived_seed
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,12 @@ from chop.passes.graph.transforms.gradual_pruning import GradualPruning
 from chop.passes.graph.transforms.prune import PruneArgs
 from chop.runs import Experiment, RunFolder
 from chop.tasks import Evaluation
-from chop.training.checkpoint import ResumedRun, find_stopped_run, identity
 from chop.training.devices import is_main_process, make_fabric
 from chop.training.distillation import find_teacher
 from chop.training.metrics_log import MetricsLog, check_reporter, open_log
 from chop.training.optimizer import make_optimizer
 from chop.training.phases import Phases
+from chop.training.resume import ResumedRun, find_stopped_run, identity
 from chop.training.terminal import TrainingProgress, print_training
 from chop.training.threads import limit_threads_for
 from chop.training.trainer import Trainer

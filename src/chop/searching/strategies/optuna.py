@@ -15,7 +15,7 @@ from chop.searching.evaluation.problem import Problem
 from chop.searching.space import Dimension, Label, Params, Space
 from chop.searching.space.dimension import equality_key
 from chop.searching.strategies.base import Strategy, register_strategy
-from chop.training.batches import derived_seed
+from chop.training.seeds import derived_seed
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
