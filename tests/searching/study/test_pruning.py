@@ -13,7 +13,7 @@ from chop.searching.evaluation.costs import Costs
 from chop.searching.evaluation.evaluator import Evaluator
 from chop.searching.evaluation.objectives import Objective, Objectives
 from chop.searching.evaluation.ptq import PTQProblem
-from chop.searching.study.worker import CompletedTrial, TrialPruner
+from chop.searching.study.pruning import CompletedTrial, TrialPruner
 
 BOTH = Objectives((Objective("accuracy", "maximize"), Objective("bitops", "minimize")))
 COMPLETED = CompletedTrial({"bitops": 100.0}, {1: 0.70, 2: 0.75})

@@ -61,6 +61,7 @@ def is_database(url: str | None) -> bool:
 
 
 def open_memory() -> StudyStorage:
+    """Return a storage that lasts as long as this process."""
     return StudyStorage(InMemoryStorage())
 
 

@@ -1,64 +1,26 @@
-"""Workers, which claim trials of a study and run them, and stop those early that cannot become Pareto-optimal."""
+"""Workers, which claim trials of a study and run them."""
 
 from __future__ import annotations
 
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import FrozenTrial
 
 from chop.display.numbers import counted
-from chop.searching.evaluation.objectives import Objectives, is_cost
+from chop.searching.evaluation.objectives import Objectives
 from chop.searching.evaluation.problem import Problem
+from chop.searching.study.pruning import CompletedTrial, TrialPruner
 from chop.searching.study.study import POLL_SECONDS, Study
 
 logger = logging.getLogger(__name__)
 
 LOST_CHECK_SECONDS = 2.0
 """Time between two checks for trials whose worker has crashed."""
-
-
-@dataclass(frozen=True)
-class CompletedTrial:
-    """A trial that ran to its end: its costs, and its accuracy at each rung."""
-
-    costs: Mapping[str, float]
-    accuracies: Mapping[int, float]
-
-
-class TrialPruner:
-    """A rule that prunes a trial if a completed one was clearly better at the same rung and costs no more.
-
-    "Clearly better" is an accuracy that is higher by two standard errors.
-    """
-
-    def __init__(
-        self, completed: Sequence[CompletedTrial], objectives: Objectives, rungs: Mapping[int, int]
-    ) -> None:
-        """Decide at `rungs`: steps, each with the number of rows that accuracy is measured on."""
-        self._completed, self._rungs = completed, rungs
-        self._costs = [each for each in objectives.items if is_cost(each.name)]
-        self.accuracies: dict[int, float] = {}
-        """The accuracy of the trial at each rung it has reached."""
-        self.is_pruned = False
-
-    def __call__(self, costs: Mapping[str, float], step: int, accuracy: float) -> bool:
-        """Return whether the trial should continue."""
-        if step not in self._rungs:
-            return True
-        self.accuracies[step] = accuracy
-        # An accuracy on n rows has a variance of at most 1/(4n), the difference of two of them 1/(2n).
-        margin = 2 * math.sqrt(0.5 / self._rungs[step])
-        self.is_pruned = any(
-            other.accuracies.get(step, 0.0) > accuracy + margin
-            and all(each.gain(other.costs) >= each.gain(costs) for each in self._costs)
-            for other in self._completed
-        )
-        return not self.is_pruned
 
 
 @dataclass
@@ -88,10 +50,8 @@ class Worker:
             records = (record for record in self.study.records() if record.state == "complete")
             self._completed = [CompletedTrial(record.metrics, record.rung_accuracies) for record in records]
         while time.monotonic() < self.end and not self.stop():
-            if self.waits_for_others and (now := time.monotonic()) - self._last_check > LOST_CHECK_SECONDS:
-                self._last_check = now
-                if num_lost := self.study.retry_lost_trials():
-                    logger.info("workers crashed: %s will run again", counted(num_lost, "trial"))
+            if self.waits_for_others and time.monotonic() - self._last_check > LOST_CHECK_SECONDS:
+                self._retry_lost_trials()
             trial = self.study.claim()
             if trial is not None:
                 with self.study.running(trial):
@@ -103,6 +63,12 @@ class Worker:
                 time.sleep(POLL_SECONDS)
             self.tick()
         return count
+
+    def _retry_lost_trials(self) -> None:
+        self._last_check = time.monotonic()
+        num_lost = self.study.retry_lost_trials()
+        if num_lost:
+            logger.info("workers crashed: %s will run again", counted(num_lost, "trial"))
 
     def _run(self, trial: FrozenTrial) -> None:
         pruner = TrialPruner(self._completed, self.objectives, self.problem.rungs) if self.prunes else None
