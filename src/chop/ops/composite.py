@@ -12,8 +12,8 @@ from functools import partial
 
 from torch import nn
 
+from chop.ops.attention import attention_count
 from chop.ops.base import INNER, Call, Count, Factors, Op, Shape, numel
-from chop.ops.matmul import attention_count
 from chop.ops.spellings import data
 from chop.ops.table import register_op
 

@@ -12,12 +12,34 @@ from chop.exporting.onnx_graph.builder import Name
 from chop.exporting.onnx_graph.call import OnnxCall, OpResult, Plain, Ref, Size, lowers
 from chop.exporting.onnx_graph.data_types import OF_TORCH
 
-_FUNCTIONS = (
-    *("abs", "neg", "exp", "log", "sqrt", "reciprocal", "erf", "floor", "ceil", "round", "sign"),
-    *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"),
-)
-_UNARY = {name: name.capitalize() for name in _FUNCTIONS}
-_UNARY |= {"sgn": "Sign", "isnan": "IsNaN", "isinf": "IsInf", "logical_not": "Not"}
+_UNARY = {
+    "abs": "Abs",
+    "neg": "Neg",
+    "exp": "Exp",
+    "log": "Log",
+    "sqrt": "Sqrt",
+    "reciprocal": "Reciprocal",
+    "erf": "Erf",
+    "floor": "Floor",
+    "ceil": "Ceil",
+    "round": "Round",
+    "sign": "Sign",
+    "sin": "Sin",
+    "cos": "Cos",
+    "tan": "Tan",
+    "asin": "Asin",
+    "acos": "Acos",
+    "atan": "Atan",
+    "sinh": "Sinh",
+    "cosh": "Cosh",
+    "asinh": "Asinh",
+    "acosh": "Acosh",
+    "atanh": "Atanh",
+    "sgn": "Sign",
+    "isnan": "IsNaN",
+    "isinf": "IsInf",
+    "logical_not": "Not",
+}
 _BINARY = {"add": "Add", "sub": "Sub", "mul": "Mul", "maximum": "Max", "minimum": "Min"}
 _COMPARISONS = {
     "eq": "Equal",

@@ -1,4 +1,4 @@
-"""Layers of several ops: multi-head attention and transformers."""
+"""Attention, and layers of several ops that contain it: multi-head attention and transformers."""
 
 from __future__ import annotations
 
@@ -16,6 +16,43 @@ _MASKS = (
     *("mask", "src_mask", "tgt_mask", "memory_mask", "src_key_padding_mask"),
     *("tgt_key_padding_mask", "memory_key_padding_mask"),
 )
+
+
+@lowers("scaled_dot_product_attention")
+def _scaled_dot_product_attention(call: OnnxCall) -> Name:
+    builder = call.builder
+    query, key, value = (call.tensor(f"data_in_{i}") for i in range(3))
+    if call.get("dropout_p", 0.0):
+        raise call.refusal("it drops elements at random")
+    width = call.static(call.shape()[-1], "the width of the queries")
+    scale = call.get("scale")
+    scale = width**-0.5 if scale is None else float(scale)
+    if call.get("enable_gqa", False):
+        key, value = (_repeat_heads(call, x, name) for x, name in ((key, "data_in_1"), (value, "data_in_2")))
+    rank = call.rank("data_in_1")
+    transposed = builder.node("Transpose", key, perm=[*range(rank - 2), rank - 1, rank - 2])
+    scores = builder.node("MatMul", query, transposed)
+    scores = builder.node("Mul", scores, builder.constant(scale))
+    mask = call.get("attn_mask")
+    if call.get("is_causal", False):
+        lengths = [
+            call.static(call.shape(f"data_in_{i}")[-2], "the length of a causal attention") for i in range(2)
+        ]
+        mask = torch.ones(lengths, dtype=torch.bool).tril()
+    if mask is not None and mask.dtype is torch.bool:  # True keeps a score; for the layer below it removes one
+        scores = builder.node("Where", call.value(mask), scores, builder.constant(float("-inf")))
+    elif mask is not None:
+        scores = builder.node("Add", scores, call.value(mask, torch.float32))
+    return builder.node("MatMul", builder.node("Softmax", scores, axis=-1), value)
+
+
+def _repeat_heads(call: OnnxCall, x: Name, name: str) -> Name:
+    """Return keys or values with each head repeated for the queries that share it."""
+    shape, builder = call.shape(name), call.builder
+    heads = call.static(shape[-3], "the number of heads")
+    times = call.static(call.shape()[-3], "the number of heads") // heads
+    index = [i for i in range(heads) for _ in range(times)]
+    return builder.node("Gather", x, builder.integers(*index), axis=len(shape) - 3)
 
 
 @lowers("multihead_attention")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import string
 from typing import Any
 
-import torch
-
 from chop.exporting.onnx_graph.builder import Name
 from chop.exporting.onnx_graph.call import OnnxCall, lowers
 from chop.nn.hadamard import rotation
@@ -106,49 +104,3 @@ def _embedding_bag(call: OnnxCall) -> Any:
     rows = builder.node("Gather", call.tensor("weight"), call.tensor("data_in_0"), axis=0)
     op_type = {"mean": "ReduceMean", "sum": "ReduceSum", "max": "ReduceMax"}[mode]
     return builder.node(op_type, rows, builder.integers(1), keepdims=0)
-
-
-def transpose_last(call: OnnxCall, x: Name, rank: int) -> Name:
-    """Return a tensor with its last two dimensions exchanged."""
-    order = [*range(rank - 2), rank - 1, rank - 2]
-    return call.builder.node("Transpose", x, perm=order)
-
-
-@lowers("scaled_dot_product_attention")
-def _attention(call: OnnxCall) -> Name:
-    builder = call.builder
-    query, key, value = (call.tensor(f"data_in_{i}") for i in range(3))
-    if call.get("dropout_p", 0.0):
-        raise call.refusal("it drops elements at random")
-    width = call.static(call.shape()[-1], "the width of the queries")
-    scale = call.get("scale")
-    scale = width**-0.5 if scale is None else float(scale)
-    if call.get("enable_gqa", False):
-        key, value = (_repeat_heads(call, each, name) for each, name in ((key, "data_in_1"), (value, "data_in_2")))
-    scores = builder.node("MatMul", query, transpose_last(call, key, call.rank("data_in_1")))
-    scores = builder.node("Mul", scores, builder.constant(scale))
-    mask = call.get("attn_mask")
-    if call.get("is_causal", False):
-        lengths = [
-            call.static(call.shape(f"data_in_{i}")[-2], "the length of a causal attention") for i in range(2)
-        ]
-        mask = torch.ones(lengths, dtype=torch.bool).tril()
-    if mask is not None:
-        scores = _masked(call, scores, mask)
-    return builder.node("MatMul", builder.node("Softmax", scores, axis=-1), value)
-
-
-def _masked(call: OnnxCall, scores: Name, mask: Any) -> Name:
-    builder = call.builder
-    if mask.dtype is torch.bool:
-        return builder.node("Where", call.value(mask), scores, builder.constant(float("-inf")))
-    return builder.node("Add", scores, call.value(mask, torch.float32))
-
-
-def _repeat_heads(call: OnnxCall, x: Name, name: str) -> Name:
-    """Return keys or values with each head repeated for the queries that share it."""
-    shape, builder = call.shape(name), call.builder
-    heads = call.static(shape[-3], "the number of heads")
-    times = call.static(call.shape()[-3], "the number of heads") // heads
-    index = [i for i in range(heads) for _ in range(times)]
-    return builder.node("Gather", x, builder.integers(*index), axis=len(shape) - 3)
