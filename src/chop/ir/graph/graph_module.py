@@ -16,13 +16,11 @@ from torch._ops import OpOverload
 from torch.fx.node import map_aggregate
 from torch.utils import _pytree as pytree
 
-from chop.ir.graph.input_sizes import CAPTURED_SIZES, check_sizes, explain_sizes, input_sizes
+from chop.ir.graph.input_sizes import CAPTURED_SIZES, CapturedSizes, check_sizes, explain_sizes, input_sizes
 from chop.ir.graph.learned_scales import bind_scales
 from chop.ir.graph.meta import NodeMeta
-from chop.ir.graph.training_mode import BY_MODE, EVALUATION_ONLY, MODE_OF, check_mode, set_arguments
+from chop.ir.graph.training_mode import BY_MODE, EVALUATION_ONLY, MODE_OF, ByMode, check_mode, set_arguments
 from chop.ops import function_named, op_of_function, qualified_name
-
-CAPTURE_KEYS = (BY_MODE, MODE_OF, CAPTURED_SIZES, EVALUATION_ONLY)
 
 
 @dataclass(frozen=True)
@@ -41,8 +39,10 @@ class NodeRecord:
     target: Any
     args: Any
     kwargs: Any
-    meta: Mapping[str, Any] = field(default_factory=dict)
-    """What capture noted about the node, by the keys of `CAPTURE_KEYS`."""
+    by_mode: ByMode = field(default_factory=dict)
+    mode_of: str = ""
+    captured_sizes: CapturedSizes | None = None
+    evaluation_only: Mapping[str, str] = field(default_factory=dict)
     mase: NodeMeta | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -202,7 +202,10 @@ def records(graph: fx.Graph) -> list[NodeRecord]:
             node.target,
             map_aggregate(node.args, by_name),
             map_aggregate(node.kwargs, by_name),
-            {key: node.meta[key] for key in CAPTURE_KEYS if key in node.meta},
+            node.meta.get(BY_MODE, {}),
+            node.meta.get(MODE_OF, ""),
+            node.meta.get(CAPTURED_SIZES),
+            node.meta.get(EVALUATION_ONLY, {}),
             node.meta.get("mase"),
         )
         for node in graph.nodes
@@ -225,7 +228,12 @@ def build_graph(nodes: list[NodeRecord]) -> fx.Graph:
         node = graph.create_node(record.op, record.target, args, kwargs, name=record.name)
         if node.name != record.name:
             raise ValueError(f"'{record.name}' cannot be the name of a node: torch.fx changes it to '{node.name}'")
-        node.meta.update(record.meta)
+        if record.by_mode:
+            node.meta[BY_MODE], node.meta[MODE_OF] = record.by_mode, record.mode_of
+        if record.captured_sizes is not None:
+            node.meta[CAPTURED_SIZES] = record.captured_sizes
+        if record.evaluation_only:
+            node.meta[EVALUATION_ONLY] = record.evaluation_only
         if record.mase is not None:
             node.meta["mase"] = record.mase.copied(node)
         built[record.name] = node

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from chop.ir.graph.graph_module import NodeRecord, NodeRef
-from chop.ir.graph.training_mode import EVALUATION_ONLY, MODE_OF
 from chop.ops import op_of_function
 
 MAX_CONSTANT_NUMEL = 2**32
@@ -68,7 +67,7 @@ def segment(name: Any) -> str:
 def check_targets(model: nn.Module, nodes: Iterable[NodeRecord]) -> None:
     """Raise an error if a node refers to anything but a module, parameter or buffer of `model`."""
     for node in nodes:
-        for path in (node.meta.get(MODE_OF, ""), *node.meta.get(EVALUATION_ONLY, ())):
+        for path in (node.mode_of, *node.evaluation_only):
             model.get_submodule(path)  # an AttributeError if there is none
         if node.op in _HOLDERS:
             *path, last = node.target.split(".")

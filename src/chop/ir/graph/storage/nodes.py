@@ -12,7 +12,7 @@ from torch import fx
 
 from chop.formats import FORMATS
 from chop.ir.graph.graph_module import NodeRecord, NodeRef
-from chop.ir.graph.input_sizes import CAPTURED_SIZES, CapturedSizes
+from chop.ir.graph.input_sizes import CapturedSizes
 from chop.ir.graph.meta import NOTES, NodeMeta, TensorMeta
 from chop.ir.graph.storage.checks import SizeBound, identifier, segment
 from chop.ir.graph.storage.layers import decode_formats, encode_formats
@@ -26,7 +26,7 @@ from chop.ir.graph.storage.values import (
     encode_dtype,
     encode_format,
 )
-from chop.ir.graph.training_mode import BY_MODE, EVALUATION_ONLY, MODE_OF, ByMode
+from chop.ir.graph.training_mode import ByMode
 from chop.nn.quantized import QuantizedCall
 from chop.ops import function_named, method_names, op_of_function, op_of_method, qualified_name
 
@@ -54,13 +54,13 @@ def encode_node(record: NodeRecord) -> dict[str, Any]:
         data |= {"args": encode(tuple(record.args)), "kwargs": encode(dict(record.kwargs))}
     except NotPlainError as error:
         raise ValueError(f"node '{record.name}' cannot be saved: its arguments contain {error}") from None
-    if by_mode := record.meta.get(BY_MODE):
-        data["by_mode"] = [[key, *values] for key, values in by_mode.items()]
-        data["mode_of"] = record.meta[MODE_OF]
-    if sizes := record.meta.get(CAPTURED_SIZES):
-        data["captured_sizes"] = [list(sizes.shape), *astuple(sizes)[1:]]
-    if evaluation_only := record.meta.get(EVALUATION_ONLY):
-        data["evaluation_only"] = dict(evaluation_only)
+    if record.by_mode:
+        data["by_mode"] = [[key, *values] for key, values in record.by_mode.items()]
+        data["mode_of"] = record.mode_of
+    if record.captured_sizes is not None:
+        data["captured_sizes"] = [list(record.captured_sizes.shape), *astuple(record.captured_sizes)[1:]]
+    if record.evaluation_only:
+        data["evaluation_only"] = dict(record.evaluation_only)
     if quantized is not None:
         data["quantized"] = {
             "format": quantized.format_name,
@@ -110,18 +110,24 @@ def _decode_node(data: Mapping[str, Any], bound: SizeBound) -> NodeRecord:
     bound.add(name, target, args, kwargs)
     if "quantized" in data:
         op, target = "call_function", decode_call(op, target, data["quantized"])
-    meta: dict[str, Any] = {}
-    if "by_mode" in data or "mode_of" in data:
-        by_mode = _decode_by_mode(data.get("by_mode", ()), args, kwargs)
-        meta = {BY_MODE: by_mode, MODE_OF: str(data.get("mode_of", ""))}
+    by_mode = _decode_by_mode(data.get("by_mode", ()), args, kwargs)
+    captured_sizes = None
     if "captured_sizes" in data:  # older files have no bounds of rows
         shape, *bounds = data["captured_sizes"]
         bounds = bounds if len(bounds) > 2 else [*bounds, 0, None]
         least, most, least_rows, most_rows = (None if bound is None else int(bound) for bound in bounds)
-        meta[CAPTURED_SIZES] = CapturedSizes(tuple(map(int, shape)), least or 0, most, least_rows or 0, most_rows)
-    if data.get("evaluation_only"):
-        meta[EVALUATION_ONLY] = {str(path): str(line) for path, line in data["evaluation_only"].items()}
-    return NodeRecord(op, name, target, args, kwargs, meta)
+        captured_sizes = CapturedSizes(tuple(map(int, shape)), least or 0, most, least_rows or 0, most_rows)
+    return NodeRecord(
+        op,
+        name,
+        target,
+        args,
+        kwargs,
+        by_mode,
+        mode_of=str(data.get("mode_of", "")),
+        captured_sizes=captured_sizes,
+        evaluation_only={str(path): str(line) for path, line in (data.get("evaluation_only") or {}).items()},
+    )
 
 
 def decode_call(op: str, target: Any, record: Mapping[str, Any]) -> QuantizedCall:
