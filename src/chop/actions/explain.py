@@ -45,9 +45,9 @@ def _find(config: ExplainConfig) -> tuple[Run, str | None]:
 
 
 def _list_nodes(graph: MaseGraph) -> str:
-    rows = [
-        (meta.node.name, meta.mase_op, ", ".join(f"{name} {each}" for name, each in formats.items()) or "-")
-        for meta in graph.annotated_metas()
-        for formats in [meta.quantized.formats if meta.quantized is not None else {}]
-    ]
+    rows = []
+    for meta in graph.annotated_metas():
+        formats = meta.quantized.formats if meta.quantized is not None else {}
+        shown = ", ".join(f"{name} {number_format}" for name, number_format in formats.items())
+        rows.append((meta.node.name, meta.mase_op, shown or "-"))
     return tabulate(rows, ("node", "op", "formats"))

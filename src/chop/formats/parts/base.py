@@ -201,14 +201,12 @@ class Format(ABC):
     @property
     def precision(self) -> list[int | float]:
         """The width, then the other numbers among the parameters: `[8, 4]` is 8 bits, 4 of them fraction."""
-        numbers = [
-            value
+        others = [
+            getattr(self, field.name)
             for field in parameters(type(self))
             if field.name != "width" and field.metadata["operand_dim"] is None
-            for value in [getattr(self, field.name)]
-            if _is_number(value)
         ]
-        return [self.width, *numbers]
+        return [self.width, *(value for value in others if _is_number(value))]
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -140,11 +140,12 @@ def _batch_norm(builder: ProgramBuilder, meta: NodeMeta) -> None:
     weight, weight_frac, bias, bias_frac = _parameters(meta, layer.num_features)
     weight_frac, bias_frac = np.broadcast_to(weight_frac, weight.shape), np.broadcast_to(bias_frac, bias.shape)
     places = np.arange(source.numel).reshape(source.shape[0], -1)
-    blocks = [
-        (weight[c : c + 1, None], weight_frac[c : c + 1, None], bias[c : c + 1], bias_frac[c : c + 1], at, at)
-        for c in range(layer.num_features)
-        for at in [places[c][:, None]]
-    ]
+    blocks = []
+    for c in range(layer.num_features):
+        at = places[c][:, None]
+        channel = slice(c, c + 1)
+        block = (weight[channel, None], weight_frac[channel, None], bias[channel], bias_frac[channel], at, at)
+        blocks.append(block)
     builder.finish(meta, linear_map(meta.node.name, (read,), source, blocks, source.shape, "affine"))
 
 

@@ -94,12 +94,7 @@ def _rom(values: IntArray, width: int) -> tuple[int, int]:
     bits = (values[:, :, None] >> np.arange(width)) & 1
     columns = {tuple(column) for column in bits.reshape(len(values), -1).T.tolist()}
     varying = {column for column in columns if 0 < sum(column) < len(column)}
-    tables = {
-        part
-        for column in varying
-        for at in range(0, len(values), TABLE_WORDS)
-        for part in [column[at : at + TABLE_WORDS]]
-        if 0 < sum(part) < len(part)
-    }
+    parts = {column[at : at + TABLE_WORDS] for column in varying for at in range(0, len(values), TABLE_WORDS)}
+    tables = [part for part in parts if 0 < sum(part) < len(part)]
     muxes = -(-len(values) // (4 * TABLE_WORDS)) - 1
     return len(tables) + muxes * len(varying), len(varying)

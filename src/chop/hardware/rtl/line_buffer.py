@@ -131,10 +131,10 @@ class LineBuffer:
     def _elements(self) -> list[str]:
         """Return where the elements of a window are, in the order channel, row, column."""
         (rows, columns), (_, dilation) = self.window.kernel, self.window.dilation
-        return [
-            f"taps{i}[{start + self.width - 1}:{start}]"
-            for channel in range(len(self.fill))
-            for i in range(rows)
-            for j in range(columns)
-            for start in [(columns - 1 - j) * dilation * self.pixel_bits + channel * self.width]
-        ]
+        elements = []
+        for channel in range(len(self.fill)):
+            for i in range(rows):
+                for j in range(columns):
+                    start = (columns - 1 - j) * dilation * self.pixel_bits + channel * self.width
+                    elements.append(f"taps{i}[{start + self.width - 1}:{start}]")
+        return elements
