@@ -10,7 +10,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, Literal, Protocol, Self, cast, get_origin, get_type_hints
+from typing import Any, Literal, Protocol, Self, TypeVar, cast, get_origin, get_type_hints
 
 from torch import Tensor
 
@@ -19,6 +19,7 @@ from chop.ir import MaseGraph
 from chop.options import read_options
 from chop.registry import Registry
 
+Args = TypeVar("Args")
 Kind = Literal["analysis", "transform", "interface"]
 PassResult = tuple[MaseGraph, dict[str, Any]]
 Batches = Iterable[Mapping[str, Any]]
@@ -109,7 +110,7 @@ def register_pass(
     prints: bool = False,
     two_graphs: bool = False,
     keeps_weights: bool | None = None,
-) -> Callable[[Callable[..., PassResult]], Pass]:
+) -> Callable[[Callable[[MaseGraph, Args], PassResult]], Pass]:
     """Register `function(graph, args)` as `name`, so that it can be called with a dict of arguments.
 
     The dict is read into the dataclass that annotates `args` and is never changed; without an annotation, as in
@@ -124,14 +125,15 @@ def register_pass(
     transforms. `keeps_weights` declares that the pass never writes to a weight of the graph, as no analysis does.
     """
 
-    def decorate(function: Callable[..., PassResult]) -> Pass:
+    def decorate(function: Callable[[MaseGraph, Args], PassResult]) -> Pass:
         graph_class, args_class = _parameter_types(function, name)
 
         @functools.wraps(function)
         def run(graph: MaseGraph, pass_args: Any = None) -> PassResult:
             _check_graph(graph, graph_class, function.__name__)
-            args = read_arguments(registered, pass_args)
-            result = function(graph, dict(args.values) if isinstance(args, DictArgs) else args)
+            read = read_arguments(registered, pass_args)
+            args: Any = dict(read.values) if isinstance(read, DictArgs) else read
+            result = function(graph, args)
             graph, info = _check_result(result, function.__name__)
             if kind == "transform":
                 graph.fx_graph.lint()

@@ -2,10 +2,16 @@
 
 # mypy: implicit-reexport
 
-from typing import TYPE_CHECKING
+from chop.passes.graph.interface.export import (
+    export_onnx_interface_pass,
+    export_qonnx_interface_pass,
+    export_safetensors_interface_pass,
+)
+from chop.passes.graph.interface.storage import (
+    load_mase_graph_interface_pass,
+    load_node_meta_param_interface_pass,
+    save_mase_graph_interface_pass,
+    save_node_meta_param_interface_pass,
+)
 
-from chop.passes.graph.interface.export import *
-from chop.passes.graph.interface.storage import *
-
-if not TYPE_CHECKING:  # type checkers take the names from the imports
-    __all__ = [name for name in dir() if name.endswith("_interface_pass")]
+__all__ = [name for name in dir() if name.endswith("_pass")]

@@ -2,16 +2,13 @@
 
 # mypy: implicit-reexport
 
-from typing import TYPE_CHECKING
+from chop.passes.graph.transforms.low_bits.adaround import adaround_transform_pass
+from chop.passes.graph.transforms.low_bits.clip import clip_transform_pass
+from chop.passes.graph.transforms.low_bits.correct_bias import correct_bias_transform_pass
+from chop.passes.graph.transforms.low_bits.equalize import equalize_transform_pass
+from chop.passes.graph.transforms.low_bits.gptq import gptq_transform_pass
+from chop.passes.graph.transforms.low_bits.recover_accuracy import recover_accuracy_transform_pass
+from chop.passes.graph.transforms.low_bits.rotate import rotate_transform_pass
+from chop.passes.graph.transforms.low_bits.smooth import smooth_transform_pass
 
-from chop.passes.graph.transforms.low_bits.adaround import *
-from chop.passes.graph.transforms.low_bits.clip import *
-from chop.passes.graph.transforms.low_bits.correct_bias import *
-from chop.passes.graph.transforms.low_bits.equalize import *
-from chop.passes.graph.transforms.low_bits.gptq import *
-from chop.passes.graph.transforms.low_bits.recover_accuracy import *
-from chop.passes.graph.transforms.low_bits.rotate import *
-from chop.passes.graph.transforms.low_bits.smooth import *
-
-if not TYPE_CHECKING:  # type checkers take the names from the imports
-    __all__ = [name for name in dir() if name.endswith("_transform_pass")]
+__all__ = [name for name in dir() if name.endswith("_pass")]
