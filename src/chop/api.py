@@ -7,7 +7,7 @@ import logging
 import os
 import warnings
 import webbrowser
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
@@ -52,6 +52,7 @@ from chop.training.threads import limit_threads, multiplications_per_row
 from chop.trusted_files import trust
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = [
@@ -195,11 +196,28 @@ def export(
     return export_run(_open(subject, "chop.export"), options)
 
 
-def plot(run: Run | Path | str = "latest") -> Figure:
-    """Return the plot of a training, sweep or search as a figure of Matplotlib, which can be changed and saved."""
-    from chop.reporting.run_plot import figure_of_run  # here, because importing Matplotlib takes long
+def plot(
+    run: Run | Path | str | Sequence[Run | Path | str] = "latest",
+    x: str | None = None,
+    y: str | None = None,
+    *,
+    ax: Axes | None = None,
+) -> Figure:
+    """Return the plot of a training, sweep or search as a figure of Matplotlib, which can be changed and saved.
 
-    return figure_of_run(_open(run, "chop.plot"))
+    For several runs, or with `x`, `y` or `ax`, it shows a key figure over another one in the size of a column of a
+    paper, by default `accuracy` over `weight_bits`.
+    """
+    from chop.reporting.run_plot import (  # here, because importing Matplotlib takes long
+        figure_of_run,
+        figure_of_runs,
+    )
+
+    runs = [run] if isinstance(run, Run | Path | str) else list(run)
+    opened = [_open(run, "chop.plot") for run in runs]
+    if len(opened) == 1 and x is None and y is None and ax is None:
+        return figure_of_run(opened[0])
+    return figure_of_runs(opened, x or "weight_bits", y or "accuracy", ax)
 
 
 def report(

@@ -77,11 +77,11 @@ RESULTS = Table(
 )
 LATEX = r"""\begin{tabular}{lrrrrrrr}
   \toprule
-  Format            &    Accuracy (\%) & Weight memory (kB) & Bit operations (G) & Parameters & Own count & Change in accuracy (points) & SQNR (dB) \\
+  Format            &    Accuracy (\%) & Weight memory (kB) & BitOPs (G) & Parameters & Own count & Change in accuracy (points) & SQNR (dB) \\
   \midrule
-  integer \& 8 bits & 92.31 $\pm$ 0.41 &              1.472 &             22.827 &      1,472 &      3.25 &                     $-$2.10 &      33.2 \\
-  mx\_fp4           & 90.00 $\pm$ 0.50 &        147,500.000 &              3.261 &        117 &      8.00 &                       +0.00 &  $\infty$ \\
-  none              &                - &                  - &             22.827 &      1,472 &      8.00 &                       +0.21 &         - \\
+  integer \& 8 bits & 92.31 $\pm$ 0.41 &              1.472 &     22.827 &      1,472 &      3.25 &                     $-$2.10 &      33.2 \\
+  mx\_fp4           & 90.00 $\pm$ 0.50 &        147,500.000 &      3.261 &        117 &      8.00 &                       +0.00 &  $\infty$ \\
+  none              &                - &                  - &     22.827 &      1,472 &      8.00 &                       +0.21 &         - \\
   \bottomrule
 \end{tabular}"""  # noqa: E501
 

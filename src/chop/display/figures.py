@@ -124,7 +124,9 @@ class KeyFigure:
         sizes = [abs(value) for value in values if math.isfinite(value) and value != 0]
         units = _UNITS.get(self.kind, ((1.0, self.unit),))
         size, unit = next((each for each in units if min(sizes, default=0.0) >= each[0]), units[-1])
-        title = f"{self.heading} ({unit})" if unit and unit not in self.title.split() else self.heading
+        title = self.column_heading
+        if unit and unit not in self.column_title.split():
+            title += f" ({unit})"
         if self.kind in _DECIMALS or self.column_format.endswith("f"):
             decimals = _DECIMALS.get(self.kind) or int(self.column_format[-2])
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import textwrap
 from pathlib import Path
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -15,6 +16,16 @@ from chop.files import atomic_path
 BLUE, VERMILION = "#0072b2", "#d55e00"
 """The two main colours, which colour-blind readers can tell apart (Okabe and Ito)."""
 MORE_COLOURS = ("#009e73", "#cc79a7", "#e69f00")
+PAPER_STYLES: tuple[dict[str, Any], ...] = tuple(
+    {"color": colour, "marker": marker, "linestyle": dashes, "markersize": 3.5, "linewidth": 1.1}
+    for colour, marker, dashes in zip(
+        (BLUE, VERMILION, *MORE_COLOURS),
+        ("o", "s", "^", "D", "v"),
+        ("-", "--", "-.", (0, (6, 1)), (0, (3, 1, 1, 1, 1, 1))),
+        strict=True,
+    )
+)
+"""Lines that differ in grey too."""
 DPI = 150
 
 

@@ -44,6 +44,16 @@ class Estimate:
     error: float
 
 
+def value_of(number: float | Estimate) -> float:
+    """Return a number without its standard error."""
+    return number.value if isinstance(number, Estimate) else number
+
+
+def error_of(number: float | Estimate) -> float:
+    """Return the standard error of a number; 0 if it is not known."""
+    return number.error if isinstance(number, Estimate) else 0.0
+
+
 @dataclass(frozen=True)
 class Table:
     """Results by column. Printed as Markdown, shown as a table in notebooks, pasted into a paper with `to_latex`.
@@ -116,7 +126,7 @@ class Table:
         columns: dict[str, list[object]] = {}
         for name in self.columns:
             values = self.column(name)
-            columns[name] = [value.value if isinstance(value, Estimate) else value for value in values]
+            columns[name] = list(map(value_of, values))
             if any(isinstance(value, Estimate) for value in values):
                 columns[f"{name}_error"] = [
                     value.error if isinstance(value, Estimate) else None for value in values
@@ -130,7 +140,7 @@ class Table:
 
     @property
     def _align(self) -> list[str]:
-        return ["right" if any(map(_is_number, self.column(name))) else "left" for name in self.columns]
+        return ["right" if any(map(is_number, self.column(name))) else "left" for name in self.columns]
 
     def _texts(self) -> tuple[list[str], list[list[str]]]:
         """The headers and the rows as text, with one unit and as many decimals in a column."""
@@ -140,7 +150,8 @@ class Table:
         ]
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> bool:
+    """Whether a value is a number or an estimate of one."""
     return isinstance(value, int | float | Estimate) and not isinstance(value, bool)
 
 
@@ -150,7 +161,7 @@ def _latex(text: str) -> str:
 
 def _column(name: str, values: Sequence[Any]) -> tuple[str, list[str]]:
     """The header and the cells of a column."""
-    known = [value.value if isinstance(value, Estimate) else value for value in values if _is_number(value)]
+    known = [value_of(value) for value in values if is_number(value)]
     scale = figure(name).scale(known)
 
     def text(value: Any) -> str:
@@ -161,7 +172,7 @@ def _column(name: str, values: Sequence[Any]) -> tuple[str, list[str]]:
             return f"{scale.text(value.value)} ± {error}" if math.isfinite(value.error) else scale.text(value.value)
         if isinstance(value, bool):
             return "yes" if value else "no"
-        return scale.text(value) if _is_number(value) else str(value)
+        return scale.text(value) if is_number(value) else str(value)
 
     return scale.title, list(map(text, values))
 

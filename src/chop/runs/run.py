@@ -17,11 +17,14 @@ from chop.config import ACTIONS, LATEST, ActionConfig, RunConfig, TransformConfi
 from chop.config.settings import read_settings
 from chop.display.figures import figure
 from chop.display.html import html_heading, html_image, html_table
+from chop.display.tables import Table
 from chop.files import read_text, read_toml
 from chop.ir import MaseGraph
+from chop.registry import closest
 from chop.runs.experiment import Experiment, without_formats
 from chop.runs.folder import RunFolder
 from chop.runs.listing import find_run
+from chop.runs.results import SPLITS, Result, read_results
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +86,27 @@ class Run:
     @property
     def name(self) -> str:
         return self.folder.name
+
+    @property
+    def results(self) -> Sequence[Result]:
+        """The models that the run measured: settings of a sweep, the front of a search, before and after, ..."""
+        return read_results(self.folder, self.config, self.summary)
+
+    def table(self, *columns: str) -> Table:
+        """Return the results as a table for papers: `run.table("accuracy", "weight_bits").to_latex()`.
+
+        Columns are key figures; by default all those that are known of every row.
+        """
+        results = self.results
+        known = dict.fromkeys(name for result in results for name in result.values)
+        for name in columns:
+            if name not in known:
+                raise ValueError(f"run '{self.folder}' has no results called '{name}'; {closest(name, known)}")
+        names = columns or tuple(name for name in known if all(name in result.values for result in results))
+        rows = [(result.label, *map(result.values.get, names)) for result in results]
+        splits = {result.split for result in results}
+        split = f", {SPLITS[splits.pop()]} rows" if len(splits) == 1 else ""
+        return Table(("model", *names), rows, f"{self.config.model}, data: {self.summary['data']['title']}{split}")
 
     @cached_property
     def experiment(self) -> Experiment:
