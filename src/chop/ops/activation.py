@@ -34,9 +34,10 @@ _OTHER_NAMES = {"hardtanh": ("relu6",), "logsigmoid": ("log_sigmoid",)}
 # Any activation counts one operation per element, which is the convention of the course.
 for _name, _modules in _ACTIVATIONS.items():
     register_spelled(
-        " ".join([_name, *_OTHER_NAMES.get(_name, ())]),
+        _name,
         "module_related_func",
         data("data_in"),
+        other_names=_OTHER_NAMES.get(_name, ()),
         modules=_modules,
         aten=_OTHER_NAMES.get(_name, ()),
         count=add_each,
@@ -57,9 +58,17 @@ register_spelled("glu", "module_related_func", data("data_in"), modules=(nn.GLU,
 
 # Never quantised: in training it keeps the format of its input, and in evaluation it does nothing.
 register_spelled(
-    "dropout dropout1d dropout2d dropout3d alpha_dropout feature_dropout feature_alpha_dropout",
+    "dropout",
     "module_related_func",
     data(None),
+    other_names=(
+        "dropout1d",
+        "dropout2d",
+        "dropout3d",
+        "alpha_dropout",
+        "feature_dropout",
+        "feature_alpha_dropout",
+    ),
     modules=(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout),
     aten=("native_dropout",),
 )

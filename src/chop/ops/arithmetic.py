@@ -32,38 +32,71 @@ _OPERATORS: dict[str, tuple[Callable[..., Any], ...]] = {
 }
 
 
-def _register(names: str, role: Role | None, count: Callable[[Call], Count]) -> None:
+_OTHER_NAMES = {
+    "sub": ("subtract",),
+    "maximum": ("fmax",),
+    "minimum": ("fmin",),
+    "mul": ("multiply",),
+    "div": ("divide", "true_divide"),
+    "abs": ("absolute",),
+    "neg": ("negative",),
+    "clamp": ("clip", "clamp_min", "clamp_max"),
+    "pow": ("float_power",),
+    "remainder": ("fmod",),
+    "ne": ("not_equal",),
+    "lt": ("less",),
+    "le": ("less_equal",),
+    "gt": ("greater",),
+    "ge": ("greater_equal",),
+    "logical_and": ("bitwise_and",),
+    "logical_or": ("bitwise_or",),
+    "logical_xor": ("bitwise_xor",),
+    "logical_not": ("bitwise_not",),
+}
+_ATEN = {
+    "logical_and": ("__and__",),
+    "logical_or": ("__or__",),
+    "logical_xor": ("__xor__",),
+    "logical_not": ("__not__",),
+}
+
+
+def _register(name: str, role: Role | None, count: Callable[[Call], Count]) -> None:
     """Register an op of one or two operands."""
-    name, *others = names.split()
-    aten = tuple(f"__{other.removeprefix('bitwise_')}__" for other in others if other.startswith("bitwise_"))
-    operands = data(role, "input", "other")
-    functions = _OPERATORS.get(name, ())
-    register_spelled(names, "builtin_func", operands, functions=functions, aten=aten, count=count)
+    register_spelled(
+        name,
+        "builtin_func",
+        data(role, "input", "other"),
+        other_names=_OTHER_NAMES.get(name, ()),
+        functions=_OPERATORS.get(name, ()),
+        aten=_ATEN.get(name, ()),
+        count=count,
+    )
 
 
-for _names in ("add", "sub subtract", "rsub", "maximum fmax", "minimum fmin"):
-    _register(_names, "data_in", add_each)
-for _names in ("mul multiply", "div divide true_divide"):
-    _register(_names, "data_in", multiply_each)
-for _names in ("abs absolute", "neg negative", "clamp clip clamp_min clamp_max"):
-    _register(_names, "data_in", add_each)
+for _name in ("add", "sub", "rsub", "maximum", "minimum"):
+    _register(_name, "data_in", add_each)
+for _name in ("mul", "div"):
+    _register(_name, "data_in", multiply_each)
+for _name in ("abs", "neg", "clamp"):
+    _register(_name, "data_in", add_each)
 
 # Never quantised: in places, a small error of the argument becomes a large error of the result.
-for _names in (
+for _name in (
     *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal", "square"),
     *("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "asinh", "acosh", "atanh"),
-    *("erf", "erfc", "erfinv", "logit", "pow float_power", "floor_divide", "remainder fmod"),
+    *("erf", "erfc", "erfinv", "logit", "pow", "floor_divide", "remainder"),
 ):
-    _register(_names, None, multiply_each)
+    _register(_name, None, multiply_each)
 
 # Never quantised: the results are integers or truth values.
-for _names in (
+for _name in (
     *("floor", "ceil", "round", "trunc", "frac", "sign", "sgn", "nan_to_num", "heaviside"),
-    *("eq", "ne not_equal", "lt less", "le less_equal", "gt greater", "ge greater_equal"),
+    *("eq", "ne", "lt", "le", "gt", "ge"),
     *("isnan", "isinf", "isfinite", "isclose", "signbit"),
-    *("logical_and bitwise_and", "logical_or bitwise_or", "logical_xor bitwise_xor", "logical_not bitwise_not"),
+    *("logical_and", "logical_or", "logical_xor", "logical_not"),
 ):
-    _register(_names, None, add_each)
+    _register(_name, None, add_each)
 
 
 for _name in ("addcmul", "addcdiv"):
@@ -71,5 +104,8 @@ for _name in ("addcmul", "addcdiv"):
     register_spelled(_name, "builtin_func", _operands, count=multiply_and_add_each)
 
 register_spelled(
-    "cat concat concatenate", "builtin_func", (Operand("data_in_0", "data_in", 0, ("tensors",), variadic=True),)
+    "cat",
+    "builtin_func",
+    (Operand("data_in_0", "data_in", 0, ("tensors",), variadic=True),),
+    other_names=("concat", "concatenate"),
 )

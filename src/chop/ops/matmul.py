@@ -18,7 +18,14 @@ def _second(keywords: tuple[str, ...], position: int = 1) -> Operand:
 
 
 _PRODUCT = (*data("data_in"), _second(("other", "mat2", "vec", "tensor")))
-register_spelled("matmul mm mv dot", "builtin_func", _PRODUCT, functions=(operator.matmul,), count=_matmul_count)
+register_spelled(
+    "matmul",
+    "builtin_func",
+    _PRODUCT,
+    other_names=("mm", "mv", "dot"),
+    functions=(operator.matmul,),
+    count=_matmul_count,
+)
 register_spelled("bmm", "builtin_func", _PRODUCT, count=_matmul_count)
 
 # bias + data x weight
@@ -36,7 +43,7 @@ for _name, _factors in (("addmm", ("mat1", "mat2")), ("baddbmm", ("batch1", "bat
 
 
 _OUTER = data("data_in", "input", "vec2")
-register_spelled("outer ger", "builtin_func", _OUTER, count=multiply_each)
+register_spelled("outer", "builtin_func", _OUTER, other_names=("ger",), count=multiply_each)
 
 
 def _tensordot_count(call: Call) -> Count:

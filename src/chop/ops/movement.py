@@ -16,8 +16,8 @@ _NAMES = (
     *("view", "reshape", "size", "dim", "numel", "flatten", "unflatten", "permute", "transpose", "t"),
     *("contiguous", "squeeze", "unsqueeze", "expand", "expand_as", "repeat", "view_as", "reshape_as", "narrow"),
     *("select", "chunk", "split", "unbind", "clone", "detach", "to", "float", "type_as", "slice", "alias"),
-    *("movedim moveaxis", "swapaxes swapdims", "ravel", "broadcast_to", "diagonal", "as_strided", "tensor_split"),
-    *("split_with_sizes unsafe_split", "double", "half", "bfloat16", "int", "long", "short", "bool", "type"),
+    *("movedim", "swapaxes", "ravel", "broadcast_to", "diagonal", "as_strided", "tensor_split"),
+    *("split_with_sizes", "double", "half", "bfloat16", "int", "long", "short", "bool", "type"),
     *("cpu", "requires_grad_", "flip", "fliplr", "flipud", "roll", "rot90", "tile", "repeat_interleave", "tril"),
     *("triu", "diag", "diag_embed", "gather", "index", "index_select", "index_put", "index_fill", "index_copy"),
     *("masked_fill", "masked_select", "scatter", "select_scatter", "slice_scatter", "take", "take_along_dim"),
@@ -26,8 +26,14 @@ _NAMES = (
     *("new_empty", "rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "bernoulli"),
     *("stride", "storage_offset", "empty_strided", "masked_scatter", "zero", "fill", "copy", "item"),
     *("is_floating_point", "bucketize", "searchsorted", "constant_pad_nd", "pixel_shuffle", "pixel_unshuffle"),
-    *("channel_shuffle native_channel_shuffle", "max_unpool1d", "max_unpool2d", "max_unpool3d"),
+    *("channel_shuffle", "max_unpool1d", "max_unpool2d", "max_unpool3d"),
 )
+_OTHER_NAMES = {
+    "movedim": ("moveaxis",),
+    "swapaxes": ("swapdims",),
+    "split_with_sizes": ("unsafe_split",),
+    "channel_shuffle": ("native_channel_shuffle",),
+}
 _MODULES: dict[str, type[nn.Module]] = {
     "flatten": nn.Flatten,
     "unflatten": nn.Unflatten,
@@ -52,12 +58,12 @@ _ATEN = {
     "unfold": ("im2col",),
 }
 
-for _names in _NAMES:
-    _name = _names.partition(" ")[0]
+for _name in _NAMES:
     register_spelled(
-        _names,
+        _name,
         "implicit_func",
         data(None),
+        other_names=_OTHER_NAMES.get(_name, ()),
         modules=(_MODULES[_name],) if _name in _MODULES else (),
         aten=_ATEN.get(_name, ()),
     )

@@ -59,9 +59,10 @@ for _dims in (1, 2, 3):
         if not hasattr(nn, f"{_kind}Pool{_dims}d"):
             continue  # FractionalMaxPool1d
         register_spelled(
-            f"{_name} {_name}_with_indices",
+            _name,
             "module_related_func",
             data("data_in"),
+            other_names=(f"{_name}_with_indices",),
             modules=(getattr(nn, f"{_kind}Pool{_dims}d"),),
             aten=(f"_{_name}",),
             attributes={} if _kind.startswith("Adaptive") else {"kernel_size": 2 if _kind == "LP" else 1},

@@ -12,9 +12,10 @@ def _mean_count(call: Call) -> Count:
     return Count(adds=numel(call.operands["data_in_0"]), multiplies=numel(call.results[0]))
 
 
-register_spelled("mean nanmean", "builtin_func", data("data_in"), count=_mean_count)
-for _names in ("sum nansum", "amax", "amin", "cumsum", "diff"):
-    register_spelled(_names, "builtin_func", data("data_in"), count=add_all)
+register_spelled("mean", "builtin_func", data("data_in"), other_names=("nanmean",), count=_mean_count)
+register_spelled("sum", "builtin_func", data("data_in"), other_names=("nansum",), count=add_all)
+for _name in ("amax", "amin", "cumsum", "diff"):
+    register_spelled(_name, "builtin_func", data("data_in"), count=add_all)
 for _name in ("max", "min"):  # of all elements, along a dimension, or of two tensors
     _operands = data("data_in", "input", "other")
     register_spelled(_name, "builtin_func", _operands, count=add_all)
@@ -53,13 +54,10 @@ def _norm_count(call: Call) -> Count:
 
 
 # Never quantised: powers, roots, exponentials and long products of their input.
-for _names, _count in (
-    ("var var_mean", _moments_count),
-    ("std std_mean", _moments_count),
-    ("prod", _products_count),
-    ("cumprod", _products_count),
-    ("logsumexp", _norm_count),
-):
-    register_spelled(_names, "builtin_func", data(None), count=_count)
+register_spelled("var", "builtin_func", data(None), other_names=("var_mean",), count=_moments_count)
+register_spelled("std", "builtin_func", data(None), other_names=("std_mean",), count=_moments_count)
+register_spelled("prod", "builtin_func", data(None), count=_products_count)
+register_spelled("cumprod", "builtin_func", data(None), count=_products_count)
+register_spelled("logsumexp", "builtin_func", data(None), count=_norm_count)
 _NORMS = (torch.linalg.norm, torch.linalg.vector_norm)
 register_spelled("norm", "builtin_func", data(None), functions=_NORMS, count=_norm_count)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,17 +17,24 @@ from chop.ops.table import register_op
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, type(torch.relu))
 
 
-def register_spelled(names: str, mase_type: MaseType, operands: tuple[Operand, ...], **fields: Any) -> None:
-    """Add a row to the table for the functions and tensor methods of torch with these names; its own is the first.
+def register_spelled(
+    name: str,
+    mase_type: MaseType,
+    operands: tuple[Operand, ...],
+    *,
+    other_names: Sequence[str] = (),
+    **fields: Any,
+) -> None:
+    """Add a row to the table for the functions and tensor methods of torch with this name, or one of `other_names`.
 
     This includes the in-place variants: `relu` stands for `F.relu`, `F.relu_`, `torch.relu`, `torch.relu_`,
     `.relu()` and `.relu_()`. `fields` are those of `Op`; its `functions` are from elsewhere, as `operator.add`.
     """
-    op = Op(names.split()[0], mase_type, operands, **fields)
-    variants = [variant for name in names.split() for variant in (name, f"{name}_")]
-    found = [getattr(module, name, None) for module in (F, torch) for name in variants]
+    op = Op(name, mase_type, operands, **fields)
+    spellings = [spelling for each in (name, *other_names) for spelling in (each, f"{each}_")]
+    found = [getattr(module, spelling, None) for module in (F, torch) for spelling in spellings]
     functions = [function for function in found if isinstance(function, _FUNCTIONS)]
-    methods = tuple(name for name in variants if callable(getattr(Tensor, name, None)))
+    methods = tuple(spelling for spelling in spellings if callable(getattr(Tensor, spelling, None)))
     register_op(replace(op, functions=(*dict.fromkeys(functions), *op.functions), methods=methods))
 
 
