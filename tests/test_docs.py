@@ -137,6 +137,43 @@ def test_links_of_a_page_exist(page: Path) -> None:
         assert (page.parent / target).exists(), target
 
 
+def named_files(text: str) -> list[str]:
+    """Return the files and folders of the checkout that a text names: `a/{b,c}.py` stands for two."""
+    found = []
+    for path in re.findall(r"`((?:src/chop|docs_tables|tests)/[^`*<> ]*)`", text):
+        before, brace, rest = path.partition("{")
+        inside, _, after = rest.partition("}")
+        found += [f"{before}{part}{after}" for part in inside.split(",")] if brace else [path]
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    assert [path for path in named_files(page.read_text()) if not (ROOT / path).exists()] == []
+
+
+def test_short_file_names_of_the_guide_exist() -> None:
+    """A row names further files without their folder, as "`src/chop/exporting/` ... `proof.py`"."""
+    rows = [row for row in (ROOT / "CONTRIBUTING.md").read_text().splitlines() if row.startswith("| ")]
+    missing = []
+    for row in rows:
+        folders = [(ROOT / path if path.endswith("/") else (ROOT / path).parent) for path in named_files(row)]
+        names = re.findall(r"`(\w[\w/]*\.(?:py|js|css))`", row)
+        missing += [
+            name
+            for name in names
+            if not (ROOT / name).exists() and not any(list(folder.glob(f"**/{name}")) for folder in folders)
+        ]
+    assert missing == []
+
+
+def test_files_are_found_in_a_text() -> None:
+    assert named_files("`src/chop/a/{b,c}.py`, `src/chop/ops/` and `d.py`") == [
+        *("src/chop/a/b.py", "src/chop/a/c.py"),
+        "src/chop/ops/",
+    ]
+
+
 def test_commands_are_found_in_bash_and_console_blocks(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("```bash\nls\n# a note\nmake test\n```\ntext\n```console\n$ pwd\n/here\n...\n```\n")

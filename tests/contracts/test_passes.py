@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from chop import passes
 from chop.info.parameters import field_table
 from chop.ir import MaseGraph
 from chop.passes import ANALYSIS_PASSES, INTERFACE_PASSES, PASSES, TRANSFORM_PASSES
@@ -62,6 +63,11 @@ def arguments(run_pass: Pass, graph: MaseGraph, folder: Path) -> dict[str, Any]:
 
 def state(graph: MaseGraph) -> dict[str, torch.Tensor]:
     return {key: value.clone() for key, value in graph.model.state_dict().items()}
+
+
+def test_every_pass_of_the_package_is_imported_from_chop_passes_graph() -> None:
+    ours = {run_pass.__name__ for run_pass in PASSES.values() if run_pass.__module__.startswith("chop.")}
+    assert ours == {name for name in passes.graph.__all__ if name.endswith("_pass")}
 
 
 @pytest.mark.parametrize("name", PASSES)

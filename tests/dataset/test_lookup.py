@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from chop import models
 from chop.dataset import JSC, MaseDataModule, dataset_from, get_dataset_info, resolve_dataset
+from chop.dataset.readers import KINDS
 from chop.registry import UnknownNameError
 
 CODE = """
@@ -125,6 +127,10 @@ def test_errors_in_a_users_class_are_reported(file: str, name: str, message: str
 def test_an_unknown_option_of_a_users_class_is_rejected(file: str) -> None:
     with pytest.raises(ValueError, match=r"Points' has no option 'num_row'; did you mean 'num_rows'\?"):
         load(f"{file}:Points", num_row=3)
+
+
+def test_models_know_the_suffixes_of_data_files() -> None:
+    assert set(models.lookup.DATA) == {*KINDS, ".txt"}  # neither package imports the other
 
 
 def test_a_path_to_a_data_file_is_a_data_set(tmp_path: Path) -> None:
