@@ -142,8 +142,10 @@ def _notes(graph: MaseGraph, values: TensorValues, facts: PageFacts) -> dict[str
     run = "sample" if {shape[0] for shape in shapes if shape} == {1} else "forward pass"
     about_inputs = f"Costs are for one {run}, with inputs of shape {', '.join(map(str, shapes))}."
     notes = {"cost": f"{about_inputs}{_unknown_note(facts.cost or {})}"}
-    if facts.search is not None and facts.cost_before is None:
-        notes["search"] = "The key figures, the graph and the layers are those of the original model."
+    shows_best = facts.search is not None and facts.search.get("shows_best")
+    if facts.search is not None and (shows_best or facts.cost_before is None):
+        of = f"trial {facts.search['best']['number']}" if shows_best else "the original model"
+        notes["search"] = f"The key figures, the graph and the layers are those of {of}."
     if values.num_samples:
         notes["values"] = f"Activations were measured on {counted(values.num_samples, 'row')}."
     if facts.comparison:

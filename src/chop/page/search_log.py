@@ -74,6 +74,7 @@ def read_search_log(log: Mapping[str, Any] | None) -> dict[str, Any] | None:
         "original": "original model, quantised" if log.get("quantized_start") else "original model",
         "trials": complete,
         "best": best,
+        "shows_best": bool(log.get("shows_best")),
     }
 
 

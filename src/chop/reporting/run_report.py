@@ -16,7 +16,7 @@ from chop.display.launcher import option_name
 from chop.display.numbers import counted, table_decibels, table_number
 from chop.display.progress import StatusLine
 from chop.display.tables import plain_table
-from chop.files import CorruptFileError, read_json, read_text
+from chop.files import CorruptFileError, read_json, read_text, read_toml
 from chop.formats.float import Float
 from chop.hardware.emit import MANIFEST
 from chop.ir import MaseGraph, NodeMeta
@@ -39,6 +39,7 @@ from chop.runs.weights import share_equal_weights
 from chop.searching.evaluation.transform_config import command_of_best
 from chop.training.terminal import print_grid
 from chop.training.threads import limit_threads_for
+from chop.transforming.pipeline import run_passes
 
 logger = logging.getLogger(__name__)
 
@@ -106,9 +107,24 @@ def write_report(
     search = _read_search_log(run) if run.folder.search_log.is_file() else None
     batches = run.test_batches(num_samples)
     with limit_threads_for(run.experiment, batches.batch_size):
-        if share_weights and run.original is not None:
-            share_equal_weights(run.graph.model, run.original.model)
-        return _run_passes(run, batches, path, search, with_sensitivity)
+        chosen = None if search is None else _chosen_graph(run)
+        graph, original = (run.graph, run.original) if chosen is None else (chosen, run.graph)
+        if share_weights and original is not None:
+            share_equal_weights(graph.model, original.model)
+        search = search and {**search, "shows_best": chosen is not None}
+        return _run_passes(run, graph, original, batches, path, search, with_sensitivity)
+
+
+def _chosen_graph(run: Run) -> MaseGraph | None:
+    """Return the graph of the trial that a search chose; None if its weights were trained, or it was built anew."""
+    best = run.summary.get("best")
+    if not isinstance(best, Mapping) or "epochs" in best or not run.folder.best_config.is_file():
+        return None
+    table = read_toml(run.folder.best_config)
+    options, passes = table.get("model_options", {}), table.get("passes", {})
+    if options != dict(run.config.model_options) or not passes:
+        return None
+    return run_passes(passes, run.graph, run.experiment).graph
 
 
 def _read_search_log(run: Run) -> dict[str, Any]:
@@ -144,9 +160,15 @@ def page_to_write(output: Path | None, folder: RunFolder) -> Path:
 
 
 def _run_passes(
-    run: Run, batches: TestBatches, path: Path, search: Info | None, with_sensitivity: bool
+    run: Run,
+    graph: MaseGraph,
+    original: MaseGraph | None,
+    batches: TestBatches,
+    path: Path,
+    search: Info | None,
+    with_sensitivity: bool,
 ) -> dict[str, Any]:
-    graph, original, rows = run.graph, run.original, batches.num_samples
+    rows = batches.num_samples
     circuit = run.folder.hardware / MANIFEST
     passes = run.config.passes if isinstance(run.config, TransformConfig) else {}
     cost_args = passes.get("estimate_cost")
@@ -164,7 +186,7 @@ def _run_passes(
             "original": original,
             "input_generator": BatchesWithProgress(batches, rows, "profiling"),
             "num_samples": rows,
-            "sensitivity": _measure_sensitivity(run, batches, cost) if with_sensitivity else None,
+            "sensitivity": _measure_sensitivity(graph, original, batches, cost) if with_sensitivity else None,
             "cost": cost,
             "cost_args": cost_args,
             "comparison": comparison,
@@ -198,31 +220,33 @@ class BatchesWithProgress:
             line.close()
 
 
-def _measure_sensitivity(run: Run, batches: TestBatches, cost: Info) -> Info | None:
+def _measure_sensitivity(
+    graph: MaseGraph, original: MaseGraph | None, batches: TestBatches, cost: Info
+) -> Info | None:
     """Measure the effect of quantising each layer alone; None if there are no layers, or the model is too large."""
-    graph = run.graph if run.original is None else run.original
-    if any(meta.quantized is not None for meta in graph.metas()):
+    plain = graph if original is None else original
+    if any(meta.quantized is not None for meta in plain.metas()):
         return None  # without the plain model, layers would be compared with themselves
-    formats, description = _formats_to_measure(run, graph)
+    formats, description = _formats_to_measure(graph, original)
     if not formats:
         return None
-    metas = graph.annotated_metas()
+    metas = plain.annotated_metas()
     macs_per_row = cost["total"]["macs"] / annotated_batch_size(metas) * sum(meta.quantizable for meta in metas)
     rows = min(batches.num_samples, int(MAX_SENSITIVITY_MACS / max(macs_per_row, 1)))
     if rows < 1:
         logger.warning("the model is too large to measure the sensitivity of its layers; the report leaves it out")
         return None
     shown = BatchesWithProgress(batches.labelled(), rows, "measuring sensitivity")
-    _, info = sensitivity_analysis_pass(graph, {**formats, "labelled_batches": shown, "num_samples": rows})
+    _, info = sensitivity_analysis_pass(plain, {**formats, "labelled_batches": shown, "num_samples": rows})
     return {**info, "formats": f"{description}, on {counted(rows, 'row')}"}
 
 
-def _formats_to_measure(run: Run, graph: MaseGraph) -> tuple[dict[str, Any], str]:
+def _formats_to_measure(graph: MaseGraph, original: MaseGraph | None) -> tuple[dict[str, Any], str]:
     """Return the formats as arguments of `sensitivity`, and their description: of the run, else 8-bit integers."""
-    metas = graph.annotated_metas()
+    metas = (graph if original is None else original).annotated_metas()
     names = {meta.node.name for meta in metas}
-    if graph is run.original and any(meta.node.name in names and _rounds(meta) for meta in run.graph.metas()):
-        return {"quantized": run.graph}, "the formats of the run"
+    if original is not None and any(meta.node.name in names and _rounds(meta) for meta in graph.metas()):
+        return {"quantized": graph}, "the formats of the run"
     if not any(meta.quantizable for meta in metas):
         return {}, ""
     return {"config": {"name": "integer", **EIGHT_BITS}}, "8-bit integers, scaled to the largest magnitude"
@@ -265,7 +289,8 @@ def print_summary(document: Info) -> None:
     """Print the best trial of a search, the layers and the key figures of a report."""
     best = (document.get("search") or {}).get("best")
     if best:
-        print(f"\nbest: trial {best['number']}, {best['rule']}\n      {best['command']}\n\noriginal model:")
+        print(f"\nbest: trial {best['number']}, {best['rule']}\n      {best['command']}\n")
+        print("its layers:" if document["search"]["shows_best"] else "original model:")
     layers = [node for node in document["nodes"] if node["quantizable"]]
     rows = []
     for node in layers[:MAX_LAYERS_PRINTED]:

@@ -92,7 +92,8 @@ def option_rows(records: Sequence[RunRecord]) -> list[ComparedRow]:
 
 def summary_rows(records: Sequence[RunRecord]) -> list[ComparedRow]:
     """Return all values in the summaries."""
-    return _rows([_summary_values(record.summary) for record in records])
+    with_changes = len({record.test_rows for record in records}) == 1
+    return _rows([_summary_values(record.summary) for record in records], with_changes)
 
 
 def format_rows(records: Sequence[RunRecord]) -> tuple[list[ComparedRow], list[str]]:
@@ -114,8 +115,16 @@ def _figure_row(figure: RunFigure, when: When, records: Sequence[RunRecord]) -> 
     values = [figure.read(record, when) for record in records]
     title = f"{figure.title}, before" if when == "before" else figure.title
     first = None if figure.rows_of(records[0]) else values[0]
-    cells = [_figure_cell(figure, first, value, record) for value, record in zip(values, records, strict=True)]
+    cells = [
+        _figure_cell(figure, first if is_comparable(figure, records[0], record) else None, value, record)
+        for value, record in zip(values, records, strict=True)
+    ]
     return ComparedRow(title, cells, _differ(values))
+
+
+def is_comparable(figure: RunFigure, first: RunRecord, second: RunRecord) -> bool:
+    """Whether a figure of two runs was measured on the same rows, or does not depend on them."""
+    return not figure.measured or first.test_rows == second.test_rows
 
 
 def _figure_cell(figure: RunFigure, first: float | None, value: float | None, record: RunRecord) -> ComparedCell:

@@ -18,6 +18,7 @@ from chop.reporting.view.compare import (
     ComparedRow,
     figure_rows,
     format_rows,
+    is_comparable,
     option_rows,
     summary_rows,
 )
@@ -56,8 +57,21 @@ def compare_page(records: Sequence[RunRecord]) -> Html:
     ordered = sorted(records, key=lambda record: record.started)
     title = " and ".join(record.name for record in ordered) if len(ordered) == 2 else f"{len(ordered)} runs"
     figures = section("key-figures", "Key figures", _table("figure", figure_rows(ordered), ordered))
-    top = [_back_link(), _errors(ordered), figures, _plots(ordered)]
+    top = [_back_link(), _errors(ordered), _other_data(ordered), figures, _plots(ordered)]
     return page("Comparison", title, *top, _sections(ordered))
+
+
+def _other_data(records: Sequence[RunRecord]) -> Html | None:
+    """Return a sentence about runs that were not measured on the test rows of the oldest one."""
+    first, *others = records
+    names = [record.name for record in others if not is_comparable(ACCURACY, first, record)]
+    if not names:
+        return None
+    verb = "was" if len(names) == 1 else "were"
+    text = (
+        f"{' and '.join(names)} {verb} tested on other rows than {first.name}: accuracy and loss are not compared."
+    )
+    return element("p", {"class": "notice"}, text)
 
 
 def _sections(records: Sequence[RunRecord]) -> list[Html]:

@@ -61,6 +61,14 @@ class RunRecord:
         return text_at(self.summary, "data", "title")
 
     @property
+    def test_rows(self) -> object:
+        """What identifies the rows of the test split: equal for runs that were measured on the same rows."""
+        data = value_at(self.summary, "data")
+        known = data if isinstance(data, Mapping) else {}
+        name = known.get("sha256") or self.data_title or self.data
+        return name, known.get("split"), number_at(known, "rows", "test"), self.config.get("max_samples")
+
+    @property
     def has_synthetic_data(self) -> bool:
         """Whether the rows were generated, so that results are not comparable with published ones."""
         provenance = (text_at(self.grid, "title") or "").partition(", data: ")[2].partition(" (")[2]
