@@ -143,3 +143,23 @@ def test_a_plot_is_drawn_into_the_axes_of_a_figure_of_the_user(tmp_path: Path) -
 def test_a_plot_of_something_that_a_run_has_not_measured_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="has no results called 'energy_pj'"):
         chop.plot(sweep(tmp_path), x="energy_pj")
+
+
+def test_the_plot_of_a_sweep_names_elements_with_as_many_bits(tmp_path: Path) -> None:
+    axes = chop.plot(sweep(tmp_path)).axes[0]
+    places = {text.get_text(): text.xy for text in axes.texts if text.get_text()}  # type: ignore[attr-defined]
+    assert places == {"e3m2": (6.25, 0.6), "e2m3": (6.25, 0.62), "e4m3": (8.25, 0.64)}
+
+
+def test_the_plot_of_a_search_marks_the_chosen_trial_and_shows_the_accuracies_that_matter(tmp_path: Path) -> None:
+    run = search(tmp_path)
+    log = json.loads(run.folder.search_log.read_text())
+    useless = {"accuracy": 0.1, "bitops": 20.0, "weight_bits": 8}
+    log["trials"].append({"number": 9, "metrics": useless, "state": "complete", "baseline": None, "front": True})
+    run.folder.search_log.write_text(json.dumps(log))
+    axes = chop.plot(run).axes[0]
+    chosen = next(line for line in axes.lines if line.get_label() == "chosen: trial 3")
+    assert np.asarray(chosen.get_xydata()).tolist() == [[4000, 0.7]]
+    assert 0.3 < axes.get_ylim()[0] < 0.5  # the front begins at 80 %, the chosen trial loses 10 points
+    assert axes.get_title(loc="right") == "1 point below 50% not shown"
+    assert axes.get_xlim()[0] > 1000

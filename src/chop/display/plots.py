@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import textwrap
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,23 @@ class Plot(Figure):
         data = io.BytesIO()
         self.savefig(data, format="png", dpi=DPI)
         return data.getvalue()
+
+
+def draw_line(
+    axes: Axes, label: str, points: Iterable[tuple[float, float, float, str]], style: Mapping[str, Any]
+) -> None:
+    """Draw points (x, y, error of y, note) with a line through the highest one at each x.
+
+    Notes are beside their markers, those of the highest points above, and those of the others below.
+    """
+    ordered = sorted(points)
+    highest = {x: y for x, y, *_ in ordered}
+    axes.plot(list(highest), list(highest.values()), label=label, **style)
+    marks = {name: value for name, value in style.items() if name in ("color", "marker", "markersize")}
+    for x, y, error, note in ordered:
+        axes.errorbar(x, y, error or None, capsize=2, elinewidth=0.8, **marks)
+        offset = (4, 5) if y == highest[x] else (4, -9)
+        axes.annotate(note, (x, y), offset, textcoords="offset points", fontsize="x-small")
 
 
 def label_axes(axes: Axes, x: str, y: str, *, integer_x: bool = False) -> None:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import StrMethodFormatter
 
 from chop.display.figures import figure as key_figure
-from chop.display.plots import PAPER_STYLES, Plot, label_axes
+from chop.display.plots import PAPER_STYLES, Plot, draw_line, label_axes
 from chop.display.tables import error_of, value_of
 from chop.files import CorruptFileError, read_json
 from chop.runs.results import Result
@@ -51,11 +51,13 @@ def _front(run: Run, title: str) -> Figure:
     wanted = set(log["metrics"])  # a metric that is not finite is not in the log
     trials = [each for each in log["trials"] if each["state"] == "complete" and wanted <= each["metrics"].keys()]
     own = [each for each in trials if each["baseline"] is None]
+    chosen = (run.summary.get("best") or {}).get("trial")
     points = FrontPoints(
         [each["metrics"] for each in own],
         [each["metrics"] for each in own if each["front"]],
         [(each["baseline"], each["metrics"]) for each in trials if each["baseline"] is not None],
         log["plain"]["accuracy"],
+        next(((f"trial {chosen}", each["metrics"]) for each in own if each["number"] == chosen), None),
     )
     return front_figure(points, next((name for name in log["metrics"] if is_cost(name)), DEFAULT_COST), title)
 
@@ -86,19 +88,15 @@ def _draw_runs(axes: Axes, runs: Sequence[Run], x: str, y: str) -> None:
     y_scale = key_figure(y).scale([value_of(result.values[y]) for line in lines.values() for result in line])
     for (label, results), style in zip(lines.items(), cycle(PAPER_STYLES), strict=False):
         points = [
-            (value_of(result.values[x]) / x_scale.size, value_of(result.values[y]) / y_scale.size, result)
-            for result in sorted(
-                results, key=lambda result: (value_of(result.values[x]), value_of(result.values[y]))
+            (
+                value_of(result.values[x]) / x_scale.size,
+                value_of(result.values[y]) / y_scale.size,
+                error_of(result.values[y]) / y_scale.size,
+                result.note,
             )
+            for result in results
         ]
-        highest = {at: height for at, height, _ in points}
-        axes.plot(list(highest), list(highest.values()), label=label, **style)
-        for at, height, result in points:
-            error = error_of(result.values[y]) / y_scale.size or None
-            marks = {name: style[name] for name in ("color", "marker", "markersize")}
-            axes.errorbar(at, height, error, capsize=2, elinewidth=0.8, **marks)
-            offset = (4, 5) if height == highest[at] else (4, -9)
-            axes.annotate(result.note, (at, height), offset, textcoords="offset points", fontsize="x-small")
+        draw_line(axes, label, points, style)
     for label, height in originals.items():
         axes.axhline(height / y_scale.size, color="0.4", linestyle=":", linewidth=1, zorder=0, label=label)
     label_axes(axes, x_scale.title, y_scale.title)

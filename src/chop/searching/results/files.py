@@ -55,7 +55,7 @@ class ResultFiles:
         with atomic_path(self.folder.trials_table) as path:
             _trials_table(results).to_parquet(path, index=False)
         title = f"{self.spec.config.model}, data: {self.experiment.data.dataset_info.title}"
-        draw_front(results, title, self.folder.front_plot)
+        draw_front(results, best.record, title, self.folder.front_plot)
         # Last: it says that the other files are complete.
         self.folder.write_summary({**summary, IMPORTANCES: results.importances_of_shown_metrics()})
         return results

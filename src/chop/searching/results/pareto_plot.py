@@ -12,26 +12,33 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, NullFormatter, PercentFormatter
 
+from chop.display.numbers import counted
 from chop.display.plots import BLUE, MORE_COLOURS, VERMILION, Plot, label_axes, save_figure, wrap_title
 from chop.searching.evaluation.objectives import known_metrics
 
 if TYPE_CHECKING:
     from chop.searching.results.results import Results
+    from chop.searching.study.study import TrialRecord
 
 Metrics = Mapping[str, float]
 BASELINE_COLOURS = (VERMILION, *MORE_COLOURS)
 """One per format; colour-blind readers can tell them apart."""
 MIN_RATIO_FOR_LOG = 10
 """The cost axis is logarithmic if the largest cost is more than this many times the smallest."""
+MIN_RANGE = 0.1
+"""The least range of accuracies that is shown."""
+MARGIN = 0.08
+"""The part of an axis around its points."""
 
 
-def draw_front(results: Results, title: str, path: Path) -> None:
-    """Plot the results of a search."""
+def draw_front(results: Results, best: TrialRecord | None, title: str, path: Path) -> None:
+    """Plot the results of a search, with the best trial marked."""
     points = FrontPoints(
         [each.metrics for each in results.complete],
         [each.metrics for each in results.front],
         [(each.label, each.metrics) for each in results.baselines],
         results.original["accuracy"],
+        None if best is None else (f"trial {best.number}", best.metrics),
     )
     save_figure(front_figure(points, results.cost.name, title), path)
 
@@ -44,6 +51,16 @@ class FrontPoints:
     front: Sequence[Metrics]
     baselines: Sequence[tuple[str, Metrics]]
     original_accuracy: float
+    chosen: tuple[str, Metrics] | None = None
+    """The label and the metrics of the trial that the search recommends."""
+
+    def lowest_shown(self) -> float | None:
+        """Return the accuracy below which points are left out, because nobody would choose them; None: show all."""
+        best = max((metrics["accuracy"] for metrics in self.front), default=self.original_accuracy)
+        worst_loss = best - min(self.original_accuracy, best, self.chosen[1]["accuracy"] if self.chosen else best)
+        lowest = best - max(MIN_RANGE, 3 * worst_loss)
+        shown = [metrics for metrics in self.front if metrics["accuracy"] >= lowest]
+        return lowest if len(shown) > 1 else None
 
 
 def front_figure(points: FrontPoints, cost: str, title: str) -> Figure:
@@ -55,12 +72,36 @@ def front_figure(points: FrontPoints, cost: str, title: str) -> Figure:
     _draw_baselines(axes, points.baselines, cost)
     axes.axhline(points.original_accuracy, color="0.6", linestyle=":", zorder=0, label="original model")
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    shown = (*points.trials, *(metrics for _, metrics in points.baselines))
+    if points.chosen is not None:
+        label, metrics = points.chosen
+        ring = {"markersize": 13, "markerfacecolor": "none", "markeredgewidth": 1.6, "zorder": 5}
+        _plot(axes, cost, [metrics], "o", color="black", label=f"chosen: {label}", **ring)
+    every = (*points.trials, *(metrics for _, metrics in points.baselines))
+    lowest = points.lowest_shown()
+    shown = [metrics for metrics in every if lowest is None or metrics["accuracy"] >= lowest]
     _set_cost_scale(axes, [metrics[cost] for metrics in shown])
     label_axes(axes, known_metrics()[cost].axis_title, "accuracy")
+    if lowest is not None and len(shown) < len(every):
+        _show_region(axes, cost, shown, lowest, points.original_accuracy)
+        left_out = counted(len(every) - len(shown), "point")
+        axes.set_title(f"{left_out} below {lowest:.0%} not shown", loc="right", fontsize=7, color="0.4")
     axes.legend(frameon=False, loc="lower right")
     figure.suptitle(wrap_title(title), fontsize=10)
     return figure
+
+
+def _show_region(axes: Axes, cost: str, shown: Sequence[Metrics], lowest: float, original: float) -> None:
+    """Limit both axes to the points shown, with a margin."""
+    costs = [metrics[cost] for metrics in shown]
+    highest = max(original, *(metrics["accuracy"] for metrics in shown))
+    margin = MARGIN * (highest - lowest)
+    axes.set_ylim(lowest - margin, highest + margin)
+    if axes.get_xscale() == "log":
+        ratio = (max(costs) / min(costs)) ** MARGIN
+        axes.set_xlim(min(costs) / ratio, max(costs) * ratio)
+    else:
+        margin = MARGIN * (max(costs) - min(costs))
+        axes.set_xlim(min(costs) - margin, max(costs) + margin)
 
 
 def _draw_baselines(axes: Axes, baselines: Sequence[tuple[str, Metrics]], cost: str) -> None:
@@ -72,7 +113,10 @@ def _draw_baselines(axes: Axes, baselines: Sequence[tuple[str, Metrics]], cost: 
         _plot(axes, cost, every, "x--", color=colour, label=f"uniform {name}", zorder=4)
         for label, metrics in of_format:
             point, width = (metrics[cost], metrics["accuracy"]), label.partition(", ")[2]
-            axes.annotate(width, point, (5, -10), textcoords="offset points", fontsize=7, color=colour)
+            box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.5}  # over lines
+            axes.annotate(
+                width, point, (6, -11), textcoords="offset points", fontsize=7, color=colour, bbox=box, zorder=6
+            )
 
 
 def _plot(axes: Axes, cost: str, metrics: Iterable[Metrics], marks: str, **style: object) -> None:
