@@ -38,19 +38,22 @@ def test_a_trial_with_a_method_is_what_transform_makes_of_it(toy_search: SearchC
     seed = {**toy_search.search.search_space.seed["seq_blocks_0"]["config"], "weight_width": 3}
     space = SpaceTable(seed={"default": {"config": seed}}, method=("nearest", "gptq", "clip"))
     strategy = replace(toy_search.search.strategy, setup={"sampler": "brute_force", "n_trials": 12})
-    config = replace(toy_search, search=SearchTable(space, strategy), name="methods")
-    trials = read(search(config), "search/log.json")["trials"]
+    config = replace(toy_search, search=SearchTable(space, strategy), name="methods", max_drop=100.0)
+    run = search(config)
+    found, trials = read(run), read(run, "search/log.json")["trials"]
+    drop = found["plain"]["accuracy"] - found["best"]["accuracy"]  # on test rows, as toy_search measures
+    assert found["budget"]["test"]["points"] == pytest.approx(100 * drop)
     by_method: dict[str, list[dict[str, Any]]] = {}
     for trial in trials:
         if trial["baseline"] is None:
             by_method.setdefault(trial["params"]["[method]/method"], []).append(trial)
     assert sorted(by_method) == ["clip", "gptq", "nearest"]
-    for method, found in by_method.items():
-        folder = search(replace(toy_search, search=config.search, apply=found[0]["number"], name=method))
+    for method, of_method in by_method.items():
+        folder = search(replace(toy_search, search=config.search, apply=of_method[0]["number"], name=method))
         passes = read_toml(folder.parents[1] / "run.toml")["passes"]
         assert list(passes) == ["quantize", *([] if method == "nearest" else [method])]
         after = read(folder.parents[1])["test"]["after"]
-        assert after["accuracy"] == pytest.approx(found[0]["metrics"]["accuracy"], abs=1e-9)
+        assert after["accuracy"] == pytest.approx(of_method[0]["metrics"]["accuracy"], abs=1e-9)
 
 
 def test_a_search_is_found_by_the_name_of_its_study(toy_search: SearchConfig) -> None:

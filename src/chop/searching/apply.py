@@ -54,16 +54,19 @@ def apply_best(
 ) -> RunFolder:
     """Fine-tune the best trial if `--finetune` asks for it; return the folder of that, or of the search.
 
-    Raises ValueError if all trials lose more than `--max-drop`.
+    Raises ValueError if no trial keeps `--max-drop`.
     """
     max_drop = spec.config.max_drop
     best = results.best(max_drop).record
     if best is None and results.most_accurate is not None:
         nearest, drop = results.most_accurate, option_name("max_drop")
+        lack = f"all trials lose more accuracy than {drop} {max_drop:g}"
+        if results.within(max_drop):
+            lack = f"no trial keeps {drop} {max_drop:g} both on validation rows and on rows held back"
         raise ValueError(
-            f"all trials lose more accuracy than {drop} {max_drop:g}; the most accurate, trial "
-            f"{nearest.number}, loses {results.accuracy_drop(nearest):.2f} percentage points: offer wider formats, "
-            f"or use a larger {drop}; the search is saved in {folder}"
+            f"{lack}; the most accurate, trial {nearest.number}, loses {results.accuracy_drop(nearest):.2f} "
+            f"percentage points: offer wider formats, or use more validation rows or a larger {drop}; "
+            f"the search is saved in {folder}"
         )
     if best is None or not spec.config.finetune:
         return folder

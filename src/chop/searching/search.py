@@ -89,7 +89,7 @@ class Search:
         else:
             message = "all %d trials are finished; use a larger %s to add more"
             logger.info(message, self.study.num_planned, option_name("n_trials"))
-        results = self._save()
+        results = self._save(checks_budget=not interrupted)
         rows = f"{counted(self.problem.num_rows, 'row')} of {self.spec.evaluation.data_loader}"
         original = "original model, quantised" if self.experiment.starts_quantized else "original model"
         show_results(results, self.spec.config.max_drop, self.folder, rows, original)
@@ -116,8 +116,9 @@ class Search:
             progress.close()
         return interrupt.requested
 
-    def _save(self) -> Results:
-        return ResultFiles(self.folder, self.spec, self.experiment, self.problem).write(self.study)
+    def _save(self, *, checks_budget: bool = False) -> Results:
+        files = ResultFiles(self.folder, self.spec, self.experiment, self.problem)
+        return files.write(self.study, checks_budget=checks_budget)
 
     @property
     def _num_unfinished(self) -> int:

@@ -24,6 +24,7 @@ from chop.searching.evaluation.software_runners import SEARCHABLE_OPTIONS, Basic
 from chop.searching.space import read_space
 from chop.searching.space.space import METHOD, MODEL, TRAINING, read_option_choices
 from chop.searching.strategies import STRATEGIES, Strategy
+from chop.training.budget import Budget, without_held_back
 
 logger = logging.getLogger(__name__)
 
@@ -99,7 +100,7 @@ class SearchSpec:
     def problem(self, experiment: Experiment | None = None) -> Problem:
         """Return the space with its model and data, ready to be measured; they are loaded if not given."""
         loaded = experiment or Experiment.load(self.config)
-        rows = self.evaluation.rows(loaded.data)
+        rows = self.rows(loaded)
         problem = self.strategy.own_problem(self, loaded)
         if problem is None and trains(self.config):
             problem = QATProblem(self.config, loaded, self.training, rows, self.cost_runners)
@@ -108,6 +109,29 @@ class SearchSpec:
         if not problem.space.parts:
             raise ValueError("search.search_space.seed quantises no node; give at least one of them a format")
         return problem
+
+    @property
+    def trains(self) -> bool:
+        """Whether trials are trained, by the strategy or before each is measured."""
+        return self.strategy.trains or trains(self.config)
+
+    @property
+    def holds_rows_back(self) -> bool:
+        """Whether trials are measured on half of the validation rows: no other rows are unknown to trained ones."""
+        return self.config.max_drop is not None and self.trains and self.evaluation.on_validation_rows
+
+    def rows(self, experiment: Experiment) -> Rows:
+        """Return the rows that trials are measured on."""
+        rows = self.evaluation.rows(experiment.data)
+        return without_held_back(rows) if self.holds_rows_back else rows
+
+    def budget(self, experiment: Experiment, problem: Problem) -> Budget | None:
+        """Return the budget of `max_drop` with the rows that it is checked on; None without it."""
+        if self.config.max_drop is None:
+            return None
+        num_rows, splits = self.evaluation.num_samples, experiment.data.splits
+        original = problem.correct(None)
+        return Budget.on(self.config.max_drop, splits, num_rows, original, trains=self.trains)
 
     def _ptq_problem(self, experiment: Experiment, rows: Rows) -> Problem:
         graph = experiment.annotated_graph()

@@ -69,6 +69,12 @@ def num_correct(logits: Tensor, labels: Tensor) -> Tensor:
     return (logits.argmax(dim=1) == labels).sum()
 
 
+def correct_predictions(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return whether each prediction is right, a bool per row or per scored token."""
+    logits, labels = per_token(logits, labels)
+    return logits.argmax(dim=1) == labels
+
+
 class Score:
     """Mean loss and accuracy of the batches added so far. The sums stay on the device until they are read."""
 

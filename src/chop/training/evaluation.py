@@ -11,7 +11,9 @@ from chop.dataset import DatasetInfo, Rows
 from chop.display.progress import ProgressBar
 from chop.ir.graph.interpreter import evaluation_mode
 from chop.runs import Experiment
+from chop.statistics.scoring import correct_predictions
 from chop.tasks import Evaluation, Meter, Reduce
+from chop.tasks.base import first_tensor
 from chop.training.batches import Batch, evaluation_batches, to_device
 
 Arguments = Callable[[Tensor], Mapping[str, Tensor]]
@@ -47,6 +49,17 @@ def evaluate_on(rows: Rows, model: nn.Module, experiment: Experiment, device: to
     rows = to_device(rows, device)
     batches = evaluation_batches(rows, experiment.config.batch_size)
     return evaluate(model.to(device), batches, experiment.meter(device), device, arguments=experiment.arguments)
+
+
+def correct_on(rows: Rows, model: nn.Module, experiment: Experiment) -> Tensor:
+    """Return whether each prediction on some rows is right: a bool per row, or per scored token of a text."""
+    device, found = experiment.device, []
+    rows, model = to_device(rows, device), model.to(device)
+    with evaluation_mode(model):
+        for batch in evaluation_batches(rows, experiment.config.batch_size):
+            logits = first_tensor(model(**experiment.arguments(batch.features.to(device))))
+            found.append(correct_predictions(logits, batch.labels.to(device)).cpu())
+    return torch.cat(found)
 
 
 def class_names(info: DatasetInfo) -> Sequence[str]:

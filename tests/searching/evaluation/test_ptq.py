@@ -64,6 +64,18 @@ def test_original_metrics_are_those_of_the_model(problem: PTQProblem, graph: Mas
     assert found["bitops"] == 32 * 32 * (6 * 12 + 12 * 3)
 
 
+def test_predictions_on_other_rows_are_those_of_a_quantised_copy(
+    problem: PTQProblem, graph: MaseGraph, rows: Rows
+) -> None:
+    other = Rows(rows.features.flip(0) + 1, rows.labels)
+    configuration = _first_configuration(problem)
+    for given in (None, configuration):
+        right = problem.correct(given)(other)
+        accuracy = measure_copy(graph, given or {}, other)["accuracy"]
+        assert right.dtype == torch.bool
+        assert right.double().mean().item() == pytest.approx(accuracy)
+
+
 def test_costs_equal_those_computed_by_hand(problem: PTQProblem) -> None:
     narrow = {
         name: {**config, "weight_width": 2, "data_in_width": 4}

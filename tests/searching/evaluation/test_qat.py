@@ -118,6 +118,17 @@ def test_a_trial_is_trained_like_the_loop_written_by_hand(config: SearchConfig) 
 
 
 @pytest.mark.slow
+def test_with_max_drop_half_of_the_validation_rows_are_held_back_from_trained_trials(config: SearchConfig) -> None:
+    run = search(replace(config, max_drop=60.0, n_trials=2))
+    found = read(run)
+    assert [each["predictions"] for each in found["budget"].values()] == [40, 40, 200]
+    measured = found["plain"]["accuracy"] - found["best"]["accuracy"]
+    assert found["budget"]["validation"]["points"] == pytest.approx(100 * measured)
+    with pytest.raises(ValueError, match="only one of the two holds back validation rows, for max_drop"):
+        search(replace(config, resume=True))
+
+
+@pytest.mark.slow
 def test_each_shape_of_the_model_has_its_own_layers(config: SearchConfig) -> None:
     problem = problem_of(replace(config, model_options={}, search=table(model={"hidden": SHAPES})))
     assert [unit.name for unit in problem.space.units] == [f"seq_blocks_{number}" for number in (1, 3, 5, 7)]

@@ -17,6 +17,7 @@ from chop.searching.results import terminal as module
 from chop.searching.results.terminal import SearchProgress, show_results
 from chop.searching.study.storage import open_memory
 from chop.searching.study.study import Study
+from chop.training.budget import HELD_BACK, TEST, VALIDATION, Choice, PairedLoss
 from searching.results.example_trials import FOUR, results, trial
 
 OBJECTIVES = Objectives((Objective("accuracy", "maximize"), Objective("bitops", "minimize")))
@@ -112,7 +113,7 @@ def test_results_are_saved_at_the_given_interval(problem: PTQProblem, clock: lis
 def test_the_table_shows_the_front_with_the_nearest_baselines(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    show_results(results(*FOUR), 0.5, RunFolder(Path("run")))
+    show_results(results(*FOUR), None, RunFolder(Path("run")))
     lines = capsys.readouterr().out.splitlines()
     assert "Pareto front: 2 of 4 trials" in lines
     assert lines[4].split() == [
@@ -141,8 +142,24 @@ def test_the_table_shows_the_front_with_the_nearest_baselines(
     assert "Pareto-optimal uniform baselines: integer, 4 bits (accuracy 0.6000)" in text
     assert "the importance of choices is not shown for 4 trials; it needs at least 20" in text
     assert "best: trial 1, accuracy 0.8060" in text
-    rule = "lowest bit operations of all trials that lose at most 0.5 percentage points of accuracy"
+    rule = "lowest bit operations of all trials that lose at most 1 percentage point of accuracy"
     assert f"{rule}; ready for ch transform" in text
+
+
+def test_the_table_shows_what_is_within_the_budget_and_folds_the_rest_away(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    losses = tuple(PairedLoss(name, 1000, 5, 1) for name in (VALIDATION, HELD_BACK, TEST))
+    choice = Choice(FOUR[1], losses, 1.0, num_failed=2)
+    show_results(results(*FOUR, is_checked=True, choice=choice), 0.5, RunFolder(Path("run")))
+    text = capsys.readouterr().out
+    assert [line.split()[0] for line in text.splitlines()[4:6]] == ["1", "not"]  # trial 1, and the next sentence
+    assert "not shown: 1 trial of the front with a loss of more than 0.5 percentage points, in" in text
+    assert "best: trial 1" in text
+    for name in (VALIDATION, HELD_BACK, TEST):
+        shown = next(line.split() for line in text.splitlines() if line.startswith(f"{name}  "))
+        assert shown[-3:] == ["1,000", "0.40", f"{losses[0].limit:.2f}"]
+    assert "2 other choices lost too much on rows held back" in text
 
 
 def test_the_table_shows_choices_that_are_not_formats(capsys: pytest.CaptureFixture[str]) -> None:

@@ -284,7 +284,8 @@ def element_search(toy_search: SearchConfig) -> SearchConfig:
 
 @pytest.mark.slow
 def test_a_search_traces_a_front_whose_trials_can_be_applied(element_search: SearchConfig) -> None:
-    run = search(element_search)
+    run = search(replace(element_search, max_drop=100.0))
+    assert list(json.loads((run / "summary.json").read_text())["budget"]) == ["validation", "held back", "test"]
     trials = json.loads((run / "search" / "log.json").read_text())["trials"]
     assert [trial["params"] for trial in trials] == [{"[learned]/step": step} for step in (10, 20, 30, 40)]
     luts = [trial["metrics"]["lut"] for trial in trials]

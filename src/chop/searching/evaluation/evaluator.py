@@ -20,7 +20,7 @@ from chop.ir.graph.meta import annotated_batch_size
 from chop.ir.graph.result_cache import ResultCache
 from chop.nn.quantized import QuantConfig, QuantizedCall, QuantizedLayer
 from chop.passes.quantization.replacement import formats_of, make_replacement
-from chop.statistics.scoring import fast_scores, per_token
+from chop.statistics.scoring import correct_predictions, fast_scores, per_token
 from chop.tasks.base import first_tensor
 
 MAX_CACHE_BYTES = 2**30
@@ -106,6 +106,13 @@ class Evaluator:
             self._limit_memory(batch)
         return found
 
+    def correct(self, rows: Rows, replacements: Replacements) -> Tensor:
+        """Return whether each prediction on other rows is right, with some nodes replaced; no values are kept."""
+        other = Evaluator(self.graph, self.arguments, rows, memory=0)
+        for batch in other._batches:
+            batch.keep_no_values()
+        return torch.cat([batch.correct(replacements) for batch in other._batches])
+
     def on_first_rows(self, num_rows: int) -> Evaluator:
         """Return an evaluator of the same graph on the first rows only; replacements fit both."""
         rows = Rows(self.rows.features[:num_rows], self.rows.labels[:num_rows])
@@ -175,6 +182,9 @@ class _EvaluatedBatch:
 
     def output(self, replacements: Replacements) -> Tensor:
         return first_tensor(self._run.run(replacements))
+
+    def correct(self, replacements: Replacements) -> Tensor:
+        return correct_predictions(self.output(replacements), self._labels).cpu()
 
     def replace_only(self, nodes: Collection[fx.Node]) -> None:
         self._run = IncrementalRun(self._graph, self._inputs, cache=self._cache, replaceable=nodes)

@@ -8,6 +8,7 @@ from typing import Any
 
 from chop.ir import MaseGraph
 from chop.searching.space import Configuration, Space, Unit
+from chop.training.budget import Correct
 
 PTQ, QAT = "graph/quantize/mixed_precision_ptq", "graph/quantize/mixed_precision_qat"
 """Names of the spaces: without training, or with a short training of each configuration."""
@@ -38,6 +39,10 @@ class Problem(ABC):
     @abstractmethod
     def measure_original(self) -> Metrics:
         """Return the metrics of the model without quantisation."""
+
+    @abstractmethod
+    def correct(self, configuration: Configuration | None) -> Correct:
+        """Return what says which predictions are right with a configuration; None: with the original model."""
 
     def units(self, configuration: Configuration) -> Sequence[Unit]:
         """Return the units that the model has in a configuration; a model of another shape may lack some."""

@@ -23,6 +23,7 @@ from chop.searching.evaluation.problem import Metrics, Problem, ShouldContinue
 from chop.searching.evaluation.transform_config import transform_config
 from chop.searching.space import Configuration, Space, Unit
 from chop.searching.space.space import METHOD, NEAREST
+from chop.training.budget import Correct
 from chop.transforming.pipeline import pass_messages_from, run_passes
 
 RUNG_SHARES = (1 / 8, 1 / 4, 1 / 2)
@@ -66,6 +67,10 @@ class PTQProblem(Problem):
     def measure_original(self) -> Metrics:
         found = self.evaluator.evaluate({})
         return {"accuracy": found.accuracy, "loss": found.loss, **self._costs.total(())}
+
+    def correct(self, configuration: Configuration | None) -> Correct:
+        replacements = {} if configuration is None else self.replacements(configuration)
+        return lambda rows: self.evaluator.correct(rows, replacements)
 
     def costs(self, configuration: Configuration) -> Metrics:
         """Return the cost metrics of a configuration; units that it does not name are not quantised."""
@@ -120,11 +125,21 @@ class MethodProblem(PTQProblem):
     def measure(self, configuration: Configuration, should_continue: ShouldContinue | None = None) -> Metrics:
         if configuration[METHOD]["method"] == NEAREST:
             return super().measure(configuration)
+        changed = self._changed(configuration)
+        return _metrics(changed.evaluate({}), costs_of(changed.graph, self._runners))
+
+    def correct(self, configuration: Configuration | None) -> Correct:
+        if configuration is None or configuration[METHOD]["method"] == NEAREST:
+            return super().correct(configuration)
+        changed = self._changed(configuration)
+        return lambda rows: changed.correct(rows, {})
+
+    def _changed(self, configuration: Configuration) -> Evaluator:
+        """Return an evaluator of the graph that the method has changed."""
         passes = transform_config(self._config, self.space.units, configuration).passes
         with pass_messages_from(logging.ERROR):
             graph = run_passes(passes, self.evaluator.graph, self._experiment).graph
-        found = Evaluator(graph, self._experiment.arguments, self.evaluator.rows).evaluate({})
-        return _metrics(found, costs_of(graph, self._runners))
+        return Evaluator(graph, self._experiment.arguments, self.evaluator.rows)
 
 
 def known_methods() -> list[str]:

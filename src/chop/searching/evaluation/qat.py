@@ -26,7 +26,8 @@ from chop.searching.space.dimension import equality_key
 from chop.searching.space.space import MODEL, TRAINING, read_option_choices
 from chop.tasks import Evaluation
 from chop.training.batches import to_device
-from chop.training.evaluation import evaluate_on
+from chop.training.budget import Correct
+from chop.training.evaluation import correct_on, evaluate_on
 from chop.training.loop import train_epochs
 
 
@@ -75,12 +76,22 @@ class QATProblem(Problem):
     def measure_original(self) -> Metrics:
         """Return the metrics of the loaded model; if none was loaded, of the model trained without quantisation."""
         if self._config.load_name is None:
-            options = self._option_values.items()
-            return self.measure(
-                {part: {name: each[0] for name, each in values.items()} for part, values in options}
-            )
+            return self.measure(self._first_options)
         found = evaluate_on(self._rows, copy.deepcopy(self._experiment.model), self._experiment, self._device)
         return {"accuracy": found.accuracy, "loss": found.loss, **costs_of(self._quantized({}), self._runners)}
+
+    def correct(self, configuration: Configuration | None) -> Correct:
+        if configuration is None and self._config.load_name is not None:
+            model = copy.deepcopy(self._experiment.model)
+        else:
+            model = self.trained_graphs(self._first_options if configuration is None else configuration)[1].model
+        return lambda rows: correct_on(rows, model, self._experiment)
+
+    @property
+    def _first_options(self) -> Configuration:
+        """The first value of each training and model option, without number formats."""
+        options = self._option_values.items()
+        return {part: {name: each[0] for name, each in values.items()} for part, values in options}
 
     def units(self, configuration: Configuration) -> Sequence[Unit]:
         names = self._quantizable_nodes[_model_key(configuration)]

@@ -30,6 +30,10 @@ class BasicEvaluation(Options):
     data_loader: Literal["train_dataloader", "val_dataloader", "test_dataloader"] = "val_dataloader"
     num_samples: int = option(10_000, least=1, help="number of rows")
 
+    @property
+    def on_validation_rows(self) -> bool:
+        return self.data_loader == "val_dataloader"
+
     def rows(self, data: MaseDataModule) -> Rows:
         """Return the rows to evaluate on."""
         split: Rows = getattr(data.splits, self.data_loader.removesuffix("_dataloader"))

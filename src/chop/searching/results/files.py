@@ -19,6 +19,7 @@ from chop.searching.results.results import BestTrial, Importances, Results
 from chop.searching.space import Configuration
 from chop.searching.spec import SearchSpec
 from chop.searching.study.study import ORIGINAL, Study, TrialRecord
+from chop.training.budget import Correct
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,9 +38,16 @@ class ResultFiles:
     experiment: Experiment
     problem: Problem
 
-    def write(self, study: Study) -> Results:
-        """Write all files, each atomically, and return the results; files that are up to date stay as they are."""
+    def write(self, study: Study, *, checks_budget: bool = False) -> Results:
+        """Write all files, each atomically, and return the results; files that are up to date stay as they are.
+
+        With `checks_budget`, the best trial is one that keeps `max_drop` on rows that the search has not seen.
+        """
         results = Results.of(study, self.spec.objectives, self.problem.space, self.spec.config.task)
+        budget = self.spec.budget(self.experiment, self.problem) if checks_budget and results.complete else None
+        if budget is not None:
+            prefilter = self.spec.evaluation.on_validation_rows
+            results = results.checked(budget, self._correct, prefilter=prefilter)
         best = results.best(self.spec.config.max_drop)
         summary = self._summary(study, results, best)
         if (known := self._importances_if_up_to_date(summary)) is not None:
@@ -47,10 +55,15 @@ class ResultFiles:
         # Here, because importing Matplotlib takes long, and only the process that writes the files needs it.
         from chop.searching.results.pareto_plot import draw_front
 
-        if best.record is not None:
+        if best.record is None:
+            self.folder.best_config.unlink(missing_ok=True)
+        else:
             configuration = self.problem.space.configuration(best.record.params)
-            write_text(self.folder.best_config, self._toml(configuration, self._comments(best.record, best.rule)))
-        write_text(self.folder.front_table, _front_table(results).to_csv(index=False))
+            choice = results.choice
+            comments = self._comments(best.record, best.rule, () if choice is None else choice.text.splitlines())
+            write_text(self.folder.best_config, self._toml(configuration, comments))
+        front = _front_table(results, self.spec.config.max_drop)
+        write_text(self.folder.front_table, front.to_csv(index=False))
         write_text(self.folder.search_log, _log_text(self._log(study, results)))
         with atomic_path(self.folder.trials_table) as path:
             _trials_table(results).to_parquet(path, index=False)
@@ -86,16 +99,20 @@ class ResultFiles:
         lines = "".join(f"# {line}\n" for line in comments)
         return lines + write_options(config, only_changed=True, others=training)
 
-    def _comments(self, best: TrialRecord, rule: str) -> list[str]:
-        names = [name for name in known_metrics() if name in best.metrics]
-        metrics = ", ".join(f"{name} {best.metrics[name]:.6g}" for name in names)
+    def _correct(self, trial: TrialRecord) -> Correct:
+        return self.problem.correct(self.problem.space.configuration(trial.params))
+
+    def _comments(self, trial: TrialRecord, rule: str, losses: Sequence[str]) -> list[str]:
+        names = [name for name in known_metrics() if name in trial.metrics]
+        metrics = ", ".join(f"{name} {trial.metrics[name]:.6g}" for name in names)
         comments = [
-            f"Trial {best.number}: {rule}.",
+            f"Trial {trial.number}: {rule}.",
             f"On {counted(self.problem.num_rows, 'row')} of {self.spec.evaluation.data_loader}: {metrics}.",
+            *losses,
         ]
-        if "epochs" in best.metrics:
+        if "epochs" in trial.metrics:
             comments.append("These are the formats before the training. To get the trained weights:")
-        return [*comments, f"  {command_of_best(self.folder, best.number, best.metrics)}"]
+        return [*comments, f"  {command_of_best(self.folder, trial.number, trial.metrics)}"]
 
     def _log(self, study: Study, results: Results) -> dict[str, Any]:
         space, front = self.problem.space, {record.number for record in results.front}
@@ -131,6 +148,7 @@ class ResultFiles:
             ORIGINAL: _finite(results.original),
             "best": None if best.record is None else {"trial": best.record.number, **_finite(best.record.metrics)},
             "rule": best.rule,
+            **({} if results.choice is None else {"budget": results.choice.summary}),
             "baselines": {each.label: _finite(each.metrics) for each in results.baselines},
             "pareto_optimal_baselines": [each.label for each in results.pareto_optimal_baselines],
             "front": len(results.front),
@@ -152,16 +170,17 @@ def read_log(folder: RunFolder) -> dict[str, Any]:
     return log
 
 
-def _front_table(results: Results) -> pd.DataFrame:
+def _front_table(results: Results, max_drop: float | None) -> pd.DataFrame:
     import pandas as pd  # here and below, because importing it takes a third of a second
 
-    rows = []
+    rows, within = [], results.within(max_drop)
     for record in results.front:
         uniform: dict[str, str | float] = {}
         if (baseline := results.nearest_baseline(record.metrics)) is not None:
             metrics = {f"uniform_{name}": baseline.metrics[name] for name in ("accuracy", results.cost.name)}
             uniform = {"uniform": baseline.label, **metrics}
-        rows.append({"trial": record.number, **record.metrics, **uniform, **record.params})
+        budget = {} if max_drop is None else {"within_max_drop": record in within}
+        rows.append({"trial": record.number, **budget, **record.metrics, **uniform, **record.params})
     return pd.DataFrame(rows, columns=None if rows else ["trial"])
 
 

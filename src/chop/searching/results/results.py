@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -27,6 +27,7 @@ from chop.searching.space import Configuration, Params, Space
 from chop.searching.space.dimension import equality_key
 from chop.searching.space.space import METHOD, MODEL, TRAINING
 from chop.searching.study.study import BASELINES, ORIGINAL, Study, TrialRecord
+from chop.training.budget import Budget, Choice, Correct
 
 DEFAULT_MAX_DROP = 1.0
 """Percentage points of accuracy that the best configuration may lose if `--max-drop` is not given."""
@@ -70,6 +71,9 @@ class Results:
     task: str = "cls"
     known_importances: Importances | None = None
     """What `importances_of_shown_metrics` returns, if it was computed before."""
+    is_checked: bool = False
+    """Whether trials were checked on rows held back; then `choice` is the one that keeps the budget, or None."""
+    choice: Choice[TrialRecord] | None = None
 
     @classmethod
     def of(cls, study: Study, objectives: Objectives, space: Space, task: str = "cls") -> Results:
@@ -137,11 +141,31 @@ class Results:
         """Return how many percentage points of accuracy a trial loses against the original model."""
         return 100 * (self.original["accuracy"] - record.metrics["accuracy"])
 
+    def within(self, max_drop: float | None) -> list[TrialRecord]:
+        """Return the trials of the front that measured a loss of at most `max_drop`; all without a limit."""
+        return [each for each in self.front if max_drop is None or self.keeps(each.metrics, max_drop)]
+
+    def checked(self, budget: Budget, correct: Callable[[TrialRecord], Correct], *, prefilter: bool) -> Results:
+        """Return the results with the cheapest trial that keeps a budget on the budget's own rows.
+
+        With `prefilter`, trials that measured a larger loss are not tried: they were measured on the same rows.
+        """
+        trials = [each for each in self.complete if not prefilter or self.keeps(each.metrics, budget.max_drop)]
+        trials.sort(key=self._gains_of_choice, reverse=True)
+        return replace(self, is_checked=True, choice=budget.choose(trials, correct))
+
+    def keeps(self, metrics: Mapping[str, float], max_drop: float) -> bool:
+        """Return whether at most `max_drop` percentage points of accuracy were lost, as measured."""
+        return 100 * (self.original["accuracy"] - metrics["accuracy"]) <= max_drop + DROP_TOLERANCE
+
+    def _gains_of_choice(self, record: TrialRecord) -> tuple[float, float]:
+        return self.cost.gain(record.metrics), record.metrics["accuracy"]
+
     def best(self, max_drop: float | None) -> BestTrial:
         """Return the best trial and the rule that chose it; no trial if all lose more than `max_drop`.
 
         Without `max_drop` it is the trial with the best sum if the objectives are summed. Otherwise it is the
-        cheapest one that loses at most `DEFAULT_MAX_DROP`, or the most accurate one if all lose more.
+        cheapest one that measured a loss of at most `DEFAULT_MAX_DROP`, or the most accurate one if all lose more.
         """
         if max_drop is None and self.objectives.sum_direction is not None:
             names = ", ".join(each.name for each in self.objectives.items)
@@ -149,14 +173,18 @@ class Results:
             best = pick(self.complete, key=lambda each: self.objectives.values(each.metrics)[0], default=None)
             return BestTrial(best, f"best sum of {names}")
         allowed = DEFAULT_MAX_DROP if max_drop is None else max_drop
-        good = [each for each in self.complete if self.accuracy_drop(each) <= allowed + DROP_TOLERANCE]
+        good = [each for each in self.complete if self.keeps(each.metrics, allowed)]
         if not good and max_drop is None:
             reason = f"all trials lose more than {percentage_points(DEFAULT_MAX_DROP)}"
             return BestTrial(self.most_accurate, f"highest accuracy: {reason}")
-        best = max(good, key=lambda each: (self.cost.gain(each.metrics), each.metrics["accuracy"]), default=None)
+        best = max(good, key=self._gains_of_choice, default=None)
         extreme = "lowest" if self.cost.prefers_lower else "highest"
         points, title = percentage_points(allowed), known_metrics()[self.cost.name].title
-        return BestTrial(best, f"{extreme} {title} of all trials that lose at most {points} of accuracy")
+        rule = f"{extreme} {title} of all trials that lose at most {points} of accuracy"
+        if not self.is_checked:
+            return BestTrial(best, rule)
+        checked = None if self.choice is None else self.choice.candidate
+        return BestTrial(checked, f"{rule} on validation rows and on rows held back")
 
     @property
     def most_accurate(self) -> TrialRecord | None:

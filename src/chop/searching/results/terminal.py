@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from chop.display.figures import KeyFigure
 from chop.display.html import shown_in_notebook
-from chop.display.numbers import counted
+from chop.display.numbers import counted, percentage_points
 from chop.display.progress import SECONDS_PER_REDRAW, StatusLine, bar, clock
 from chop.display.tables import plain_table, wrapped_text
 from chop.runs import RunFolder
@@ -119,7 +119,7 @@ def show_results(
     if not results.complete:
         print("\nno trial was completed")
         return
-    _show_front(results, folder)
+    _show_front(results, max_drop, folder)
     if rows:
         print(f"accuracy and loss are those of {rows}")
     print(wrapped_text(f"\n{original}: {_summary(results, results.original)}", INDENT))
@@ -140,10 +140,15 @@ def show_results(
         )
         print(wrapped_text(f"\nbest: trial {best.number}, {_summary(results, best.metrics)}", INDENT))
         print(wrapped_text(f"{' ' * INDENT}{rule}; {use}", INDENT))
+    if results.choice is not None:
+        print(f"\n{results.choice.text}")
 
 
-def _show_front(results: Results, folder: RunFolder) -> None:
-    columns = _columns(results)
+def _show_front(results: Results, max_drop: float | None, folder: RunFolder) -> None:
+    columns, within, baselines = _columns(results), results.within(max_drop), results.baselines_outside_the_space
+    if within and max_drop is not None:  # the others are folded away
+        baselines = [each for each in baselines if results.keeps(each.metrics, max_drop)]
+    within = within or results.front
     rows = [
         (
             record.number,
@@ -151,7 +156,7 @@ def _show_front(results: Results, folder: RunFolder) -> None:
             *(_cell(each, record.metrics) for each in columns),
             *_nearest_baseline(results, record.metrics),
         )
-        for record in results.front[:MAX_ROWS_SHOWN]
+        for record in within[:MAX_ROWS_SHOWN]
     ]
     rows += [
         (
@@ -160,7 +165,7 @@ def _show_front(results: Results, folder: RunFolder) -> None:
             *(_cell(each, baseline.metrics) for each in columns),
             *(baseline.label, "", ""),
         )
-        for baseline in results.baselines_outside_the_space
+        for baseline in baselines
     ]
     cost_title = known_metrics()[results.cost.name].column_title
     quality = quality_figure(results.task).column_title
@@ -171,10 +176,14 @@ def _show_front(results: Results, folder: RunFolder) -> None:
     print(f"\nPareto front: {len(results.front)} of {counted(len(results.complete), 'trial')}")
     if not shown_in_notebook(headers, rows):
         print(plain_table(headers, rows, align))
-    if results.baselines_outside_the_space:
+    if baselines:
         print("-: Pareto-optimal uniform baselines that are not in the search space")
-    if len(results.front) > MAX_ROWS_SHOWN:
-        print(f"... and {len(results.front) - MAX_ROWS_SHOWN} more in {folder.front_table}")
+    num_others = len(results.front) - len(within)
+    if len(within) > MAX_ROWS_SHOWN:
+        print(f"... and {len(within) - MAX_ROWS_SHOWN} more in {folder.front_table}")
+    if num_others and max_drop is not None:
+        loss = f"a loss of more than {percentage_points(max_drop)}"
+        print(f"not shown: {counted(num_others, 'trial')} of the front with {loss}, in {folder.front_table}")
 
 
 def _columns(results: Results) -> list[KeyFigure]:

@@ -31,6 +31,8 @@ class Strategy(Options, ABC):
 
     supports_training: ClassVar[bool] = False
     """Whether it can search problems that train each configuration."""
+    trains: ClassVar[bool] = False
+    """Whether it trains graphs itself."""
 
     n_trials: int = option(
         100, least=1, help="number of trials; strategies that compute their trials themselves may need fewer"

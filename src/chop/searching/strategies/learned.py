@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from chop.config import WidthTrainingOptions
 from chop.formats.integer import Integer
@@ -18,7 +18,8 @@ from chop.searching.space import Configuration, Params, Space, Unit, read_space
 from chop.searching.space.space import OptionChoices
 from chop.searching.strategies.base import Strategy, register_strategy
 from chop.searching.strategies.learned_training import StartingWidths, WidthTraining, learnable, steps_of_trials
-from chop.training.evaluation import evaluate_on
+from chop.training.budget import Correct
+from chop.training.evaluation import correct_on, evaluate_on
 
 if TYPE_CHECKING:
     from chop.searching.spec import SearchSpec
@@ -37,6 +38,8 @@ class Learned(WidthTrainingOptions, Strategy):
     evenly spaced steps are trials, whose weights are trained further with these widths.
     """
 
+    trains: ClassVar[bool] = True
+
     def own_problem(self, spec: SearchSpec, experiment: Experiment) -> Problem:
         return LearnedFrontProblem(self, spec, experiment)
 
@@ -52,7 +55,7 @@ class LearnedFrontProblem(Problem):
 
     def __init__(self, options: WidthTrainingOptions, spec: SearchSpec, experiment: Experiment) -> None:
         self._options, self._spec, self._experiment = options, spec, experiment
-        self._rows = spec.evaluation.rows(experiment.data)
+        self._rows = spec.rows(experiment)
         self._original = experiment.annotated_graph()
         units = read_space(spec.config.search.search_space, self._original.annotated_metas()).units
         self._training = WidthTraining(
@@ -81,6 +84,11 @@ class LearnedFrontProblem(Problem):
 
     def measure_original(self) -> Metrics:
         return self._metrics(self._original)
+
+    def correct(self, configuration: Configuration | None) -> Correct:
+        step = None if configuration is None else int(configuration[LEARNED][STEP])
+        model = copy.deepcopy((self._original if step is None else self._training.graph_at(step)).model)
+        return lambda rows: correct_on(rows, model, self._experiment)
 
     def trained_graphs(self, configuration: Configuration) -> tuple[MaseGraph, MaseGraph]:
         return self._original, self._training.graph_at(int(configuration[LEARNED][STEP]))

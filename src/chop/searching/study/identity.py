@@ -24,6 +24,7 @@ DIFFERENCES = {
     "space": "its search space differs",
     "metrics": "its metrics differ",
     "strategy": "its strategy differs",
+    "held_back": "only one of the two holds back validation rows, for max_drop",
 }
 VERSION_KEY, VERSION = "version", 2
 """How the digests below are computed; studies of another version cannot be compared."""
@@ -45,6 +46,7 @@ def identity(spec: SearchSpec, experiment: Experiment) -> dict[str, Any]:
         "metrics": _digest((spec.objectives, spec.evaluation, spec.training, spec.cost_runners)),
         # Limits may differ between machines, or when a search is resumed.
         "strategy": _digest(replace(spec.strategy, n_trials=1, n_jobs=1, timeout=None, save_every_n_trials=0)),
+        **({"held_back": True} if spec.holds_rows_back else {}),
         **({"cf_args": _digest(spec.config.cf_args)} if spec.config.cf_args else {}),
     }
 
