@@ -3,7 +3,7 @@ python := .venv/bin/python
 # Two processes of which each runs tests in their order: a fixture that several tests share is made once.
 two := -n 2 --dist worksteal
 
-.PHONY: help setup lint test test-hardware test-captured census models test-models check bench bench-formats bench-hardware fuzz docs site format clean
+.PHONY: help setup lint test test-hardware test-compile test-captured census models test-models check bench bench-formats bench-hardware fuzz docs site format clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -24,6 +24,9 @@ test: lint ## all checks and all tests, as in CI
 
 test-hardware: setup ## the tests of hardware, with the long simulations that CI leaves out
 	CHOP_TEST_HARDWARE=1 $(python) -m pytest tests/hardware
+
+test-compile: setup ## torch.compile with every format, of which CI tests some
+	CHOP_TEST_COMPILE=1 $(python) -m pytest $(two) tests/nn/quantized/test_compiled.py
 
 test-captured: setup ## every pass on every captured model, of which CI tests some
 	CHOP_TEST_CAPTURED=1 $(python) -m pytest $(two) tests/contracts/test_real_models.py

@@ -33,7 +33,7 @@ KEYS: dict[str, Any] = {
     **{"passes": {"quantize": {"by": "type"}}, "transform": {"evaluate": False}, "report": True, "open": True},
     **{"search": {"search_space": {"name": "x"}}, "n_trials": 3, "timeout": 3.0, "storage": "memory", "study": "x"},
     **{"max_drop": 3.0, "apply": 3, "finetune": 3, "formats": "mxfp", "widths": "3", "roles": "weight"},
-    **{"calibrate": "mse"},
+    **{"calibrate": "mse", "compile": True},
 }
 """A value other than the default for the keys of a TOML file."""
 REFUSED_ALONE = {"teacher", "distill_temperature", "distill_weight", "prune_epochs", "prune_scope"}

@@ -181,6 +181,9 @@ class WorkOptions:
     accelerator: str = option(
         "auto", group="machine", help="device to run on: auto, cpu, gpu, mps, xpu or another one of torch"
     )
+    compile: bool = option(
+        False, group="machine", help="compile the rounding of quantised layers with torch.compile; same results"
+    )
     num_devices: int = option(1, aliases=("gpu",), least=1, group="machine", help="number of devices per machine")
     nodes: int = option(1, least=1, group="machine", help="number of machines")
     strategy: Literal["auto", "ddp", "fsdp"] = option(

@@ -8,7 +8,7 @@ from torch import nn
 
 from chop.formats import FORMATS
 from chop.ir.graph.shared_layers import group_by_layer
-from chop.nn.quantized import QuantConfig, QuantizedLayer, quantize_layer
+from chop.nn.quantized import QuantConfig, QuantizedLayer, compile_rounding, quantize_layer
 from chop.ops import Op, op_of_module
 from chop.passes.quantization.selection import QuantizeArgs, matches
 from chop.registry import closest
@@ -42,6 +42,8 @@ def quantize_module_transform_pass(model: nn.Module, pass_args: Any = None) -> t
             made |= dict.fromkeys((first, *others), _quantized(first, *layers[first], configs[first]))
     for path, new in made.items():
         model.set_submodule(path, new)
+    if args.compile:
+        compile_rounding(model)
     return model, {"quantized": list(configs)}
 
 

@@ -29,7 +29,7 @@ from chop.ir.graph.device import device_of
 from chop.ir.graph.interpreter import evaluation_mode
 from chop.ir.graph.storage.nodes import plain_call
 from chop.models import ModelInfo, check_supported, get_model_info
-from chop.nn.quantized import QuantizedCall, QuantizedLayer, plain_layer
+from chop.nn.quantized import QuantizedCall, QuantizedLayer, compile_rounding, plain_layer
 from chop.runs.devices import pick_device
 from chop.runs.folder import RunFolder
 from chop.runs.input_generator import InputGenerator
@@ -77,6 +77,8 @@ class Experiment:
                 # weights of a quantised graph also fit the plain model
                 message = "%s holds weights without number formats; %s has both"
                 logger.warning(message, config.load_name, folder.graph)
+        if config.compile:
+            compile_rounding(model)
         with Stage(f"reading {Path(config.dataset).name}"):
             data.prepare_data()  # last, because the other steps can fail without reading the rows
             data.setup()

@@ -138,7 +138,8 @@ class SearchSpec:
         metas = graph.annotated_metas()
         space = read_space(self.config.search.search_space, metas)
         num_batches = round(1 / RUNG_SHARES[0]) if self.strategy.halving else 1
-        evaluator = Evaluator(graph, experiment.arguments, rows, num_batches=num_batches)
+        compiles = self.config.compile
+        evaluator = Evaluator(graph, experiment.arguments, rows, num_batches=num_batches, compiles=compiles)
         costs = Costs(metas, self.cost_runners)
         if not self.config.search.search_space.method:
             return PTQProblem(space, evaluator, costs)

@@ -14,7 +14,7 @@ from torch import nn
 from chop.config import ActionConfig, TransformConfig, common_options
 from chop.display.launcher import option_name
 from chop.ir import MaseGraph
-from chop.nn.quantized import forget_rounded
+from chop.nn.quantized import compile_rounding, forget_rounded
 from chop.passes import PASSES
 from chop.passes.base import read_arguments
 from chop.runs import Experiment
@@ -79,6 +79,8 @@ def run_passes(passes: Passes, original: MaseGraph, experiment: Experiment) -> P
         if is_sharing and not run.keeps_weights:
             graph, is_sharing = copy.deepcopy(graph), False
         graph, info = run(graph, _arguments(name, given, original, experiment))
+        if experiment.config.compile:
+            compile_rounding(graph.model)
         infos[name] = _plain(info)
         if run.compare:
             _, info_before = run(_copy_sharing_weights(original), _arguments(name, given, original, experiment))

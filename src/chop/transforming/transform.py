@@ -67,7 +67,7 @@ def _transform_modules(config: TransformConfig, experiment: Experiment) -> Outco
     model = copy.deepcopy(experiment.model)
     quantized: list[str] = []
     for arguments in config.passes.values():
-        model, info = quantize_module_transform_pass(model, arguments)
+        model, info = quantize_module_transform_pass(model, {"compile": config.compile, **arguments})
         quantized += info["quantized"]
 
     def save(folder: RunFolder) -> None:

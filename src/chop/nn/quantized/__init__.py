@@ -6,7 +6,7 @@ The class of every layer in every format can be imported by its name: `LinearInt
 from chop.nn.quantized.call import QuantizedCall
 from chop.nn.quantized.config import ROLES, UNSET, QuantConfig
 from chop.nn.quantized.layer import QuantizedLayer, plain_layer
-from chop.nn.quantized.layer_classes import layer_class_by_name, quantize_layer
+from chop.nn.quantized.layer_classes import compile_rounding, layer_class_by_name, quantize_layer
 from chop.nn.quantized.rounded_parameters import forget_rounded
 
 
@@ -23,6 +23,7 @@ __all__ = [
     "QuantConfig",
     "QuantizedCall",
     "QuantizedLayer",
+    "compile_rounding",
     "forget_rounded",
     "plain_layer",
     "quantize_layer",

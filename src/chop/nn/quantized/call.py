@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from chop.formats import Format
 from chop.formats.parts.gradients import step_of_activation
-from chop.nn.quantized.rounding import has_numbers, phased_in, round_first, written_back
+from chop.nn.quantized.rounding import has_numbers, round_first, rounded_to, written_back
 from chop.ops import OPS, Op, Operand, function_named, op_of_function, qualified_name
 
 
@@ -33,6 +33,8 @@ class QuantizedCall:
     """Calibrated scales by operand; the others are computed in each call."""
     learned: Mapping[str, nn.Parameter | None] = field(default_factory=dict)
     """Learned scales by operand, which are parameters of the model; None: not read yet."""
+    is_compiled: bool = False
+    """Whether torch.compile makes the functions that round; the results are the same."""
 
     op: Op = field(init=False, repr=False)
     function: Callable[..., Any] = field(init=False, repr=False)
@@ -68,13 +70,11 @@ class QuantizedCall:
         return torch.tensor(self.scales[name]) if name in self.scales else None
 
     def _rounded(self, name: str, value: Tensor) -> Tensor:
-        scale, number_format = self.scale_of(name), self.formats[name]
-        if scale is None:
-            return phased_in(value, number_format(value))
-        operand = self.op.operand(name)
-        if operand is None or operand.role == "data_in":
+        scale, operand = self.scale_of(name), self.op.operand(name)
+        if scale is not None and (operand is None or operand.role == "data_in"):
             scale = step_of_activation(scale, value)
-        return phased_in(value, number_format(value, scale.to(value.device)))
+        scale = None if scale is None else scale.to(value.device)
+        return rounded_to(self.formats[name], value, scale, self.is_compiled)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # pickle does not find some functions of torch, which are created inside others; the op table does.
@@ -89,6 +89,7 @@ class QuantizedCall:
             self.writes_back,
             dict(self.scales),
             dict(self.learned),
+            self.is_compiled,
         )
 
 

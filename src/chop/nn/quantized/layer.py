@@ -17,7 +17,7 @@ from chop.formats.kernels.run import is_transformed
 from chop.formats.parts.gradients import step_of_activation, with_gradient_of
 from chop.nn.quantized.operand_scales import OperandScales, scale_name
 from chop.nn.quantized.rounded_parameters import without_kept
-from chop.nn.quantized.rounding import has_numbers, is_partial, phased_in, round_first, written_back
+from chop.nn.quantized.rounding import has_numbers, is_partial, round_first, rounded_to, written_back
 from chop.ops import Op, Operand
 from chop.registry import closest
 
@@ -40,6 +40,8 @@ class QuantizedLayer(OperandScales):
     op: ClassVar[Op]
     cache_weights: bool = True
     """Whether rounded parameters are kept in evaluation mode; False saves their memory and rounds in every call."""
+    is_compiled: bool = False
+    """Whether torch.compile makes the functions that round; the results are the same."""
     writes_back: bool = False
     """Whether the result of an in-place layer is also written into the memory of its input."""
 
@@ -103,10 +105,9 @@ class QuantizedLayer(OperandScales):
         if number_format is None or not has_numbers(value):
             return value
         scale = self.scale_of(name)
-        if scale is None:
-            return phased_in(value, number_format(value))
-        step = scale if name in self.parameter_names else step_of_activation(scale, value)
-        return phased_in(value, number_format(value, step))
+        if scale is not None and name not in self.parameter_names:
+            scale = step_of_activation(scale, value)
+        return rounded_to(number_format, value, scale, self.is_compiled)
 
     def quantized(self, name: str) -> Tensor | None:
         """Return the rounded parameter `name`; None if the layer has none."""

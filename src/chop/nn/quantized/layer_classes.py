@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from chop.formats import FORMATS, Format
+from chop.nn.quantized.call import QuantizedCall
 from chop.nn.quantized.layer import FunctionalLayer, QuantizedLayer, copied_state, plain_layer
 from chop.nn.quantized.rounded_parameters import without_kept
 from chop.ops import OPS, op_of_module
@@ -30,6 +32,26 @@ def quantize_layer(
             value = new._parameter(name) if name in new.parameter_names else (values or {}).get(name)
             new.start_scale(name, value)
     return new
+
+
+def compile_rounding(model: nn.Module) -> None:
+    """Let torch.compile make the functions that round, in all quantised layers and calls of a model."""
+    for module in model.modules():
+        if isinstance(module, QuantizedLayer):
+            with_compiled_rounding(module)
+        if isinstance(module, fx.GraphModule):
+            for node in module.graph.nodes:
+                if isinstance(node.target, QuantizedCall):
+                    node.target = with_compiled_rounding(node.target)
+            module.recompile()
+
+
+def with_compiled_rounding(quantized: QuantizedLayer | QuantizedCall) -> QuantizedLayer | QuantizedCall:
+    """Return the layer itself, or another call, whose rounding torch.compile makes."""
+    if isinstance(quantized, QuantizedCall):
+        return replace(quantized, is_compiled=True)
+    quantized.is_compiled = True
+    return quantized
 
 
 _classes: dict[tuple[type[nn.Module], str], type[QuantizedLayer]] = {}

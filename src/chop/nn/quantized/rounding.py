@@ -9,6 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from chop.formats import Format
+from chop.nn.quantized.compiled import round_compiled
+
 _share = 1.0
 
 
@@ -28,8 +31,9 @@ def is_partial() -> bool:
     return _share < 1
 
 
-def phased_in(value: Tensor, rounded: Tensor) -> Tensor:
+def rounded_to(number_format: Format, value: Tensor, scale: Tensor | None, is_compiled: bool) -> Tensor:
     """Return a rounded value, or one between it and the original while rounding is phased in."""
+    rounded = round_compiled(value, number_format, scale) if is_compiled else number_format(value, scale)
     return rounded if _share >= 1 else torch.lerp(value, rounded, _share)
 
 

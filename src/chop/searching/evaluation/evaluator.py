@@ -19,6 +19,7 @@ from chop.ir.graph.incremental import IncrementalRun, Replacements
 from chop.ir.graph.meta import annotated_batch_size
 from chop.ir.graph.result_cache import ResultCache
 from chop.nn.quantized import QuantConfig, QuantizedCall, QuantizedLayer
+from chop.nn.quantized.layer_classes import with_compiled_rounding
 from chop.passes.quantization.replacement import formats_of, make_replacement
 from chop.statistics.scoring import correct_predictions, fast_scores, per_token
 from chop.tasks.base import first_tensor
@@ -53,16 +54,24 @@ class Evaluator:
     """
 
     def __init__(
-        self, graph: MaseGraph, inputs: Inputs, rows: Rows, *, num_batches: int = 1, memory: int = MAX_CACHE_BYTES
+        self,
+        graph: MaseGraph,
+        inputs: Inputs,
+        rows: Rows,
+        *,
+        num_batches: int = 1,
+        memory: int = MAX_CACHE_BYTES,
+        compiles: bool = False,
     ) -> None:
         """Split the rows into at least `num_batches` batches; an evaluation can be stopped after each of them.
 
         `inputs` is the argument of the graph that takes the rows, or returns its arguments for some rows.
+        `compiles`: torch.compile makes what rounds.
         """
         graph.model.eval()
         self.graph, self.rows = graph, rows
         self.arguments = (lambda features: {inputs: features}) if isinstance(inputs, str) else inputs
-        self._memory = memory
+        self._memory, self._compiles = memory, compiles
         cache = ResultCache(memory // 2)
         batches = _split(rows, graph.annotated_metas(), num_batches)
         self._batches = [_EvaluatedBatch(graph, self.arguments, batch, cache) for batch in batches]
@@ -82,6 +91,7 @@ class Evaluator:
         found, _ = formats_of(meta, config)
         formats = {name: self._formats.setdefault(each, each) for name, each in found.items()}
         new = make_replacement(meta, formats, config.name)
+        new = with_compiled_rounding(new) if self._compiles else new
         if isinstance(new, QuantizedLayer):
             self._share_rounded_weights(meta.node, new)
         return new
@@ -116,7 +126,7 @@ class Evaluator:
     def on_first_rows(self, num_rows: int) -> Evaluator:
         """Return an evaluator of the same graph on the first rows only; replacements fit both."""
         rows = Rows(self.rows.features[:num_rows], self.rows.labels[:num_rows])
-        evaluator = Evaluator(self.graph, self.arguments, rows, memory=self._memory)
+        evaluator = Evaluator(self.graph, self.arguments, rows, memory=self._memory, compiles=self._compiles)
         if self._replaceable is not None:
             evaluator.replace_only(self._replaceable)
         return evaluator

@@ -130,7 +130,7 @@ class QATProblem(Problem):
         graph = self._original(configuration)
         passes = transform_config(self._config, self.units(configuration), configuration).passes
         for arguments in passes.values():
-            graph, _ = quantize_transform_pass(graph, arguments)
+            graph, _ = quantize_transform_pass(graph, {"compile": self._config.compile, **arguments})
         return graph
 
     def _original(self, configuration: Configuration) -> MaseGraph:

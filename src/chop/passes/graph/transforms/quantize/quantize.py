@@ -9,7 +9,7 @@ from torch import fx
 
 from chop.ir import MaseGraph, NodeMeta
 from chop.ir.graph.learned_scales import set_call
-from chop.nn.quantized import QuantConfig, QuantizedLayer
+from chop.nn.quantized import QuantConfig, QuantizedLayer, compile_rounding
 from chop.passes.base import PassResult, register_pass
 from chop.passes.quantization.poor_fit import warn_about_poor_fits
 from chop.passes.quantization.replacement import make_replacements
@@ -40,6 +40,8 @@ def quantize_transform_pass(graph: MaseGraph, args: QuantizeArgs) -> PassResult:
             meta.note_formats()
             for name in precisions[meta.node]:
                 logger.info("quantize '%s': %s is %s", meta.node.name, name, new.formats[name])
+    if args.compile:
+        compile_rounding(graph.model)
     _log_inherited(configs, metas)
     chosen = {node.name: each for node, each in precisions.items() if each}
     return graph, {"quantized": [node.name for node in configs], "chosen": chosen}
