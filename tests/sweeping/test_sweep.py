@@ -98,19 +98,34 @@ def test_a_language_model_is_shown_with_its_perplexity() -> None:
     }
 
 
-def test_best_setting_is_the_cheapest_that_is_accurate_enough_on_validation_rows() -> None:
-    rows = [row(Setting("integer", {"width": w}), accuracy, w) for w, accuracy in ((3, 0.5), (4, 0.9), (5, 0.91))]
+def test_candidates_are_those_that_are_accurate_enough_on_validation_rows_the_cheapest_first() -> None:
+    rows = [row(Setting("integer", {"width": w}), accuracy, w) for w, accuracy in ((5, 0.91), (4, 0.9), (3, 0.5))]
     results = SweepResults(row(None, 0.91, 99), rows, "")
-    assert results.best(1.0) is rows[1]
-    assert results.best(None) is rows[2]
-    assert results.best(50.0) is rows[0]
-    assert SweepResults(row(None, 1.0, 99), rows, "").best(1.0) is None
+    assert results.candidates(1.0) == [rows[1], rows[0]]
+    assert results.candidates(0.0) == [rows[0]]
+    assert results.candidates(50.0) == rows[::-1]
+    assert SweepResults(row(None, 1.0, 99), rows, "").candidates(1.0) == []
+
+
+def test_the_choice_keeps_the_budget_on_rows_held_back(
+    config: SweepConfig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = sweep(replace(config, max_drop=20.0))
+    found = folder.read_summary()
+    chosen = next(row for row in found["rows"] if f"{row['format']}, {row['bits']:g} bits" == found["best"])
+    budget = found["budget"]
+    assert [(name, each["predictions"]) for name, each in budget.items()] == [
+        *(("validation", 80), ("held back", 720), ("test", 200))
+    ]
+    for split, name in (("validation", "validation_accuracy"), ("test", "accuracy")):
+        assert budget[split]["points"] == pytest.approx(100 * (found["baseline"][name] - chosen[name]))
+    assert max(budget[name]["limit"] for name in ("validation", "held back")) <= 20
+    assert "loss of accuracy in percentage points on" in capsys.readouterr().out
 
 
 def test_one_percentage_point_is_singular(config: SweepConfig, capsys: pytest.CaptureFixture[str]) -> None:
     sweep(replace(config, widths="8"))  # --max-drop is 1 by default
-    assert "at most 1 percentage point" in (printed := capsys.readouterr().out)
-    assert "percentage points" not in printed
+    assert "at most 1 percentage point of validation accuracy" in capsys.readouterr().out
 
 
 def test_untrained_weights_are_reported(config: SweepConfig, caplog: pytest.LogCaptureFixture) -> None:

@@ -34,6 +34,6 @@ class SweepConfig(FormatsConfig):
         False, group="sweep", help="run the methods for low bit widths that suit each format; slower"
     )
     max_drop: float | None = option(
-        1.0, least=0, group="sweep", help="loss of validation accuracy in percentage points that best.toml may have"
+        1.0, least=0, group="sweep", help="loss of accuracy in percentage points that best.toml may have"
     )
     workers: int | None = option(1, least=1, group="sweep", help="number of processes")

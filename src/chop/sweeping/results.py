@@ -16,6 +16,7 @@ from chop.files import write_text
 from chop.runs import RunFolder
 from chop.sweeping.settings import Setting
 from chop.sweeping.table import FLOAT_BITS, cells_of, exact_cells_of
+from chop.training.budget import Choice
 from chop.transforming.pipeline import Passes, as_transform
 
 SCALES_NOTE = (
@@ -72,18 +73,17 @@ class SweepResults:
     rows: Sequence[Row]
     title: str
 
-    def best(self, max_drop: float | None) -> Row | None:
-        """Return the setting with the fewest bit operations that loses at most `max_drop` percentage points.
+    choice: Choice[Row] | None = None
+    """The setting that keeps the budget; None if none does, or none was chosen yet."""
+
+    def candidates(self, max_drop: float) -> list[Row]:
+        """Return the settings that lose at most `max_drop` percentage points, from the fewest bit operations on.
 
         Accuracy is that on validation rows, so that the accuracy on test rows stays an unbiased estimate.
         """
-        lowest = self._accuracy(self.baseline) - (max_drop or 0.0) / 100
+        lowest = self._accuracy(self.baseline) - max_drop / 100 - 1e-12  # of rounding
         good = [row for row in self.rows if self._accuracy(row) >= lowest]
-        return min(
-            good,
-            key=lambda row: (row.costs["bitops"], row.costs["weight_bits"], -self._accuracy(row)),
-            default=None,
-        )
+        return sorted(good, key=lambda row: (row.costs["bitops"], row.costs["weight_bits"], -self._accuracy(row)))
 
     @property
     def chosen_by(self) -> str:
@@ -114,13 +114,17 @@ def write_results(
     from chop.sweeping.plot import sweep_figure
 
     save_figure(sweep_figure([row.table_row for row in rows], results.title), folder.sweep_plot)
-    best, allowed = results.best(config.max_drop), percentage_points(config.max_drop or 0)
+    choice, allowed = results.choice, percentage_points(config.max_drop or 0)
     chosen_by = figure(results.chosen_by).title
-    if best is None or best.setting is None:
-        print(f"\nno setting loses at most {allowed} of {chosen_by}")
+    if choice is None:
+        print(f"\nno setting loses at most {allowed} of {chosen_by}, and of accuracy on rows held back")
         return
+    best = choice.candidate
+    assert best.setting is not None, "candidates are settings"
+    rule = "fewest bit operations" if choice.is_sure else "surest"
     print(
-        f"\nfewest bit operations with a loss of at most {allowed} of {chosen_by}: {best.label}, "
+        f"\n{rule} with a loss of at most {allowed} of {chosen_by}: {best.label}, "
         f"{counted(best.bits, 'bit')} (test accuracy {best.metrics['accuracy']:.4f}): {folder.sweep_config}"
     )
+    print(f"\n{choice.text}")
     write_text(folder.sweep_config, write_options(as_transform(config, passes(best.setting))))

@@ -6,7 +6,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from chop.config import SweepConfig
@@ -21,7 +21,8 @@ from chop.runs import Experiment, RunFolder
 from chop.sweeping.results import Row, SweepResults, write_results
 from chop.sweeping.settings import Setting, read_roles, read_settings
 from chop.sweeping.table import COSTS
-from chop.training.evaluation import evaluate_on
+from chop.training.budget import Budget, Choice, Correct
+from chop.training.evaluation import correct_on, evaluate_on
 from chop.training.parallel import map_in_processes
 from chop.training.threads import limit_threads_for
 from chop.transforming.pipeline import Passes, pass_messages_from, run_passes, with_recovery
@@ -40,6 +41,7 @@ def sweep(config: SweepConfig) -> RunFolder:
     with pass_messages_from(logging.ERROR):
         rows = list(_measure_all(config, bench, settings))
     results = SweepResults(baseline, rows, f"{config.model}, data: {bench.experiment.data.dataset_info.title}")
+    results = replace(results, choice=bench.choose(results))
     folder = RunFolder.create_for(config)
     try:
         write_results(results, config, bench.passes, folder)
@@ -80,9 +82,7 @@ class Bench:
 
     def measure(self, setting: Setting | None) -> Row:
         """Return accuracy, loss and cost in a setting; None measures the model as it is."""
-        graph = self.original
-        if setting is not None:
-            graph = run_passes(self.passes(setting), self.original, self.experiment).graph
+        graph = self._graph(setting)
         device, model, splits = self.experiment.device, graph.model, self.experiment.data.splits
         split, rows = ("validation", splits.val) if len(splits.val.labels) else ("training", splits.train)
         with limit_threads_for(self.experiment, self.config.batch_size):
@@ -94,6 +94,24 @@ class Bench:
         costs["bitops"] /= annotated_batch_size(graph.metas())
         choice = {f"{split}_accuracy": chosen["accuracy"]}
         return Row(setting, test, costs, choice, self.experiment.starts_quantized)
+
+    def correct(self, setting: Setting | None) -> Correct:
+        """Return what says which predictions are right in a setting; None: as the model is."""
+        model = self._graph(setting).model
+        return lambda rows: correct_on(rows, model, self.experiment)
+
+    def choose(self, results: SweepResults) -> Choice[Row] | None:
+        """Return the cheapest setting that keeps the budget of `max_drop`, also on rows held back."""
+        splits, max_drop = self.experiment.data.splits, self.config.max_drop or 0.0
+        num_rows = self.config.max_samples or max(len(splits.val.labels), len(splits.train.labels))
+        with limit_threads_for(self.experiment, self.config.batch_size), pass_messages_from(logging.ERROR):
+            budget = Budget.on(max_drop, splits, num_rows, self.correct(None), trains=False)
+            return budget.choose(results.candidates(max_drop), lambda row: self.correct(row.setting))
+
+    def _graph(self, setting: Setting | None) -> MaseGraph:
+        if setting is None:
+            return self.original
+        return run_passes(self.passes(setting), self.original, self.experiment).graph
 
 
 def _measure_all(config: SweepConfig, bench: Bench, settings: Sequence[Setting]) -> Iterator[Row]:
@@ -114,7 +132,8 @@ def _load(config: SweepConfig) -> Callable[[Setting], Row]:
 def _write_summary(
     config: SweepConfig, experiment: Experiment, results: SweepResults, folder: RunFolder, seconds: float
 ) -> None:
-    best = results.best(config.max_drop)
+    choice = results.choice
+    best = None if choice is None else choice.candidate
     summary: dict[str, Any] = {
         **experiment.describe("sweep"),
         "checkpoint": None if config.load_name is None else str(config.load_name),
@@ -122,6 +141,7 @@ def _write_summary(
         "rows": [row.table_row for row in results.rows],
         "best": None if best is None else f"{best.label}, {counted(best.bits, 'bit')}",
         "chosen_by": results.chosen_by,
+        **({} if choice is None else {"budget": choice.summary}),
         "seconds": round(seconds, 3),
     }
     if best is not None:

@@ -183,6 +183,8 @@ class Results:
         rule = f"{extreme} {title} of all trials that lose at most {points} of accuracy"
         if not self.is_checked:
             return BestTrial(best, rule)
+        if self.choice is not None and not self.choice.is_sure:
+            rule = f"surest of all trials that lose at most {points} of accuracy"
         checked = None if self.choice is None else self.choice.candidate
         return BestTrial(checked, f"{rule} on validation rows and on rows held back")
 
