@@ -24,7 +24,8 @@ __version__ = "0.1.0"
 sys.meta_path.insert(0, cast(Any, MovedModules()))
 
 _NAMES = {
-    "chop.api": "Evaluation Exported Run evaluate export open_run plot report search sweep train transform trust",
+    "chop.api": "Evaluation Exported Run compare evaluate export layers load open_run plot quantize report save "
+    "search sweep train transform trust",
     "chop.dataset": "MaseDataModule get_dataset_info",
     "chop.ir": "MaseGraph",
     "chop.models": "get_model get_model_info",

@@ -30,13 +30,21 @@ from chop.dataset import MaseDataModule, Rows
 from chop.dataset.tokens import token_arguments
 from chop.display.extras import need
 from chop.display.numbers import counted
+from chop.display.tables import Table
 from chop.exporting import Exported, export_graph, file_name
 from chop.exporting.export import export_run
 from chop.ir import MaseGraph
 from chop.ir.graph.annotate import annotate, init_metadata
 from chop.ir.graph.interpreter import evaluation_mode, example_inputs
+from chop.nn.quantized import FormatSpec
 from chop.options import read_options
 from chop.passes.graph import report_html_analysis_pass
+from chop.quantizing.compare import compare as compare_models
+from chop.quantizing.compare import layers as compare_layers
+from chop.quantizing.quantize import Style
+from chop.quantizing.quantize import quantize as quantize_model
+from chop.quantizing.saving import load as load_model
+from chop.quantizing.saving import save as save_model
 from chop.registry import closest
 from chop.reporting.run_report import page_to_write, write_report
 from chop.reporting.table_reports import write_sweep_report
@@ -59,11 +67,16 @@ __all__ = [
     "Evaluation",
     "Exported",
     "Run",
+    "compare",
     "evaluate",
     "export",
+    "layers",
+    "load",
     "open_run",
     "plot",
+    "quantize",
     "report",
+    "save",
     "search",
     "sweep",
     "train",
@@ -147,9 +160,7 @@ def evaluate(
     `split` and `batch_size` apply to a data set by name, and `split` to a data module. A data module of texts is
     evaluated on its task; `original` is the result of the model that the task `similarity` compares with.
     """
-    module = model.model if isinstance(model, MaseGraph | Run) else model
-    if not isinstance(module, nn.Module):
-        raise ValueError(f"chop.evaluate needs a torch.nn.Module, a MaseGraph or a Run, got {_shown(model)}")
+    module = _module(model, "chop.evaluate")
     batches = _batches(data, split, batch_size)
     first = next(batches, None)
     if first is None:
@@ -163,6 +174,54 @@ def evaluate(
     with limit_threads(work):
         checked = (_check_labels(batch, num_classes) for batch in chain([first], batches))
         return evaluate_batches(module, checked, ClassificationMeter(num_classes, device), device)
+
+
+def quantize(
+    model: nn.Module | MaseGraph | Run,
+    spec: FormatSpec,
+    data: Any = None,
+    *,
+    style: Style = "graph",
+    calibrate: bool | None = None,
+) -> nn.Module:
+    """Return a quantised copy of a model, which can be called, trained and saved; the model itself stays as it was.
+
+    `spec` is a preset (`ch info presets`), a format with parameters such as `"integer(width=4, scale=float)"`, a
+    `Format`, or a config as for the pass `quantize`. All but the last are for linear layers, convolutions,
+    recurrent layers and attention. `data` is a batch, or yields batches: tensors, `(features, labels)`, or dicts by
+    argument name. The graph is captured on the first one, and presets such as `int8` fix scales of activations on
+    the first 16; `calibrate` decides otherwise. A model that cannot be captured, one without `data`, and
+    `style="module"` get a copy of their own class in which each layer is replaced.
+    """
+    return quantize_model(_module(model, "chop.quantize"), spec, data, style=style, calibrate=calibrate)
+
+
+def compare(model: nn.Module | MaseGraph | Run, specs: FormatSpec | Sequence[FormatSpec], data: Any) -> Table:
+    """Return a table of a model quantised in several ways, each as for `chop.quantize`, and of the model as it is.
+
+    Its columns are the SQNR of the output, the bits per weight of quantised layers as they are stored, with scales,
+    and, if the batches of `data` have labels, accuracy, its difference from the model as it is, and loss.
+    """
+    return compare_models(_module(model, "chop.compare"), specs, data)
+
+
+def layers(quantized: nn.Module | MaseGraph, original: nn.Module | MaseGraph, data: Any) -> Table:
+    """Return a table of the error of each quantised layer and of the output, against the original model."""
+    return compare_layers(_module(quantized, "chop.layers"), _module(original, "chop.layers"), data)
+
+
+def save(model: nn.Module | MaseGraph, path: Path | str) -> None:
+    """Write a model into the folder `path`, as JSON and safetensors, for `chop.load`."""
+    save_model(_module(model, "chop.save"), path)
+
+
+def load(path: Path | str, into: nn.Module | None = None) -> nn.Module:
+    """Return the model that `chop.save` wrote, that of a saved graph, or that of a run.
+
+    A model with a graph does not need its class. One without needs a model `into` of the same class, which stays as
+    it was; so does a graph with layers that only the model's own code can build.
+    """
+    return load_model(path, into)
 
 
 def export(
@@ -303,6 +362,13 @@ def _read_config(
     config = settings.config()
     assert isinstance(config, cls), "a call has one value for each option"
     return with_run_to_load(config)
+
+
+def _module(model: object, where: str) -> nn.Module:
+    module = model.model if isinstance(model, MaseGraph | Run) else model
+    if not isinstance(module, nn.Module):
+        raise ValueError(f"{where} needs a torch.nn.Module, a MaseGraph or a Run, got {_shown(model)}")
+    return module
 
 
 def _shown(value: object) -> str:

@@ -16,6 +16,7 @@ from chop.info import describe
 from chop.info.page import Listing, Page
 from chop.info.parameters import attribute_docs, field_table, type_name
 from chop.models import MODELS
+from chop.nn.quantized import PRESETS
 from chop.ops import OPS
 from chop.passes import PASSES
 from chop.registry import Registry
@@ -24,6 +25,7 @@ REGISTRIES: dict[str, Registry[Any]] = {
     "models": MODELS,
     "datasets": DATASETS,
     "formats": FORMATS,
+    "presets": PRESETS,
     "passes": PASSES,
     "ops": OPS,
 }

@@ -24,7 +24,7 @@ from chop.config.train import TrainConfig
 from chop.config.transform import TransformConfig
 from chop.registry import UnknownNameError, closest
 
-INFO_KINDS = ("models", "datasets", "formats", "passes", "ops")
+INFO_KINDS = ("models", "datasets", "formats", "presets", "passes", "ops")
 """The kinds of things that `ch info` lists; a module of `chop.info` has the table and the page of each."""
 
 
@@ -91,7 +91,7 @@ class ViewConfig(PageOptions, CommandConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class InfoConfig(CommandConfig):
-    """List all models, data sets, formats, passes or ops, or describe one of them."""
+    """List all models, data sets, formats, presets of formats, passes or ops, or describe one of them."""
 
     examples: ClassVar[tuple[str, ...]] = (
         "ch info",

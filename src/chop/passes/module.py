@@ -25,7 +25,9 @@ def quantize_module_transform_pass(model: nn.Module, pass_args: Any = None) -> t
     Layers are named by paths such as `encoder.0.linear`. Functions inside a forward are not quantised. torch's own
     attention and encoder layers are quantised as one layer. `info["quantized"]` lists the layers that were changed.
     """
-    args = QuantizeArgs.from_pass_args(pass_args, "quantize_module_transform_pass")
+    args = pass_args
+    if not isinstance(pass_args, QuantizeArgs):
+        args = QuantizeArgs.from_pass_args(pass_args, "quantize_module_transform_pass")
     layers = _layers(model)
     known = {op.name for _, op in layers.values()} if args.by == "type" else set(layers)
     for key in args.configs:

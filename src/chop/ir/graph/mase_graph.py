@@ -19,10 +19,10 @@ from chop.ir.graph.model_state import unchanged
 
 
 class MaseGraph:
-    """A model as a torch.fx graph whose nodes carry metadata under `node.meta["mase"]`.
+    """A torch.fx graph of a model, which shares the model's parameters: training or pruning either changes both.
 
-    The graph runs on the model's own layers and shares their parameters. Transforms put new layers into the
-    graph only, never into the original model.
+    Its nodes carry metadata under `node.meta["mase"]`. Transforms put new layers into the graph only, never into
+    the original model. `MaseGraph(copy.deepcopy(model))` shares nothing.
     """
 
     def __init__(

@@ -7,6 +7,7 @@ from chop.nn.quantized.call import QuantizedCall
 from chop.nn.quantized.config import ROLES, UNSET, QuantConfig
 from chop.nn.quantized.layer import QuantizedLayer, plain_layer
 from chop.nn.quantized.layer_classes import compile_rounding, layer_class_by_name, quantize_layer
+from chop.nn.quantized.presets import PRESETS, FormatSpec, Preset, register_preset
 from chop.nn.quantized.rounded_parameters import forget_rounded
 
 
@@ -18,8 +19,11 @@ def __getattr__(name: str) -> type[QuantizedLayer]:
 
 
 __all__ = [
+    "PRESETS",
     "ROLES",
     "UNSET",
+    "FormatSpec",
+    "Preset",
     "QuantConfig",
     "QuantizedCall",
     "QuantizedLayer",
@@ -27,4 +31,5 @@ __all__ = [
     "forget_rounded",
     "plain_layer",
     "quantize_layer",
+    "register_preset",
 ]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from chop.formats import FORMATS, Format, parameters
+from chop.nn.quantized.presets import FormatSpec, read_config
 from chop.ops import Op, Operand, Role
 from chop.options import read_options
 from chop.registry import closest
@@ -27,10 +28,13 @@ class QuantConfig:
     formats: Mapping[str, Format]
     inherited: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """For each role, the keys that were not given, so that the value of `data_in` is used."""
+    of_convolutions: Mapping[str, Format] = field(default_factory=dict)
+    """The formats of convolutions, where they differ."""
 
     @classmethod
-    def read(cls, config: Mapping[str, Any], where: str) -> QuantConfig | None:
+    def read(cls, spec: FormatSpec, where: str) -> QuantConfig | None:
         """Return a user's config; None if the node is not quantised. `where` is the start of error messages."""
+        config, of_convolutions = read_config(spec, where)
         if "name" not in config:
             raise ValueError(f"{where}: a config needs 'name', the name of a format; {closest('', FORMATS)}")
         if config["name"] in UNSET:
@@ -49,15 +53,17 @@ class QuantConfig:
                 defaults = _inherited(FORMATS[names[role]], given["data_in"], given[role]) if same_format else {}
             formats[role] = _read_format(FORMATS[names[role]], defaults | given[role], f"{where}: {role}")
             inherited[role] = tuple(f"{role}_{key}" for key in defaults if key not in given[role])
-        return cls(config["name"], formats, inherited)
+        others = cls.read({**config, **of_convolutions}, where) if of_convolutions else None
+        return cls(config["name"], formats, inherited, {} if others is None else others.formats)
 
     def for_op(self, op: Op, present: Mapping[str, Operand]) -> dict[str, Format]:
         """Return the format of each operand that is `present` in a call of `op`, with the operand's dimensions."""
+        formats = self.of_convolutions if self.of_convolutions and op.name.startswith("conv") else self.formats
         return {
-            name: self.formats[operand.role].for_operand(operand.reduce_dim, operand.channel_dim)
+            name: formats[operand.role].for_operand(operand.reduce_dim, operand.channel_dim)
             for name, operand in present.items()
             if operand.role is not None
-        } | ({"data_out_0": self.formats["data_out"]} if "data_out" in self.formats else {})
+        } | ({"data_out_0": formats["data_out"]} if "data_out" in formats else {})
 
     def log_inherited(self, roles: set[str], where: str) -> None:
         """Log which keys of these roles were not given and are inherited from `data_in`."""

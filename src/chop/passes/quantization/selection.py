@@ -11,9 +11,10 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 from torch import fx
 
 from chop.config.search import By
+from chop.formats import Format
 from chop.ir import NodeMeta
 from chop.ir.graph.shared_layers import group_by_layer
-from chop.nn.quantized import QuantConfig
+from chop.nn.quantized import FormatSpec, QuantConfig
 from chop.ops import OPS
 from chop.options import read_options
 from chop.registry import closest
@@ -23,6 +24,12 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 _OPTIONS = ("by", "compile")
 """The keys of `quantize` that are not a choice of nodes."""
+LAYERS = (
+    *("linear", "linear_transposed", "conv1d", "conv2d", "conv3d", "convolution"),
+    *("conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "lstm", "gru", "rnn", "multihead_attention"),
+    *("transformer_encoder_layer", "transformer_decoder_layer"),
+)
+"""The ops that most tools quantise: those that multiply by weights."""
 
 
 @dataclass(frozen=True)
@@ -35,14 +42,17 @@ class ByNode(Generic[T]):
     """The entry for each op, name or regular expression."""
     default: T | None = None
     """The entry for all other nodes that can be quantised; None leaves them alone."""
+    layers: T | None = None
+    """The entry for all other linear layers, convolutions, recurrent layers and attention, before `default`."""
 
     def choose(self, op: str, name: str) -> T | None:
         """Return the entry for an op at a node or path. If several patterns match the name, the first is used."""
+        other = self.layers if self.layers is not None and op in LAYERS else self.default
         if self.by == "regex_name":
             matching = [config for pattern, config in self.configs.items() if matches(pattern, name)]
-            return matching[0] if matching else self.default
+            return matching[0] if matching else other
         key = op if self.by == "type" else name
-        return self.configs[key] if key in self.configs else self.default
+        return self.configs[key] if key in self.configs else other
 
     def check(self, metas: Sequence[NodeMeta], where: str) -> None:
         """Raise an error if a key is not an op, or matches no node of the graph that can be quantised."""
@@ -88,10 +98,17 @@ weight_frac_width = "auto"
 """
 
     @classmethod
-    def from_pass_args(cls, pass_args: Mapping[str, Any] | None, where: str) -> Self:
-        """Read `{"by": ..., "default": {"config": ...}, "linear": {"config": ...}, ...}`."""
+    def from_pass_args(cls, pass_args: Mapping[str, Any] | str | Format | None, where: str) -> Self:
+        """Read `{"by": ..., "layers": {"config": ...}, "default": {"config": ...}, "linear": {"config": ...}}`.
+
+        A preset, or a format with parameters, is for all `layers`.
+        """
+        if isinstance(pass_args, str | Format):
+            return cls("type", layers=QuantConfig.read(pass_args, where))
         if pass_args is not None and not isinstance(pass_args, Mapping):
-            raise ValueError(f"{where}: must be a dict such as {{'by': 'type', ...}}, got {pass_args!r}")
+            raise ValueError(
+                f"{where}: must be a preset or a dict such as {{'by': 'type', ...}}, got {pass_args!r}"
+            )
         given = dict(pass_args or {})
         options = read_options(cls, {key: given[key] for key in given.keys() & _OPTIONS}, where)
         read = {
@@ -99,7 +116,8 @@ weight_frac_width = "auto"
             for key, entry in given.items()
             if key not in _OPTIONS
         }
-        return replace(options, default=read.pop("default", None), configs=read)
+        default, layers = read.pop("default", None), read.pop("layers", None)
+        return replace(options, default=default, layers=layers, configs=read)
 
 
 def chosen_configs(args: QuantizeArgs, metas: Sequence[NodeMeta]) -> dict[fx.Node, QuantConfig]:
@@ -135,7 +153,8 @@ def matches(pattern: str, name: str) -> bool:
         raise ValueError(f"'{pattern}' is not a regular expression: {error}") from None
 
 
-def _config(entry: object, where: str) -> Mapping[str, Any]:
-    if not isinstance(entry, Mapping) or set(entry) != {"config"} or not isinstance(entry["config"], Mapping):
-        raise ValueError(f"{where} must be a dict {{'config': {{'name': ..., ...}}}}, got {entry!r}")
-    return cast("Mapping[str, Any]", entry["config"])
+def _config(entry: object, where: str) -> FormatSpec:
+    match entry:
+        case {"config": Mapping() | str() | Format() as config, **others} if not others:
+            return cast("FormatSpec", config)
+    raise ValueError(f"{where} must be a dict {{'config': {{'name': ..., ...}}}}, got {entry!r}")

@@ -49,5 +49,5 @@ def test_arguments_that_are_not_a_dict_are_refused() -> None:
     graph = MaseGraph(Joins())
     with pytest.raises(ValueError, match=r"init_metadata_analysis_pass: must be a dict of options, got 'x'"):
         init_metadata_analysis_pass(graph, "x")
-    with pytest.raises(ValueError, match=r"quantize_transform_pass: must be a dict such as .* got 'x'"):
-        quantize_transform_pass(graph, "x")
+    with pytest.raises(ValueError, match=r"quantize_transform_pass: must be a preset or a dict such as .* got 3"):
+        quantize_transform_pass(graph, 3)

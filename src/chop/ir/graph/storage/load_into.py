@@ -28,7 +28,7 @@ def load_into(graph: MaseGraph, data: Mapping[str, Any], weights: dict[str, Tens
     store = TensorStore(weights)
     layers = _layers(graph, modules, store)
     root = _root_with_scales(graph, calls, modules[""], store)
-    tensors = list(_tensors(graph, modules, {**layers, "": root}, store))
+    tensors = list(_tensors(graph.model, modules, {**layers, "": root}, store))
     metas = decode_metas(graph.fx_graph, data["metadata"])
     for path, layer in layers.items():
         graph.model.set_submodule(path, layer)
@@ -36,13 +36,8 @@ def load_into(graph: MaseGraph, data: Mapping[str, Any], weights: dict[str, Tens
     for node, op, target in calls:
         node.op, node.target = op, target
     bind_scales(graph.fx_graph, graph.model)
-    with torch.no_grad():
-        for present, saved in tensors:
-            present.copy_(saved)
-            present.requires_grad_(saved.requires_grad)
     graph.model.train(bool(modules[""]["training"]))
-    for path, module in graph.model.named_modules(remove_duplicate=False):
-        module.training = bool(modules[path]["training"])
+    _set_state(graph.model, modules, tensors)
     for node in graph.fx_graph.nodes:
         if node in metas:
             node.meta["mase"] = metas[node]
@@ -50,6 +45,41 @@ def load_into(graph: MaseGraph, data: Mapping[str, Any], weights: dict[str, Tens
             node.meta["mase"].note_formats()
     graph.model.recompile()
     return graph
+
+
+def load_into_module(model: nn.Module, data: Mapping[str, Any], weights: dict[str, Tensor]) -> nn.Module:
+    """Return `model` in the state that was saved of a model without a graph, as `load_into` does for one with."""
+    records, store = dict(modules_of(data["model"])), TensorStore(weights)
+    modules = dict(model.named_modules(remove_duplicate=False))
+    _check_paths(modules, records)
+    made: dict[nn.Module, nn.Module] = {}
+    for path, record in records.items():
+        if isinstance(modules[path], QuantizedLayer) or "quantized" in record:
+            made.setdefault(modules[path], _with_formats(modules[path], record, store))
+    layers = {path: made[module] for path, module in modules.items() if module in made}
+    tensors = list(_tensors(model, records, layers, store))
+    for path, layer in layers.items():
+        model.set_submodule(path, layer)
+    _set_state(model, records, tensors)
+    return model
+
+
+def _set_state(
+    model: nn.Module, saved: Mapping[str, Mapping[str, Any]], tensors: Iterable[tuple[Tensor, Tensor]]
+) -> None:
+    """Set the mode of each module, and copy each saved tensor into that of the model."""
+    with torch.no_grad():
+        for present, other in tensors:
+            present.copy_(other)
+            present.requires_grad_(other.requires_grad)
+    for path, module in model.named_modules(remove_duplicate=False):
+        module.training = bool(saved[path]["training"])
+
+
+def _check_paths(modules: Mapping[str, nn.Module], saved: Mapping[str, Any]) -> None:
+    if modules.keys() != saved.keys():
+        differing = sorted(modules.keys() ^ saved.keys())
+        raise ValueError(f"it holds a different model: one of the two has no module '{differing[0]}'")
 
 
 def _calls(graph: MaseGraph, saved: list[Mapping[str, Any]]) -> Iterator[tuple[fx.Node, str, Any]]:
@@ -93,22 +123,26 @@ def _arguments(node: Mapping[str, Any]) -> str:
 def _layers(graph: MaseGraph, saved: Mapping[str, Mapping[str, Any]], store: TensorStore) -> dict[str, nn.Module]:
     """Return the layers whose formats change, by path. A layer with several paths stays one layer."""
     modules = dict(graph.model.named_modules(remove_duplicate=False))
-    if modules.keys() != saved.keys():
-        differing = sorted(modules.keys() ^ saved.keys())
-        raise ValueError(f"it holds a different model: one of the two has no module '{differing[0]}'")
+    _check_paths(modules, saved)
     paths = {str(node.target) for node in graph.fx_graph.nodes if node.op == "call_module"}
     made: dict[nn.Module, nn.Module] = {}
     for path in paths:
         layer, record = modules[path], saved[path]
         if not isinstance(layer, QuantizedLayer) and "quantized" not in record:
             continue
-        plain = plain_layer(layer) if isinstance(layer, QuantizedLayer) else layer
-        new = made[layer] = requantize(plain, record["quantized"]) if "quantized" in record else plain
-        for kind, holder in KINDS:
-            others = {name: tensor for name, tensor in vars(new)[holder].items() if not name.endswith(SCALE)}
-            scales = {n: store.get(scale) for n, scale in record[kind].items() if scale and n.endswith(SCALE)}
-            vars(new)[holder] = others | scales
+        made[layer] = _with_formats(layer, record, store)
     return {path: made[modules[path]] for path in paths if modules[path] in made}
+
+
+def _with_formats(layer: nn.Module, record: Mapping[str, Any], store: TensorStore) -> nn.Module:
+    """Return a layer in the formats, and with the scales, that were saved."""
+    plain = plain_layer(layer) if isinstance(layer, QuantizedLayer) else layer
+    new = requantize(plain, record["quantized"]) if "quantized" in record else plain
+    for kind, holder in KINDS:
+        others = {name: tensor for name, tensor in vars(new)[holder].items() if not name.endswith(SCALE)}
+        scales = {n: store.get(scale) for n, scale in record[kind].items() if scale and n.endswith(SCALE)}
+        vars(new)[holder] = others | scales
+    return new
 
 
 def _root_with_scales(
@@ -128,10 +162,10 @@ def _root_with_scales(
 
 
 def _tensors(
-    graph: MaseGraph, saved: Mapping[str, Mapping[str, Any]], layers: Mapping[str, nn.Module], store: TensorStore
+    model: nn.Module, saved: Mapping[str, Mapping[str, Any]], layers: Mapping[str, nn.Module], store: TensorStore
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield each tensor that the graph will have, with the saved one."""
-    for path, module in graph.model.named_modules(remove_duplicate=False):
+    """Yield each tensor that the model will have, with the saved one."""
+    for path, module in model.named_modules(remove_duplicate=False):
         for kind, holder in KINDS:
             present = vars(layers.get(path, module))[holder]
             records = saved[path][kind]

@@ -8,23 +8,28 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import safetensors.torch
 import torch
 from safetensors import SafetensorError
-from torch import Tensor
+from torch import Tensor, nn
 
 from chop.files import CorruptFileError, atomic_path, check_regular, read_json, write_json
 from chop.ir.graph.graph_module import build_graph, graph_module, has_hooks, records
 from chop.ir.graph.mase_graph import MaseGraph
 from chop.ir.graph.storage.checks import check_starred_inputs, check_targets
 from chop.ir.graph.storage.layers import TensorStore, decode_module, encode_module, modules_of
-from chop.ir.graph.storage.load_into import load_into
+from chop.ir.graph.storage.load_into import load_into, load_into_module
 from chop.ir.graph.storage.nodes import decode_metas, decode_nodes, encode_meta, encode_node
+from chop.nn.quantized import QuantizedLayer
 
 VERSION = 2
 GRAPH_FILE = "graph.json"
+MODULE_FILE = "module.json"
+"""In place of graph.json for a model without a graph: it has the formats, but not what computes."""
+_FILES = (GRAPH_FILE, MODULE_FILE)
+T = TypeVar("T")
 _CORRUPT = (KeyError, IndexError, TypeError, AttributeError, AssertionError, SyntaxError, RuntimeError)
 """Errors that reading a corrupt file raises; nesting that is too deep is a RuntimeError."""
 
@@ -50,33 +55,56 @@ def encode_graph(graph: MaseGraph) -> tuple[dict[str, Any], TensorStore]:
 
 def save_graph(graph: MaseGraph, folder: Path) -> None:
     """Write `graph` into `folder`. An earlier save in it stays intact until the new one is complete."""
-    data, store = encode_graph(graph)
+    _write(folder, GRAPH_FILE, *encode_graph(graph))
+
+
+def save_module(model: nn.Module, folder: Path) -> None:
+    """Write the weights, formats and modes of a model without a graph into `folder`, for `load_module`."""
+    store, name = TensorStore(), type(model).__name__
+    quantized = frozenset(path for path, module in model.named_modules() if isinstance(module, QuantizedLayer))
+    record = encode_module(model, "", store, quantized)
+    _write(folder, MODULE_FILE, {"version": VERSION, "name": name, "model": record}, store)
+
+
+def _write(folder: Path, file: str, data: dict[str, Any], store: TensorStore) -> None:
+    """Write a JSON record and its weights. The earlier ones stay intact until the new ones are complete."""
     folder.mkdir(parents=True, exist_ok=True)
     weights = without_shared_memory(store.tensors)
-    # The name depends on the content, so that graph.json always refers to the weights it was saved with.
+    # The name depends on the content, so that the record always refers to the weights it was saved with.
     data["weights"] = f"weights-{_digest(weights)}.safetensors"
-    earlier = ""
-    with suppress(ValueError, KeyError):  # there is none, or we cannot have written it
-        earlier = str(read_versioned_json(folder / GRAPH_FILE, VERSION)["weights"])
-    is_ours = re.fullmatch(r"weights-[0-9a-f]{16}\.safetensors", earlier) is not None
+    earlier = {found for each in _FILES if (found := _weights_of(folder / each))}
     with atomic_path(folder / data["weights"]) as temporary:
         try:
             safetensors.torch.save_file(weights, temporary)
         except SafetensorError as error:  # the disk is full, for example
             raise OSError(f"cannot write {folder / data['weights']}: {error}") from error
     try:
-        write_json(folder / GRAPH_FILE, data, indent=1)
+        write_json(folder / file, data, indent=1)
     except OSError:
-        if data["weights"] != earlier:
+        if data["weights"] not in earlier:
             (folder / data["weights"]).unlink(missing_ok=True)  # useless without the graph
         raise
-    if is_ours and earlier != data["weights"]:
-        (folder / earlier).unlink(missing_ok=True)
+    for name in {*earlier, *_FILES} - {file, data["weights"]}:
+        (folder / name).unlink(missing_ok=True)
+
+
+def _weights_of(path: Path) -> str | None:
+    """Return the name of the weights of a record that we have written; None if there is none."""
+    with suppress(ValueError, KeyError):
+        name = str(read_versioned_json(path, VERSION)["weights"])
+        return name if re.fullmatch(r"weights-[0-9a-f]{16}\.safetensors", name) else None
+    return None
 
 
 def load_graph(folder: Path, into: MaseGraph | None = None) -> MaseGraph:
     """Return the graph saved in `folder`: newly built, or loaded into `into`, a graph of the same model."""
-    return decode_graph(folder, partial(_read, folder), into)
+    return decode_graph(folder, partial(_read, folder, GRAPH_FILE), into)
+
+
+def load_module(folder: Path, into: nn.Module) -> nn.Module:
+    """Return `into`, a model of the same class, in the state that `save_module` has written."""
+    read = partial(_read, folder, MODULE_FILE)
+    return _explained(folder, lambda: load_into_module(into, *read()))
 
 
 def is_saved_quantized(folder: Path) -> bool:
@@ -93,9 +121,18 @@ def decode_graph(
     source: Path, read: Callable[[], tuple[dict[str, Any], dict[str, Tensor]]], into: MaseGraph | None = None
 ) -> MaseGraph:
     """Return the graph of the JSON record and the tensors that `read` returns; `source` names them in errors."""
-    try:
+
+    def decode() -> MaseGraph:
         data, weights = read()
         return _build(data, weights) if into is None else load_into(into, data, weights)
+
+    return _explained(source, decode)
+
+
+def _explained(source: Path, decode: Callable[[], T]) -> T:
+    """Return what `decode` returns; errors name the source."""
+    try:
+        return decode()
     except _CORRUPT as error:
         raise CorruptFileError(f"{source} is corrupt: {type(error).__name__}: {error}") from error
     except (ValueError, LookupError) as error:
@@ -120,8 +157,8 @@ def read_versioned_json(
     return data
 
 
-def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    data = read_versioned_json(folder / GRAPH_FILE, VERSION)
+def _read(folder: Path, file: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    data = read_versioned_json(folder / file, VERSION)
     path = folder / Path(data["weights"]).name
     check_regular(path)
     try:

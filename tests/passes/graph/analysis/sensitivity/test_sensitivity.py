@@ -293,7 +293,7 @@ X, LABELS = torch.zeros(2, 16), torch.zeros(2, dtype=torch.long)
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"config": None}, "'config' must be a dict"),
+        ({"config": None}, "'config' must be a preset or a dict"),
         ({"config": {"name": "intger"}}, "unknown format 'intger'; did you mean 'integer'"),
         ({"num_sample": 3}, "unknown key 'num_sample'; did you mean 'num_samples'"),
         ({"num_samples": 0}, "'num_samples' must be at least 1, got 0"),

@@ -80,8 +80,8 @@ def _read_formats(given: Mapping[str, Any], where: str) -> QuantizeArgs:
         other = next(key for key in given if key != "config")
         raise ValueError(f"{where}: 'config' is for all nodes and cannot be combined with '{other}'")
     config = given["config"]
-    if not isinstance(config, Mapping):
-        raise ValueError(f"{where}: 'config' must be a dict {{'name': ..., ...}}, got {config!r}")
+    if not isinstance(config, Mapping | str):
+        raise ValueError(f"{where}: 'config' must be a preset or a dict {{'name': ..., ...}}, got {config!r}")
     return QuantizeArgs("type", default=QuantConfig.read(config, f"{where}: 'config'"))
 
 

@@ -1,0 +1,1 @@
+"""Quantised copies of models in memory: made, compared, saved and opened again."""
