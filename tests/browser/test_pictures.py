@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from torch import nn, randn
 
 import chop
-from browser.report_page import opened
+from browser.report_page import METRICS, opened, trial, written
 from chop.reporting.view.server import address_of, make_server
+from samples import annotated
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -69,3 +71,65 @@ def test_the_report_of_a_search_shows_the_graph_of_the_chosen_trial(
     formats = page.locator("#table tbody tr[data-node=seq_blocks_0]").inner_text()
     assert "integer" in formats
     page.screenshot(path=screenshots / "report-search-chosen.png", full_page=True)
+
+
+BOX = "box => { const b = box.getBoundingClientRect(); return [b.left, b.top, b.right, b.bottom]; }"
+
+
+def colours(page: Page) -> dict[str, str]:
+    """The colour of each op in the graph."""
+    entries: list[list[str]] = page.locator("#legend li").evaluate_all(
+        "all => all.map(li => [li.textContent.split(' ')[0], getComputedStyle(li.firstChild).backgroundColor])"
+    )
+    return {entry[0]: entry[1] for entry in entries}
+
+
+def test_the_graph_fits_its_box_with_readable_text_and_titles_that_no_line_crosses(
+    page: Page, tmp_path: Path, screenshots: Path
+) -> None:
+    layers = [layer for _ in range(4) for layer in (nn.Linear(8, 8), nn.ReLU(), nn.BatchNorm1d(8))]
+    graph = annotated(nn.Sequential(nn.Sequential(*layers)).eval(), input=randn(1, 8))
+    opened(page, written(tmp_path / "page.html", graph))
+    left, top, right, bottom = page.locator(".canvas").evaluate(BOX)
+    for x0, y0, x1, y1 in page.locator("#canvas .box").evaluate_all(f"all => all.map({BOX})"):
+        assert left <= x0 < x1 <= right
+        assert top <= y0 < y1 <= bottom
+    heights = page.locator("#canvas .name").evaluate_all(
+        "all => all.map(each => each.getBoundingClientRect().height)"
+    )
+    assert min(heights) > 10  # pixels, for a font of 13 pixels at full size
+    grip = page.locator("#canvas .grip").first.evaluate("each => getComputedStyle(each).fill")
+    assert grip.startswith("rgb(")  # opaque, above the lines
+    page.locator(".canvas").screenshot(path=screenshots / "graph.png")
+
+
+def test_an_op_has_the_same_colour_in_all_reports(page: Page, tmp_path: Path) -> None:
+    many_relus = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.ReLU())
+    many_layers = nn.Sequential(nn.BatchNorm1d(8), nn.Linear(8, 8), nn.Linear(8, 8), nn.ReLU())
+    seen = []
+    for model in (many_relus, many_layers):
+        opened(page, written(tmp_path / "page.html", annotated(model.eval(), input=randn(1, 8))))
+        seen.append(colours(page))
+    first, second = seen
+    assert first == {op: second[op] for op in ("linear", "relu")}
+    assert len(set(second.values())) == 3
+
+
+def test_a_pareto_plot_shows_the_accuracies_that_matter_and_the_others_on_request(
+    page: Page, tmp_path: Path, screenshots: Path
+) -> None:
+    trials = [trial(i, 0.8 - 0.01 * i, 9.0 - i, front=True) for i in range(5)]
+    trials += [trial(7, 0.1, 2.0), trial(-1, 0.79, 8.5, baseline="integer, 8 bits")]
+    search = {"study": "s", "plain": {"accuracy": 0.81}, "metrics": METRICS, "trials": trials, "best": None}
+    opened(page, written(tmp_path / "page.html", search=search))
+    assert page.locator("#pareto-plot .point").count() == 6
+    page.screenshot(path=screenshots / "pareto.png")
+    page.get_by_label("show 1 trial below 70.00 %").check()
+    assert page.locator("#pareto-plot .point").count() == 7
+
+
+def test_charts_beside_each_other_have_the_same_height(page: Page, project: Path) -> None:
+    opened(page, project / "search/report.html")
+    heights = page.locator("#bars .chart").evaluate_all("all => all.map(each => each.offsetHeight)")
+    assert len(heights) == 2
+    assert heights[0] == heights[1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -10,6 +10,8 @@ from chop.display.figures import figure
 from chop.files import CorruptFileError
 from chop.options import read_options
 
+MIN_RANGE = 0.1
+"""The least range of accuracies that a plot of a search shows."""
 SOURCE = "the log of the search is corrupt"
 
 
@@ -63,7 +65,8 @@ def read_search_log(log: Mapping[str, Any] | None) -> dict[str, Any] | None:
         metrics[name] = {"direction": logged.direction, "axis_title": axis_title}
     trials = [_read(LoggedTrial, given, f"trial {number}") for number, given in enumerate(log["trials"])]
     complete = [asdict(trial) for trial in trials if trial.state == "complete"]
-    plain = log.get("plain") if isinstance(log.get("plain"), Mapping) else {}
+    stored = log.get("plain")
+    plain = stored if isinstance(stored, Mapping) else {}
     best = None if log.get("best") is None else asdict(_read(LoggedBestTrial, log["best"], "the best trial"))
     names = dict.fromkeys([*metrics, *(name for trial in complete for name in trial["metrics"])])
     return {
@@ -74,8 +77,25 @@ def read_search_log(log: Mapping[str, Any] | None) -> dict[str, Any] | None:
         "original": "original model, quantised" if log.get("quantized_start") else "original model",
         "trials": complete,
         "best": best,
+        "lowest_shown": _lowest_shown(complete, plain, best),
         "shows_best": bool(log.get("shows_best")),
     }
+
+
+def lowest_shown(front: Sequence[float], original: float, chosen: float | None) -> float | None:
+    """Return the accuracy below which plots leave trials out, because nobody would choose them; None: show all."""
+    best = max(front, default=original)
+    lowest = best - max(MIN_RANGE, 3 * (best - min(original, best, best if chosen is None else chosen)))
+    return lowest if sum(accuracy >= lowest for accuracy in front) > 1 else None
+
+
+def _lowest_shown(
+    trials: Sequence[Mapping[str, Any]], plain: Mapping[str, Any], best: Mapping[str, Any] | None
+) -> float | None:
+    accuracies = {trial["number"]: trial["metrics"].get("accuracy") for trial in trials if trial["front"]}
+    front = [accuracy for accuracy in accuracies.values() if accuracy is not None]
+    original, chosen = plain.get("accuracy"), accuracies.get(best["number"]) if best else None
+    return None if original is None else lowest_shown(front, original, chosen)
 
 
 def _read(kind: Any, given: Any, where: str) -> Any:

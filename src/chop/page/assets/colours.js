@@ -1,6 +1,6 @@
 // The colours of boxes and their legend.
 
-const NUM_HUES = 9;
+const MAX_OPS = 12; // in the legend
 const NUM_STEPS = 7;
 
 // The available colourings: key, title, and {classOf, legend}.
@@ -24,15 +24,31 @@ function colourings() {
   return ways;
 }
 
+// The hue of an op, which is the same in all reports; ops that stand for each other in a model share one.
+const FAMILIES = [
+  /linear|embedding|hadamard/,
+  /relu|gelu|silu|swish|elu|mish|sigmoid|tanh|soft(plus|sign|shrink)|shrink|threshold|glu|dropout/,
+  /norm/,
+  /conv/,
+  /matmul|bmm|addmm|attention|einsum|outer|tensordot|transformer/,
+  /softmax|softmin|loss|entropy/,
+  /pool|mean|sum|max|min|topk|interpolate|upsample/,
+  /^(add|sub|rsub|mul|div|neg|pow|sqrt|rsqrt|square|abs|exp|log|clamp|cat|stack)/,
+  /./, // all others
+];
+
+function hueOf(op) {
+  return `hue${FAMILIES.findIndex((family) => family.test(op))}`;
+}
+
 function byOp() {
   const counts = new Map();
   for (const node of nodes) if (!isBorder(node)) counts.set(node.op, (counts.get(node.op) || 0) + 1);
   const ops = [...counts.keys()].sort((a, b) => counts.get(b) - counts.get(a) || (a < b ? -1 : 1));
-  const classOf = new Map(ops.slice(0, NUM_HUES).map((op, i) => [op, `hue${i}`]));
-  const legend = ops.slice(0, NUM_HUES).map((op) => [classOf.get(op), `${op} (${counts.get(op)})`]);
-  const rest = ops.slice(NUM_HUES).reduce((sum, op) => sum + counts.get(op), 0);
-  if (rest) legend.push(["plainbox", `others (${rest})`]);
-  return { classOf: (node) => classOf.get(node.op) || "plainbox", legend };
+  const legend = ops.slice(0, MAX_OPS).map((op) => [hueOf(op), `${op} (${counts.get(op)})`]);
+  const rest = ops.slice(MAX_OPS).reduce((sum, op) => sum + counts.get(op), 0);
+  if (rest) legend.push(["", `others (${rest})`]);
+  return { classOf: (node) => hueOf(node.op), legend };
 }
 
 function isBorder(node) {

@@ -1,7 +1,8 @@
 // The graph as boxes and arrows, with modules that open and close.
 
 const MAX_BOXES_AT_FIRST = 40;
-const MIN_SCALE_AT_FIRST = 0.5; // smaller text is hard to read
+const MIN_SCALE_AT_FIRST = 0.65; // smaller text is hard to read
+const HEIGHTS = { min: 320, ofWindow: 0.95, margin: 40 };
 const MAX_BOXES = 700;
 
 const graph = { open: new Set(), matches: new Set(), boxes: new Map(), focused: null, way: null };
@@ -105,11 +106,13 @@ function openUpTo(limit) {
   }
 }
 
-// Draw the graph so that all of it is visible, with as many open modules as can be read.
+// Draw the graph so that all of it is visible, with as many open modules as can be read, in a box of its height.
 function drawReadable() {
   for (let limit = MAX_BOXES_AT_FIRST; ; limit = Math.floor(limit / 2)) {
     openUpTo(limit);
     drawGraph();
+    const height = Math.min(HEIGHTS.ofWindow * innerHeight, Math.max(HEIGHTS.min, graph.view.height + HEIGHTS.margin));
+    graph.canvas.parentElement.style.setProperty("--drawn", `${height}px`);
     if (limit === 0 || graph.view.fittingScale() >= MIN_SCALE_AT_FIRST) break;
   }
   graph.view.fit();

@@ -87,7 +87,7 @@ const EXIT = { key: "exit" };
 // The layout of a group, relative to its corner: {width, height, boxes, edges, entry, exit}.
 function layoutGroup(group, open, itemOf) {
   const graph = new dagre.graphlib.Graph();
-  graph.setGraph({ rankdir: "TB", nodesep: 22, ranksep: 30, marginx: 0, marginy: 0 });
+  graph.setGraph({ rankdir: "TB", nodesep: 22, ranksep: 20, marginx: 0, marginy: 0 });
   graph.setDefaultEdgeLabel(() => ({}));
   const inner = new Map();
   group.children.forEach((child, i) => {

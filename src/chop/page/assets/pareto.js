@@ -19,6 +19,8 @@ function makePareto() {
     "aria-label": "Trials of the search; arrow keys move between points, Enter opens one",
     onkeydown: onParetoKey,
   });
+  pareto.all = el("input", { type: "checkbox", id: "all-trials", onchange: drawPareto });
+  pareto.more = el("label", { class: "hint" });
   pareto.details = el(
     "div",
     { id: "trial", "aria-live": "polite" },
@@ -64,8 +66,14 @@ function makePareto() {
         ].map(([name, text]) => el("li", {}, el("i", { class: `mark ${name}` }), text)),
       ),
     ),
-    el("div", { class: "pareto" }, el("div", { class: "chart" }, pareto.plot), pareto.details),
+    el("div", { class: "pareto" }, el("div", { class: "chart" }, pareto.plot, pareto.more), pareto.details),
   );
+}
+
+// Whether a trial is accurate enough to be chosen, if the plot shows accuracies.
+function isOfInterest(trial) {
+  const lowest = report.search.lowest_shown;
+  return pareto.y !== "accuracy" || !isNumber(lowest) || trial.metrics.accuracy >= lowest;
 }
 
 function isBest(trial) {
@@ -103,9 +111,14 @@ function choiceTitle(name) {
 }
 
 function drawPareto() {
-  const placed = pareto.trials.filter(
+  const known = pareto.trials.filter(
     (trial) => isNumber(trial.metrics[pareto.x]) && isNumber(trial.metrics[pareto.y]),
   );
+  const placed = known.filter((trial) => pareto.all.checked || isOfInterest(trial));
+  const lowest = shown(report.search.lowest_shown, "share");
+  const left = known.filter((trial) => !isOfInterest(trial)).length;
+  pareto.more.hidden = left === 0;
+  pareto.more.replaceChildren(pareto.all, ` show ${left} ${left === 1 ? "trial" : "trials"} below ${lowest}`);
   const across = scale(
     pareto.x,
     placed.map((trial) => trial.metrics[pareto.x]),

@@ -14,6 +14,7 @@ from matplotlib.ticker import EngFormatter, NullFormatter, PercentFormatter
 
 from chop.display.numbers import counted
 from chop.display.plots import BLUE, MORE_COLOURS, VERMILION, Plot, label_axes, save_figure, wrap_title
+from chop.page.search_log import lowest_shown
 from chop.searching.evaluation.objectives import known_metrics
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ BASELINE_COLOURS = (VERMILION, *MORE_COLOURS)
 """One per format; colour-blind readers can tell them apart."""
 MIN_RATIO_FOR_LOG = 10
 """The cost axis is logarithmic if the largest cost is more than this many times the smallest."""
-MIN_RANGE = 0.1
-"""The least range of accuracies that is shown."""
 MARGIN = 0.08
 """The part of an axis around its points."""
 
@@ -54,14 +53,6 @@ class FrontPoints:
     chosen: tuple[str, Metrics] | None = None
     """The label and the metrics of the trial that the search recommends."""
 
-    def lowest_shown(self) -> float | None:
-        """Return the accuracy below which points are left out, because nobody would choose them; None: show all."""
-        best = max((metrics["accuracy"] for metrics in self.front), default=self.original_accuracy)
-        worst_loss = best - min(self.original_accuracy, best, self.chosen[1]["accuracy"] if self.chosen else best)
-        lowest = best - max(MIN_RANGE, 3 * worst_loss)
-        shown = [metrics for metrics in self.front if metrics["accuracy"] >= lowest]
-        return lowest if len(shown) > 1 else None
-
 
 def front_figure(points: FrontPoints, cost: str, title: str) -> Figure:
     """Return accuracy over a cost: all trials, the front, and the uniform baselines with their widths."""
@@ -77,7 +68,8 @@ def front_figure(points: FrontPoints, cost: str, title: str) -> Figure:
         ring = {"markersize": 13, "markerfacecolor": "none", "markeredgewidth": 1.6, "zorder": 5}
         _plot(axes, cost, [metrics], "o", color="black", label=f"chosen: {label}", **ring)
     every = (*points.trials, *(metrics for _, metrics in points.baselines))
-    lowest = points.lowest_shown()
+    chosen = None if points.chosen is None else points.chosen[1]["accuracy"]
+    lowest = lowest_shown([metrics["accuracy"] for metrics in points.front], points.original_accuracy, chosen)
     shown = [metrics for metrics in every if lowest is None or metrics["accuracy"] >= lowest]
     _set_cost_scale(axes, [metrics[cost] for metrics in shown])
     label_axes(axes, known_metrics()[cost].axis_title, "accuracy")
