@@ -54,7 +54,8 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("kind", ["mlp", "cnn", pytest.param("transformer", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", MODELS)
 def test_every_preset_is_quantised_trained_saved_and_opened_without_the_class(kind: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     model, data = MODELS[kind]()

@@ -86,6 +86,7 @@ def test_data_can_be_a_batch_or_batches_of_any_form(data: Any) -> None:
     assert scale.item() == pytest.approx(1 / 127)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("style", ["graph", "module"])
 @pytest.mark.parametrize("training", [False, True])
 def test_the_users_model_stays_as_it_was(style: Any, training: bool) -> None:
@@ -122,6 +123,7 @@ def test_a_quantised_copy_learns_in_a_users_own_loop(style: Any) -> None:
     assert loss.item() < first / 4
 
 
+@pytest.mark.slow
 def test_a_model_that_cannot_be_captured_is_quantised_layer_by_layer_and_the_reason_is_given(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -142,6 +144,25 @@ def test_both_styles_compute_the_same(caplog: pytest.LogCaptureFixture) -> None:
     for spec in ("int8", "w4a8", "fp8-dynamic", "nvfp4"):
         graph, layers = (chop.quantize(model, spec, data, style=style) for style in ("graph", "module"))
         assert graph(data[0]).equal(layers(data[0]))
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), 1),
+        nn.TransformerEncoderLayer(16, 2, 32, batch_first=True),
+        nn.LSTM(16, 8),
+        nn.GRU(16, 8),
+        nn.Conv1d(5, 4, 3),
+        nn.ConvTranspose1d(5, 4, 3),
+    ],
+    ids=lambda layer: type(layer).__name__,
+)
+def test_all_weights_of_a_layer_that_multiplies_are_rounded(layer: nn.Module) -> None:
+    quantized = chop.quantize(nn.Sequential(layer), "int8", torch.randn(4, 5, 16))
+    (found,) = (module for module in quantized.modules() if isinstance(module, QuantizedLayer))
+    matrices = [name for name, parameter in layer.named_parameters() if parameter.dim() > 1]
+    assert {str(found.formats[name]) for name in matrices} == {"integer(8, scale=float, granularity=channel)"}
 
 
 def test_without_data_layers_are_replaced() -> None:

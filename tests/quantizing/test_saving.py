@@ -77,6 +77,7 @@ def test_a_folder_that_is_written_twice_holds_the_last_model(tmp_path: Path) -> 
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".safetensors"]
 
 
+@pytest.mark.slow
 def test_folders_of_passes_and_of_runs_open_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run = chop.train("toy", "toy_tiny", max_epochs=1)

@@ -28,6 +28,7 @@ LAYERS = (
     *("linear", "linear_transposed", "conv1d", "conv2d", "conv3d", "convolution"),
     *("conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "lstm", "gru", "rnn", "multihead_attention"),
     *("transformer_encoder_layer", "transformer_decoder_layer"),
+    *("transformer_encoder", "transformer_decoder", "transformer"),
 )
 """The ops that most tools quantise: those that multiply by weights."""
 
