@@ -36,6 +36,7 @@ census: setup ## every architecture of transformers as a graph (about half an ho
 
 check: lint ## all checks and the quick tests, before each commit
 	$(python) -m pytest $(two) -m "not slow" --hypothesis-profile=quick
+	$(python) -m pytest $(two) -m "not slow" tests/device
 
 bench: setup ## all benchmarks, compared with PyTorch and other libraries
 	$(python) -m benchmarks

@@ -14,13 +14,15 @@ logger = logging.getLogger(__name__)
 ALIASES = {"gpu": "cuda"}
 RANKS = ("LOCAL_RANK", "SLURM_LOCALID")
 """Environment variables with the number of a process on its machine, as torchrun and SLURM set them."""
+WORKER = "CHOP_WORKER"
+"""Environment variable with the number of a worker process of a search, a sweep or a grid."""
 
 
 def pick_device(requested: str, rank: int | None = None) -> torch.device:
     """Return the device of an accelerator, which `auto` chooses; the CPU, with a warning, if it is missing.
 
-    Process `rank` of a machine, by default that of torchrun or SLURM, has the device of this number, modulo the
-    number of devices.
+    Process `rank` of a machine has the device of this number, modulo the number of devices; by default that is its
+    number among the processes of torchrun or SLURM, and among the workers of a command.
     """
     present = torch.accelerator.current_accelerator(check_available=True)
     if requested == "auto":
@@ -33,7 +35,8 @@ def pick_device(requested: str, rank: int | None = None) -> torch.device:
     if kind == "cpu":
         return torch.device("cpu")
     if rank is None:
-        rank = next((int(os.environ[name]) for name in RANKS if os.environ.get(name, "").isdigit()), 0)
+        local = next((int(os.environ[name]) for name in RANKS if os.environ.get(name, "").isdigit()), 0)
+        rank = local + int(os.environ.get(WORKER, "0"))
     return torch.device(kind, rank % torch.accelerator.device_count())
 
 

@@ -68,10 +68,11 @@ def make_fabric(config: ActionConfig, single: bool = False) -> Fabric:
                 f"training on several devices needs one of {', '.join(KNOWN_TO_FABRIC)}, got '{device}'"
             )
         return _fabric_of_one_device(device, precision)
+    has_one = single or config.num_devices * config.nodes == 1
     return Fabric(
         accelerator=device.type,
         strategy="auto" if single else config.strategy,
-        devices=1 if single else config.num_devices,
+        devices=[device.index] if has_one and device.index else 1 if single else config.num_devices,
         num_nodes=1 if single else config.nodes,
         precision=precision,  # type: ignore[arg-type]  # a name that Fabric accepts
     )

@@ -10,10 +10,12 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from multiprocessing.queues import SimpleQueue
 from typing import Any, TypeVar
 
 from chop.config import ActionConfig
 from chop.plugins import load_plugin
+from chop.runs.devices import WORKER
 
 Config = TypeVar("Config", bound=ActionConfig)
 Item = TypeVar("Item")
@@ -36,7 +38,12 @@ def map_in_processes(
     context = multiprocessing.get_context("forkserver" if has_copies else "spawn")
     threads = max(1, (os.cpu_count() or 1) // workers)
     others = multiprocessing.active_children()
-    with ProcessPoolExecutor(workers, context, initializer=_start, initargs=(load, config, threads)) as pool:
+    numbers = context.SimpleQueue()
+    for number in range(workers):
+        numbers.put(number)
+    with ProcessPoolExecutor(
+        workers, context, initializer=_start, initargs=(load, config, threads, numbers)
+    ) as pool:
         try:
             with interrupts_deferred():
                 results = pool.map(_run, items)  # starts the processes
@@ -82,10 +89,13 @@ def _on_interrupt(handler: Any) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _start(load: Callable[[Any], Callable[[Any], Any]], config: ActionConfig, threads: int) -> None:
+def _start(
+    load: Callable[[Any], Callable[[Any], Any]], config: ActionConfig, threads: int, numbers: SimpleQueue[int]
+) -> None:
     import torch
 
     global _task
+    os.environ[WORKER] = str(numbers.get())
     torch.set_num_threads(threads)
     logging.getLogger("chop").setLevel(logging.ERROR)  # only the first process logs
     for plugin in config.plugins:

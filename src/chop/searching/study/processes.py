@@ -21,6 +21,7 @@ from chop.allocator import keep_freed_memory
 from chop.config import SearchConfig
 from chop.plugins import load_plugin
 from chop.runs import RunFolder
+from chop.runs.devices import WORKER
 from chop.searching.spec import SearchSpec
 from chop.searching.study.storage import database_errors_explained, open_database, open_journal
 from chop.searching.study.study import POLL_SECONDS, Study
@@ -62,9 +63,9 @@ def run_workers(job: WorkerJob, stop: Callable[[], bool], tick: Callable[[], Non
     pipes: list[Connection] = []
     try:
         with interrupts_deferred():
-            for _ in range(job.num_workers):
+            for number in range(job.num_workers):
                 receiver, sender = context.Pipe(duplex=False)
-                worker = context.Process(target=_work, args=(job, receiver), daemon=True)
+                worker = context.Process(target=_work, args=(job, number, receiver), daemon=True)
                 worker.start()
                 receiver.close()
                 workers.append(worker)
@@ -98,8 +99,9 @@ def _watch(
         tick()
 
 
-def _work(job: WorkerJob, pipe: Connection) -> None:
+def _work(job: WorkerJob, number: int, pipe: Connection) -> None:
     """Run a worker process. It ends after its trial when the other end of the pipe is closed."""
+    os.environ[WORKER] = str(number)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     set_logging_verbosity("error")  # the parent process logs for all
     optuna.logging.set_verbosity(optuna.logging.WARNING)
