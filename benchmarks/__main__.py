@@ -23,6 +23,7 @@ NAMES = (
     "counters",
     "search",
     "search_quality",
+    "budget",
     "load",
     "hardware",
     "small_circuits",

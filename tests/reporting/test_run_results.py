@@ -31,7 +31,8 @@ def made(root: Path, name: str, action: str, **summary: Any) -> chop.Run:
 
 def sweep(root: Path, name: str = "sweep") -> chop.Run:
     def row(setting: str, bits: float, accuracy: float, memory: int) -> dict[str, Any]:
-        return {"format": setting, "bits": bits, "accuracy": accuracy} | COST | {"weight_bits": memory}
+        stored = {"weight_bits": memory, "quantized_weight_bits": bits}
+        return {"format": setting, "bits": bits, "accuracy": accuracy} | COST | stored
 
     rows = [row("integer", 4.0, 0.5, 3200), row("integer", 8.0, 0.64, 4000)]
     rows += [

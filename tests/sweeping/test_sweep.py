@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,8 @@ def test_rows_are_what_transform_measures(config: SweepConfig, capsys: pytest.Ca
     assert (rows[0]["bits per weight"], rows[0]["bits per activation"]) == ("32.00", "32.00")
     assert (rows[1]["bits per weight"], rows[1]["bits per activation"]) == ("4.00", "4.00")
     assert rows[1]["weight memory in bits"] == str(352 * 4 + 34 * 32)
+    share = float(rows[1]["accuracy"])
+    assert rows[1]["standard error"] == f"{math.sqrt(share * (1 - share) / 200):.4f}"
 
 
 def test_python_returns_the_run(config: SweepConfig) -> None:
@@ -142,10 +145,23 @@ def test_a_run_shows_its_table_and_plot_in_notebooks(config: SweepConfig, traine
     axes = chop.plot(run).axes[0]
     assert axes.lines[-1].get_label() == "unchanged"
     rows = run.summary["rows"]
-    assert max(np.max(line.get_ydata()) for line in axes.lines[:-1]) == max(row["accuracy"] for row in rows)
+    (line,) = (line for line in axes.lines if line.get_label() == "integer")
+    assert np.max(line.get_ydata()) == max(row["accuracy"] for row in rows)
     text = chop.open_run(trained.path)._repr_html_()
     assert "<td>validation</td>" in text
     assert text.count("data:image/png;base64,") == 1
+
+
+def test_the_plot_is_over_the_bits_that_the_table_shows(config: SweepConfig) -> None:
+    blocks = sweep(replace(config, formats="mxint", widths="8"))
+    (row,) = blocks.read_summary()["rows"]
+    # Rows of 4 and 16 weights have a scale of 8 bits each: 8 + 8 x (16 + 16 + 2) / 352 bits.
+    assert row["quantized_weight_bits"] == pytest.approx(8 + 8 * 34 / 352)
+    axes = chop.plot(chop.open_run(blocks.path)).axes[0]
+    assert axes.get_xlabel() == "bits per weight"
+    assert axes.lines[0].get_xdata() == [row["quantized_weight_bits"]]
+    only_inputs = sweep(replace(config, roles="data_in", widths="8"))
+    assert chop.plot(chop.open_run(only_inputs.path)).axes[0].get_xlabel() == "bits per activation"
 
 
 def test_recovery_is_in_the_rows_and_in_the_best_setting(config: SweepConfig) -> None:

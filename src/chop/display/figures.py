@@ -158,6 +158,7 @@ _higher, _lower = partial(KeyFigure, better="higher"), partial(KeyFigure, better
 
 for _each in (
     _higher("accuracy", "accuracy", "share of correct predictions", kind="share"),
+    KeyFigure("accuracy_error", "standard error", "standard error of the accuracy on the test split", kind="share"),
     *(
         _higher(
             f"{split}_accuracy",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from chop.display.tables import plain_table, write_table
 from chop.files import write_text
 from chop.runs import RunFolder
 from chop.sweeping.settings import Setting
-from chop.sweeping.table import FLOAT_BITS, cells_of, exact_cells_of
+from chop.sweeping.table import ACCURACY_ERROR, BITS_WITH_SCALES, FLOAT_BITS, cells_of, exact_cells_of
 from chop.training.budget import Choice
 from chop.transforming.pipeline import Passes, as_transform
 
@@ -25,7 +26,6 @@ SCALES_NOTE = (
 QUANTIZED_NOTE = (
     "The model was quantised before the sweep: what the sweep does not quantise keeps those formats in all rows."
 )
-BITS_WITH_SCALES = ("quantized_weight_bits", "quantized_activation_bits")
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ class Row:
     """The accuracy on the rows by which the best setting is chosen; those are not test rows."""
     is_quantized: bool = False
     """Whether the model had number formats before."""
+    num_test_rows: int = 0
 
     @property
     def label(self) -> str:
@@ -57,7 +58,11 @@ class Row:
     @property
     def table_row(self) -> dict[str, Any]:
         """The row as it is in the summary of the run."""
-        return {"format": self.label, "bits": self.bits, **self.choice, **self.metrics, **self.costs}
+        error = {}
+        if self.num_test_rows and next(iter(self.metrics)) == "accuracy":  # of rows; tokens depend on each other
+            share = self.metrics["accuracy"]
+            error[ACCURACY_ERROR] = math.sqrt(share * (1 - share) / self.num_test_rows)
+        return {"format": self.label, "bits": self.bits, **self.choice, **self.metrics, **error, **self.costs}
 
     def cells(self, *, exact: bool = False) -> dict[str, str]:
         """Return the row of the table by the title of the column; with `exact`, as it is written to files."""

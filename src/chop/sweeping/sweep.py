@@ -93,7 +93,7 @@ class Bench:
         costs = {name: float(getattr(cost, name)) for name in COSTS}
         costs["bitops"] /= annotated_batch_size(graph.metas())
         choice = {f"{split}_accuracy": chosen["accuracy"]}
-        return Row(setting, test, costs, choice, self.experiment.starts_quantized)
+        return Row(setting, test, costs, choice, self.experiment.starts_quantized, len(splits.test.labels))
 
     def correct(self, setting: Setting | None) -> Correct:
         """Return what says which predictions are right in a setting; None: as the model is."""

@@ -12,12 +12,17 @@ COSTS = ("quantized_weight_bits", "quantized_activation_bits", "bitops", "weight
 NUM_MEASURED = 3
 """The accuracy by which the best setting is chosen, and the two most important metrics on test rows."""
 FLOAT_BITS = 32.0
+BITS_WITH_SCALES = ("quantized_weight_bits", "quantized_activation_bits")
+ACCURACY_ERROR = "accuracy_error"
+"""The standard error of the accuracy on test rows, which has the column after it."""
 
 
 def columns_of(row: Mapping[str, Any]) -> list[KeyFigure]:
     """Return the key figures to show of a row: `{"format": "integer", "bits": 4, "accuracy": 0.9, ...}`."""
-    measured = [name for name in row if name not in ("format", "bits", *COSTS)]
-    return [figure(name) for name in (*measured[:NUM_MEASURED], *COSTS) if name in row]
+    measured = [name for name in row if name not in ("format", "bits", ACCURACY_ERROR, *COSTS)][:NUM_MEASURED]
+    if "accuracy" in measured:
+        measured.insert(measured.index("accuracy") + 1, ACCURACY_ERROR)
+    return [figure(name) for name in (*measured, *COSTS) if name in row]
 
 
 def cells_of(row: Mapping[str, Any]) -> dict[str, str]:
