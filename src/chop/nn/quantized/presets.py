@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from chop.formats import FORMATS, Format, parameters
-from chop.formats.parts.spelling import read_spelling
+from chop.formats.parts.spelling import read_format, spelled_name
 from chop.options import read_options
 from chop.registry import Registry, UnknownNameError, closest
 
@@ -50,21 +50,16 @@ def read_config(spec: FormatSpec, where: str) -> tuple[Mapping[str, Any], Mappin
     """
     if isinstance(spec, Mapping):
         return spec, {}
-    if isinstance(spec, Format):
-        given = {each.name: getattr(spec, each.name) for each in parameters(type(spec))}
-        return _of_format(spec.name, given), {}
-    if not isinstance(spec, str):
-        raise ValueError(f"{where}: must be a preset, a format or a dict, got {type(spec).__name__}")
-    if spec in PRESETS:
+    if isinstance(spec, str) and spec in PRESETS:
         return PRESETS[spec].config, PRESETS[spec].convolution
-    name, given = read_spelling(spec)
-    if name not in FORMATS:
-        known = closest(name, [*PRESETS, *FORMATS])
-        raise UnknownNameError(f"{where}: '{name}' is neither a preset nor a format; {known}")
-    read_options(FORMATS[name], given, f"{where}: {name}")
-    return _of_format(name, given), {}
-
-
-def _of_format(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(spec, str):
+        name = spelled_name(spec)
+        if name not in FORMATS:
+            known = closest(name, [*PRESETS, *FORMATS])
+            raise UnknownNameError(f"{where}: '{name}' is neither a preset nor a format; {known}")
+        spec = read_format(spec, where)
+    if not isinstance(spec, Format):
+        raise ValueError(f"{where}: must be a preset, a format or a dict, got {type(spec).__name__}")
+    given = {field.name: getattr(spec, field.name) for field in parameters(type(spec))}
     by_role = {f"{role}_{key}": value for role in ("data_in", "weight") for key, value in given.items()}
-    return {"name": name, **by_role, "bias_name": "float"}
+    return {"name": spec.name, **by_role, "bias_name": "float"}, {}
