@@ -342,7 +342,8 @@ def _read_config(
         name = model.__name__ if isinstance(model, type) else type(model).__name__
         raise ValueError(
             f"{caller} needs the name of a model, or a reference such as 'net.py:{name}', so that "
-            "the run can be repeated from its folder; chop.evaluate and the passes accept the model itself"
+            "the run can be repeated from its folder; chop.quantize, chop.compare, chop.evaluate and the passes "
+            "accept the model itself"
         )
     inputs = {"model": model, "dataset": dataset}
     for name, value in inputs.items():
