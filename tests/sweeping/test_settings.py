@@ -48,6 +48,22 @@ def test_settings_have_the_widths_that_their_formats_offer() -> None:
     ]
 
 
+def test_formats_have_parameters_in_brackets_and_one_width_if_the_brackets_name_it() -> None:
+    given = "integer(scale=float, granularity=channel),integer,mxfp(element=e2m1),nvfp4,integer(width=9)"
+    found = read_settings(config(formats=given, widths="4,8"))
+    assert [(each.label, each.number_format.width) for each in found] == [
+        *(("integer(scale=float,granularity=channel)", width) for width in (4, 8)),
+        *(("integer", width) for width in (4, 8)),
+        ("mxfp e2m1", 4),
+        ("nvfp4", 4),
+        ("integer", 9),
+    ]
+    assert found[0].params == {"width": 4, "scale": "float", "granularity": "channel"}
+    assert found[-1].params == {"width": 9, "frac_width": "auto"}
+    with pytest.raises(ValueError, match="formats: integer: unknown key 'scales'"):
+        read_settings(config(formats="integer(scales=float)"))
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_can_be_swept(name: str) -> None:
     widths = [setting.number_format.width for setting in read_settings(config(formats=name, widths="1..32"))]

@@ -164,6 +164,17 @@ def test_the_plot_is_over_the_bits_that_the_table_shows(config: SweepConfig) -> 
     assert chop.plot(chop.open_run(only_inputs.path)).axes[0].get_xlabel() == "bits per activation"
 
 
+def test_parameters_of_a_format_are_in_the_rows_and_in_the_best_setting(config: SweepConfig) -> None:
+    given = "integer(scale=float,granularity=channel)"
+    folder = sweep(replace(config, formats=given, widths="4", max_drop=100.0))
+    (row,) = folder.read_summary()["rows"]
+    assert row["format"] == given
+    # 352 weights of 4 bits, and a scale of 32 bits per output channel.
+    assert row["quantized_weight_bits"] == pytest.approx(4 + 32 * 34 / 352)
+    result = chop.transform(config=folder.sweep_config)
+    assert result.summary["test"]["after"]["accuracy"] == row["accuracy"]
+
+
 def test_recovery_is_in_the_rows_and_in_the_best_setting(config: SweepConfig) -> None:
     plain, recovered = (
         sweep(replace(config, widths="4", max_drop=100.0, recover_accuracy=each)) for each in (False, True)

@@ -18,11 +18,14 @@ class SweepConfig(FormatsConfig):
 
     examples: ClassVar[tuple[str, ...]] = (
         "ch sweep jsc-toy jsc --load latest --formats integer,mxfp --widths 2..8",
+        'ch sweep jsc-toy jsc --load latest --formats "integer(scale=float,granularity=channel),nvfp4"',
         "ch sweep jsc-toy jsc --load latest --roles weight --calibrate mse",
     )
     needs: ClassVar[Mapping[str, str]] = TransformConfig.needs
 
-    formats: str | tuple[str, ...] = option("integer", group="sweep", help="names of formats: integer,mxfp")
+    formats: str | tuple[str, ...] = option(
+        "integer", group="sweep", help="formats, with parameters in brackets: integer(scale=float),mxfp"
+    )
     widths: str | int | tuple[int, ...] = option("2..8", group="sweep", help="bits per element: 2..8, or 4,6,8")
     roles: str | tuple[str, ...] = option(
         "weight,data_in", group="sweep", help="which operands to quantise: weight,data_in,bias"

@@ -10,10 +10,15 @@ from typing import Any
 
 from chop.config import SweepConfig
 from chop.formats import FORMATS, Format, parameters
+from chop.formats.parts.spelling import read_format, spelled_name
 from chop.nn.quantized.config import ROLES
 from chop.registry import UnknownNameError, closest
 
 MAX_WIDTH = 32
+_COMMA = re.compile(r",(?![^(]*\))")
+"""A comma that is not inside brackets."""
+_FIXED = re.compile(r"\(\s*\d|\b(width|element)\s*=")
+"""What says in the text of a format that it has one width."""
 SWEPT_ROLES = tuple(role for role in ROLES if role != "data_out")
 
 
@@ -23,6 +28,8 @@ class Setting:
 
     format: str
     params: Mapping[str, Any]
+    given: tuple[str, ...] = ()
+    """The parameters that the user has chosen for all widths, as text such as `scale=float`."""
 
     @property
     def number_format(self) -> Format:
@@ -30,8 +37,9 @@ class Setting:
 
     @property
     def label(self) -> str:
-        """The name of the format, with its element type if it has several of one width."""
-        return f"{self.format} {self.params['element']}" if "element" in self.params else self.format
+        """The name of the format with the parameters that the user chose, and its element type if it has one."""
+        name = f"{self.format}({','.join(self.given)})" if self.given else self.format
+        return f"{name} {self.params['element']}" if "element" in self.params else name
 
     def config(self, roles: Sequence[str]) -> dict[str, Any]:
         """Return the quantisation config with this format in some roles and float in the others."""
@@ -82,36 +90,49 @@ def _range(part: str, given: str) -> Sequence[int]:
 
 
 def _names(given: str | Sequence[str], what: str) -> list[str]:
-    names = [name.strip() for name in given.split(",")] if isinstance(given, str) else list(given)
+    names = [name.strip() for name in _COMMA.split(given)] if isinstance(given, str) else list(given)
     names = [name for name in names if name]
     if not names:
         raise ValueError(f"'{what}' is empty")
     return list(dict.fromkeys(names))
 
 
-def _settings(name: str, widths: Sequence[int]) -> list[Setting]:
-    found = [Setting(name, params) for width in widths for params in _params(FORMATS[name], width)]
+def _settings(text: str, widths: Sequence[int]) -> list[Setting]:
+    """Return the settings of a format: one per width, or one alone, as of `mxfp(element=e2m1)`."""
+    cls, made = FORMATS[spelled_name(text)], read_format(text, "formats")
+    default = cls()
+    given = {
+        field.name: getattr(made, field.name)
+        for field in parameters(cls)
+        if field.name != "width" and getattr(made, field.name) != getattr(default, field.name)
+    }
+    if _FIXED.search(text):
+        widths = [made.width]
+        given |= {"element": made.element} if hasattr(made, "element") else {}
+    shown = tuple(f"{key}={value}".replace(" ", "") for key, value in given.items() if key != "element")
+    found = [Setting(cls.name, params, shown) for width in widths for params in _params(cls, width, given)]
     if not found:
-        known = [width for width in range(1, MAX_WIDTH + 1) if any(True for _ in _params(FORMATS[name], width))]
-        raise ValueError(f"format '{name}' has none of these widths; it has {', '.join(map(str, known))} bits")
+        known = [each for each in range(1, MAX_WIDTH + 1) if any(True for _ in _params(cls, each, given))]
+        raise ValueError(f"format '{text}' has none of these widths; it has {', '.join(map(str, known))} bits")
     return found
 
 
-def _params(cls: type[Format], width: int) -> Iterator[dict[str, Any]]:
-    """Yield the parameters with which a format has this width; none if it cannot have it."""
+def _params(cls: type[Format], width: int, given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the parameters, with those given, with which a format has this width; none if it cannot have it."""
     fields = {field.name: field for field in parameters(cls)}
     if "width" in fields:
-        base: dict[str, Any] = {"width": width} | ({"frac_width": "auto"} if "frac_width" in fields else {})
+        from_data = {"frac_width": "auto"} if "frac_width" in fields and "scale" not in given else {}
         for more in _exponents(fields.get("exponent_width")):
+            params = {"width": width, **from_data, **more, **given}
             with suppress(ValueError):  # no such width, or too few bits for this exponent
-                cls(**base, **more)
-                yield {**base, **more}
+                cls(**params)
+                yield params
                 return
     elif "element" in fields:
-        elements = ({"element": each} for each in fields["element"].metadata["search"])
-        yield from (each for each in elements if cls(**each).width == width)
-    elif cls().width == width:
-        yield {}
+        elements = [given["element"]] if "element" in given else fields["element"].metadata["search"]
+        yield from (params for each in elements if cls(**(params := {**given, "element": each})).width == width)
+    elif cls(**given).width == width:
+        yield dict(given)
 
 
 def _exponents(field: Any) -> list[dict[str, int]]:

@@ -99,10 +99,7 @@ class Choice(Generic[T]):
         if self.num_failed:
             lines.append(f"{counted(self.num_failed, 'other choice')} lost too much on rows held back")
         if not self.is_sure:
-            lines.append(
-                f"not sure: no choice loses at most {points} with 95 % confidence; this one is the surest, by "
-                "validation rows"
-            )
+            lines.append(f"not sure: no choice loses at most {points} with 95 % confidence; this one is the surest")
         elif self.rows_are_few:
             fewest = counted(min(loss.num_rows for loss in self.losses[:2]), "row")
             lines.append(
@@ -149,37 +146,38 @@ class Budget:
     def choose(self, candidates: Iterable[T], correct: Callable[[T], Correct]) -> Choice[T] | None:
         """Return the first candidate that is sure to keep the budget on validation rows and on rows held back.
 
-        If there is none, return the surest on validation rows that measured no larger loss on both; else None.
+        If there is none, return the surest of those that measured no larger loss on both; else None.
         """
         original = {name: self.original(rows) for name, rows in self.rows.items()}
         unsure: list[tuple[float, T]] = []
         num_failed = 0
 
-        def loss(name: str, right: Correct) -> PairedLoss:
-            return PairedLoss.between(name, original[name], right(self.rows[name]))
-
-        def choice(candidate: T, losses: list[PairedLoss], right: Correct, *, is_sure: bool) -> Choice[T]:
-            tested = (loss(TEST, right),) if TEST in self.rows else ()
-            return Choice(candidate, (*losses, *tested), self.max_drop, num_failed, is_sure)
+        def losses(right: Correct, *names: str) -> tuple[PairedLoss, ...]:
+            return tuple(PairedLoss.between(name, original[name], right(self.rows[name])) for name in names)
 
         for candidate in candidates:
             right = correct(candidate)
-            losses = [loss(VALIDATION, right)]
-            if losses[0].points <= self.max_drop:
-                unsure.append((losses[0].limit, candidate))
-            if self._is_kept(losses):
-                losses.append(loss(HELD_BACK, right))
-                if self._is_kept(losses):
-                    return choice(candidate, losses, right, is_sure=True)
-                num_failed += 1
-        for _, candidate in sorted(unsure, key=lambda pair: pair[0]):
-            right = correct(candidate)
-            losses = [loss(name, right) for name in (VALIDATION, HELD_BACK)]
-            if losses[1].points <= self.max_drop:
-                return choice(candidate, losses, right, is_sure=False)
-        return None
+            (first,) = losses(right, VALIDATION)
+            if first.points > self.max_drop:
+                continue
+            (second,) = losses(right, HELD_BACK)
+            if self._is_kept(first) and self._is_kept(first, second):
+                found = (first, second, *losses(right, *(name for name in self.rows if name == TEST)))
+                return Choice(candidate, found, self.max_drop, num_failed)
+            num_failed += self._is_kept(first)
+            if second.points <= self.max_drop:
+                together = (
+                    first.num_rows + second.num_rows,
+                    first.lost + second.lost,
+                    first.gained + second.gained,
+                )
+                unsure.append((PairedLoss("", *together).limit, candidate))
+        if not unsure:
+            return None
+        _, surest = min(unsure, key=lambda pair: pair[0])
+        return Choice(surest, losses(correct(surest), *self.rows), self.max_drop, num_failed, is_sure=False)
 
-    def _is_kept(self, losses: list[PairedLoss]) -> bool:
+    def _is_kept(self, *losses: PairedLoss) -> bool:
         """Return whether the last loss is within the budget; rows that are too few to show it must lose nothing."""
         are_few = _are_few(losses[0].num_rows, self.max_drop)
         allowed = self.max_drop * (SHARE_IF_FEW if are_few and len(losses) > 1 else 1.0)
