@@ -133,3 +133,14 @@ def test_charts_beside_each_other_have_the_same_height(page: Page, project: Path
     heights = page.locator("#bars .chart").evaluate_all("all => all.map(each => each.offsetHeight)")
     assert len(heights) == 2
     assert heights[0] == heights[1]
+
+
+def test_the_page_of_a_run_folds_options_with_default_values(page: Page, address: str, screenshots: Path) -> None:
+    page.goto(f"{address}run/sweep")
+    options = page.locator("#options tbody th")
+    visible = [option.inner_text() for option in options.all() if option.is_visible()]
+    assert {"model", "dataset", "formats", "widths", "data_options.num_rows"} <= set(visible)
+    assert "num_devices" not in visible
+    page.locator("#options summary").click()
+    assert page.get_by_role("rowheader", name="num_devices").is_visible()
+    page.screenshot(path=screenshots / "view-run.png", full_page=True)

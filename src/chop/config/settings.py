@@ -238,9 +238,14 @@ def write_options(
     """
     table = {key: value for key, value in to_table(config).items() if key not in NOT_KEPT and value != {}}
     if only_changed:
-        defaults = {each.name: to_toml_value(_default(each)) for each in fields(config)}
+        defaults = default_options(type(config))
         table = {key: table[key] for key in table if key not in OF_SESSION and table[key] != defaults[key]}
     return write_toml({**{key: to_toml_value(value) for key, value in (others or {}).items()}, **table})
+
+
+def default_options(config_class: type[CommandConfig]) -> dict[str, Any]:
+    """Return the default value of each option, as it is written in TOML."""
+    return {each.name: to_toml_value(_default(each)) for each in fields(config_class)}
 
 
 def _flatten_data(table: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from chop.config import ACTIONS
+from chop.config.settings import default_options
 from chop.display import numbers
 from chop.files import CorruptFileError
 from chop.ir.graph.storage.save_load import GRAPH_FILE
@@ -88,6 +90,18 @@ def figure_rows(records: Sequence[RunRecord]) -> list[ComparedRow]:
 def option_rows(records: Sequence[RunRecord]) -> list[ComparedRow]:
     """Return the options of the runs, by the keys of `run.toml`."""
     return _rows([dict(flatten(record.config)) for record in records], with_changes=False)
+
+
+def chosen_option_rows(record: RunRecord) -> tuple[list[ComparedRow], list[ComparedRow]]:
+    """Return the options of a run that differ from their defaults, and the others."""
+    config_class = ACTIONS.get(record.action or "")
+    defaults = {} if config_class is None else dict(flatten(default_options(config_class)))
+    rows = option_rows([record])
+    values = dict(flatten(record.config))
+    chosen = [
+        row for row in rows if row.title not in defaults or not is_same(values[row.title], defaults[row.title])
+    ]
+    return chosen, [row for row in rows if row not in chosen]
 
 
 def summary_rows(records: Sequence[RunRecord]) -> list[ComparedRow]:

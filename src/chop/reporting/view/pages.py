@@ -16,6 +16,7 @@ from chop.reporting.view.compare import (
     NOT_QUANTIZED,
     ComparedCell,
     ComparedRow,
+    chosen_option_rows,
     figure_rows,
     format_rows,
     is_comparable,
@@ -81,13 +82,29 @@ def _sections(records: Sequence[RunRecord]) -> list[Html]:
     layers = [
         *(element("p", {"class": "error"}, error) for error in errors),
         element("p", {"class": "lead"}, f"{lead}; all others are {NOT_QUANTIZED}.") if formats else None,
-        _tables("operand", formats, records) if formats else None,
+        _tables("operand", *(_divided(formats) if len(records) > 1 else (formats, [])), "equal rows", records)
+        if formats
+        else None,
     ]
-    tables = [("option", "Options", option_rows(records)), ("key", "Summary", summary_rows(records))]
-    return [
-        *([section("formats", "Formats by layer", layers)] if formats or errors else []),
-        *(section(title.lower(), title, _tables(what, rows, records)) for what, title, rows in tables if rows),
+    parts = [section("formats", "Formats by layer", layers)] if formats or errors else []
+    if len(records) == 1:
+        chosen, defaults = chosen_option_rows(records[0])
+        tables = [("option", "Options", chosen, defaults, "options with their default values")]
+        tables += [("key", "Summary", [], summary_rows(records), "values of the run")]
+    else:
+        options, values = option_rows(records), summary_rows(records)
+        tables = [("option", "Options", *_divided(options), "equal rows")]
+        tables += [("key", "Summary", *_divided(values), "equal rows")]
+    return parts + [
+        section(title.lower(), title, _tables(what, shown, folded, title_of_folded, records))
+        for what, title, shown, folded, title_of_folded in tables
+        if shown or folded
     ]
+
+
+def _divided(rows: Sequence[ComparedRow]) -> tuple[list[ComparedRow], list[ComparedRow]]:
+    """Divide rows into those in which the runs differ, and those in which they do not."""
+    return [row for row in rows if row.differs], [row for row in rows if not row.differs]
 
 
 def _figure_cards(record: RunRecord) -> Html | None:
@@ -105,16 +122,24 @@ def _figure_cards(record: RunRecord) -> Html | None:
     return element("dl", {"id": "figures", "aria-label": "Key figures"}, cards) if cards else None
 
 
-def _tables(what: str, rows: Sequence[ComparedRow], records: Sequence[RunRecord]) -> Html:
-    """Return the rows in which the runs differ, and the others collapsed below; for one run, all rows."""
-    if len(records) == 1:
-        return _table(what, rows, records)
-    differ, equal = [row for row in rows if row.differs], [row for row in rows if not row.differs]
-    shown = _table(what, differ, records) if differ else element("p", {"class": "plain"}, "No differences.")
-    if not equal:
-        return shown
-    summary = element("summary", None, f"{len(equal)} equal rows")
-    return join(shown, element("details", None, summary, _table(f"{what}, equal", equal, records)))
+def _tables(
+    what: str,
+    shown: Sequence[ComparedRow],
+    folded: Sequence[ComparedRow],
+    title_of_folded: str,
+    records: Sequence[RunRecord],
+) -> Html:
+    """Return rows in a table, and others in a table below that is closed at first."""
+    parts: list[Html] = []
+    if shown:
+        parts.append(_table(what, shown, records))
+    elif len(records) > 1:
+        parts.append(element("p", {"class": "plain"}, "No differences."))
+    if folded:
+        summary = element("summary", None, f"{len(folded)} {title_of_folded}")
+        kind = title_of_folded.partition(" ")[0]
+        parts.append(element("details", None, summary, _table(f"{what}, {kind}", folded, records)))
+    return join(parts)
 
 
 def _table(what: str, rows: Sequence[ComparedRow], records: Sequence[RunRecord]) -> Html:
