@@ -144,3 +144,22 @@ def test_the_page_of_a_run_folds_options_with_default_values(page: Page, address
     page.locator("#options summary").click()
     assert page.get_by_role("rowheader", name="num_devices").is_visible()
     page.screenshot(path=screenshots / "view-run.png", full_page=True)
+
+
+def test_the_overview_has_one_line_per_run_and_columns_that_differ_first(
+    page: Page, address: str, screenshots: Path
+) -> None:
+    page.set_viewport_size({"width": 1400, "height": 900})
+    page.goto(address)
+    rows = page.locator("#table tbody tr").evaluate_all("all => all.map(each => each.offsetHeight)")
+    assert len(rows) == 4
+    assert max(rows) < 45
+    heads = page.locator("#table thead th").all_inner_texts()[1:]
+    assert heads[:2] == ["run", "action"]
+    places = [
+        next(i for i, head in enumerate(heads) if word in head) for word in ("num", "acc", "model", "started")
+    ]
+    assert places == sorted(places)
+    search = page.locator("#table tbody tr", has=page.get_by_role("link", name="search", exact=True))
+    assert "was 1.54 kB" in (search.locator("td[title*='was']").last.get_attribute("title") or "")
+    page.screenshot(path=screenshots / "view-overview-real.png", full_page=True)
