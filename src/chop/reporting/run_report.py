@@ -116,7 +116,7 @@ def write_report(
 
 
 def _chosen_graph(run: Run) -> MaseGraph | None:
-    """Return the graph of the trial that a search chose; None if its weights were trained, or it was built anew."""
+    """Return the graph of the trial that a search chose; None if it has other weights or other layers."""
     best = run.summary.get("best")
     if not isinstance(best, Mapping) or "epochs" in best or not run.folder.best_config.is_file():
         return None
