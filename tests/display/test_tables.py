@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chop.display.tables import Estimate, Table, plain_table, wrapped_text
+from chop.display.tables import Measured, Table, plain_table, wrapped_text
 
 HEADERS = ("trial", "bits per weight", "BitOPs", "nearest uniform")
 ROWS = [(7, "4.00", "22,827,499,520", "integer, 4 bits"), (12, "8.00", "9,000", "integer, 8 bits")]
@@ -69,8 +69,8 @@ def test_a_text_is_wrapped_between_words_on_a_terminal(monkeypatch: pytest.Monke
 RESULTS = Table(
     ("format", "accuracy", "weight_bits", "bitops", "parameters", "own_count", "accuracy_change", "sqnr_db"),
     [
-        ("integer & 8 bits", Estimate(0.9231, 0.00412), 11_776, 22_827_499_520, 1472, 3.25, -0.021, 33.23),
-        ("mx_fp4", Estimate(0.9, 0.005), 1_180_000_000, 3_261_071_360, 117, 8, 0.0, math.inf),
+        ("integer & 8 bits", Measured(0.9231, 0.00412), 11_776, 22_827_499_520, 1472, 3.25, -0.021, 33.23),
+        ("mx_fp4", Measured(0.9, 0.005), 1_180_000_000, 3_261_071_360, 117, 8, 0.0, math.inf),
         ("none", None, None, 22_827_499_520, 1472, 8, 0.0021, None),
     ],
     "digits, 1797 rows",

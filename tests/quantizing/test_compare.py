@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import chop
-from chop.display.tables import Estimate, Table, value_of
+from chop.display.tables import Measured, Table, value_of
 from quantizing.models import Decides, SkipCNN, mlp, rows
 
 
@@ -39,11 +39,11 @@ def test_a_table_has_accuracy_loss_error_and_bits_worked_out_by_hand() -> None:
     unchanged, int4, int8 = rows_of(table)
     # scores (0.4, 0) for class 0, (-0.4, 0) for class 1; in INT4 all are 0, and the first class wins
     assert unchanged["format"] == "unchanged"
-    assert unchanged["accuracy"] == Estimate(1.0, 0.0)
+    assert unchanged["accuracy"] == Measured(1.0, 0.0)
     assert unchanged["loss"] == pytest.approx(math.log(1 + math.exp(-0.4)))
     assert unchanged["quantized_weight_bits"] == 32.0
     assert (int4["format"], int4["accuracy_change"]) == ("w4a16", -0.5)
-    assert int4["accuracy"] == Estimate(0.5, math.sqrt(0.25 / 2))
+    assert int4["accuracy"] == Measured(0.5, math.sqrt(0.25 / 2))
     assert int4["loss"] == pytest.approx(math.log(2))
     assert int4["output_sqnr_db"] == pytest.approx(0.0)  # the error is as large as the signal
     assert int4["quantized_weight_bits"] == 4 + 32 / 2  # a float scale for two weights

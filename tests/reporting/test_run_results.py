@@ -12,7 +12,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import chop
-from chop.display.tables import Estimate
+from chop.display.tables import Measured
 from chop.runs import RunFolder
 
 DATA = {"title": "jsc", "rows": {"train": 800, "validation": 100, "test": 400}}
@@ -68,7 +68,7 @@ def labels(figure: Figure) -> list[str]:
 def test_the_table_of_a_sweep_has_its_settings_with_standard_errors_of_the_test_rows(tmp_path: Path) -> None:
     table = sweep(tmp_path).table("accuracy", "weight_bits")
     assert table.columns == ("model", "accuracy", "weight_bits")
-    assert table.rows[2] == ("integer, 8 bits", Estimate(0.64, 0.024), 4000)  # sqrt(0.64 * 0.36 / 400)
+    assert table.rows[2] == ("integer, 8 bits", Measured(0.64, 0.024), 4000)  # sqrt(0.64 * 0.36 / 400)
     assert table.rows[4][0] == "mxfp e2m3, 6.25 bits"
     assert r"integer, 8 bits      & 64.00 $\pm$ 2.40 &               500 \\" in table.to_latex()
     assert table.caption == "jsc-toy, data: jsc, test rows"
@@ -80,7 +80,7 @@ def test_the_table_of_a_search_has_the_original_the_baselines_and_the_front_with
     table = search(tmp_path).table()
     assert table.columns == ("model", "accuracy", "bitops", "weight_bits")
     assert table.column("model") == ["original", "integer, 4 bits", "trial 3 (chosen)", "trial 2"]
-    assert table.column("accuracy")[0] == Estimate(0.8, 0.04)  # sqrt(0.8 * 0.2 / 100) of validation rows
+    assert table.column("accuracy")[0] == Measured(0.8, 0.04)  # sqrt(0.8 * 0.2 / 100) of validation rows
     assert table.caption.endswith("validation rows")
 
 
@@ -89,14 +89,14 @@ def test_the_table_of_a_transform_has_the_model_before_and_after_with_costs_per_
     test = {"before": {"accuracy": 0.8, "loss": 0.5}, "after": {"accuracy": 0.5, "loss": 0.7}}
     table = made(tmp_path, "int4", "transform", test=test, cost=cost, parameters=100).table()
     assert table.columns == ("model", "accuracy", "loss", "parameters", "bitops", "weight_bits")
-    assert list(table.rows[1]) == ["after", Estimate(0.5, 0.025), 0.7, 100, 500.0, 1600]
+    assert list(table.rows[1]) == ["after", Measured(0.5, 0.025), 0.7, 100, 500.0, 1600]
 
 
 def test_the_table_of_a_training_has_its_splits_and_of_other_tasks_no_standard_errors(tmp_path: Path) -> None:
     metrics = {"train": {"accuracy": 0.8}, "validation": {"accuracy": 0.64}, "test": {"accuracy": 0.5}}
     table = made(tmp_path, "classes", "train", **metrics).table()
     assert table.column("accuracy") == [
-        Estimate(share, math.sqrt(share * (1 - share) / rows))
+        Measured(share, math.sqrt(share * (1 - share) / rows))
         for share, rows in ((0.8, 800), (0.64, 100), (0.5, 400))
     ]
     assert made(tmp_path, "lm", "train", **metrics, task="lm").table().column("accuracy") == [0.8, 0.64, 0.5]

@@ -46,7 +46,7 @@ MAX_DECIMALS = 6
 
 
 @dataclass(frozen=True)
-class Scale:
+class ColumnScale:
     """How several values of one key figure are written below each other."""
 
     title: str
@@ -116,7 +116,7 @@ class KeyFigure:
         given = self.column_format or _COLUMN_FORMATS.get(self.kind)
         return self.text(value) if given is None else format(value, given)
 
-    def scale(self, values: Sequence[float]) -> Scale:
+    def scale(self, values: Sequence[float]) -> ColumnScale:
         """Return the unit and the decimals that a column of a table or an axis of a plot has for `values`.
 
         The unit is the largest one in which no value is below 1: 4.33 kB beside 1,200.00 kB.
@@ -132,7 +132,7 @@ class KeyFigure:
         else:
             texts = [numbers.significant(value / size) for value in sizes]
             decimals = max((min(len(text.partition(".")[2]), MAX_DECIMALS) for text in texts), default=0)
-        return Scale(title, size, decimals, "+" if self.kind == "points" else "")
+        return ColumnScale(title, size, decimals, "+" if self.kind == "points" else "")
 
     def change(self, before: float, after: float) -> str:
         """Return the difference between two values: `+2.10 points` for shares, else `-25.0 %` or a factor."""

@@ -37,21 +37,21 @@ _LATEX = {
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Measured:
     """A measured number with its standard error, in the same unit."""
 
     value: float
     error: float
 
 
-def value_of(number: float | Estimate) -> float:
+def value_of(number: float | Measured) -> float:
     """Return a number without its standard error."""
-    return number.value if isinstance(number, Estimate) else number
+    return number.value if isinstance(number, Measured) else number
 
 
-def error_of(number: float | Estimate) -> float:
+def error_of(number: float | Measured) -> float:
     """Return the standard error of a number; 0 if it is not known."""
-    return number.error if isinstance(number, Estimate) else 0.0
+    return number.error if isinstance(number, Measured) else 0.0
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Table:
     A column that has the name of a key figure (`accuracy`, `weight_bits`, `bitops`, ...) gets its title, and one
     unit for all of its rows: `Weight memory (kB)`. Other columns keep their names.
 
-    >>> print(Table(("format", "accuracy", "weight_bits"), [("int8", Estimate(0.9231, 0.0041), 11_776)]))
+    >>> print(Table(("format", "accuracy", "weight_bits"), [("int8", Measured(0.9231, 0.0041), 11_776)]))
     | Format   |   Accuracy (%) |   Weight memory (kB) |
     |----------|----------------|----------------------|
     | int8     |   92.31 ± 0.41 |                1.472 |
@@ -127,9 +127,9 @@ class Table:
         for name in self.columns:
             values = self.column(name)
             columns[name] = list(map(value_of, values))
-            if any(isinstance(value, Estimate) for value in values):
+            if any(isinstance(value, Measured) for value in values):
                 columns[f"{name}_error"] = [
-                    value.error if isinstance(value, Estimate) else None for value in values
+                    value.error if isinstance(value, Measured) else None for value in values
                 ]
         return columns
 
@@ -152,7 +152,7 @@ class Table:
 
 def is_number(value: object) -> bool:
     """Whether a value is a number or an estimate of one."""
-    return isinstance(value, int | float | Estimate) and not isinstance(value, bool)
+    return isinstance(value, int | float | Measured) and not isinstance(value, bool)
 
 
 def _latex(text: str) -> str:
@@ -167,7 +167,7 @@ def _column(name: str, values: Sequence[Any]) -> tuple[str, list[str]]:
     def text(value: Any) -> str:
         if value is None:
             return "-"
-        if isinstance(value, Estimate):
+        if isinstance(value, Measured):
             error = scale.text(value.error).lstrip("+")
             return f"{scale.text(value.value)} ± {error}" if math.isfinite(value.error) else scale.text(value.value)
         if isinstance(value, bool):

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from chop.cost.memory import Storage, weight_storage
 from chop.dataset.splits import IGNORED
-from chop.display.tables import Estimate, Table, value_of
+from chop.display.tables import Measured, Table, value_of
 from chop.ir import MaseGraph
 from chop.ir.graph.graph_module import MaseGraphModule
 from chop.ir.graph.interpreter import undisturbed
@@ -111,7 +111,7 @@ def _metrics(score: Score, is_text: bool) -> dict[str, Any]:
     if is_text:
         return {"accuracy": accuracy, "loss": loss, "perplexity": perplexity(loss)}
     error = math.sqrt(accuracy * (1 - accuracy) / score.num_samples)
-    return {"accuracy": Estimate(accuracy, error), "loss": loss}
+    return {"accuracy": Measured(accuracy, error), "loss": loss}
 
 
 def _targets(output: Tensor, labels: Tensor, inputs: Mapping[str, Any]) -> Tensor:

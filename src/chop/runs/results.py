@@ -9,7 +9,7 @@ from typing import Any
 
 from chop.config import ActionConfig
 from chop.display.numbers import counted
-from chop.display.tables import Estimate, is_number
+from chop.display.tables import Measured, is_number
 from chop.files import CorruptFileError, read_json
 from chop.runs.folder import RunFolder
 
@@ -30,7 +30,7 @@ class Result:
     """What the model is: `mxfp e2m3, 6.25 bits`, `trial 12 (chosen)`."""
     series: str
     """Results of one series are a line of a plot: `mxfp`, `front`; empty: what others are compared with."""
-    values: Mapping[str, float | Estimate]
+    values: Mapping[str, float | Measured]
     """By the name of a key figure, per sample."""
     note: str = ""
     """A word beside its marker in a plot."""
@@ -62,7 +62,7 @@ def _with_errors(result: Result, rows: Mapping[str, int]) -> Result:
     for name, split in (("accuracy", result.split), ("validation_accuracy", "validation")):
         share, number = values.get(name), rows.get(split, 0)
         if isinstance(share, float) and number > 0:
-            values[name] = Estimate(share, math.sqrt(share * (1 - share) / number))
+            values[name] = Measured(share, math.sqrt(share * (1 - share) / number))
     return replace(result, values=values)
 
 
