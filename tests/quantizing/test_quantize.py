@@ -107,6 +107,7 @@ def modules_of(quantized: nn.Module) -> list[nn.Module]:
     return [quantized, *(quantized.get_submodule(name) for name in ("first", "second", "norm", "last"))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("style", ["graph", "module"])
 def test_a_quantised_copy_learns_in_a_users_own_loop(style: Any) -> None:
     torch.manual_seed(0)
