@@ -30,6 +30,7 @@ test-compile: setup ## torch.compile with every format, of which CI tests some
 
 test-captured: setup ## every pass on every captured model, of which CI tests some
 	CHOP_TEST_CAPTURED=1 $(python) -m pytest $(two) tests/contracts/test_real_models.py
+	CHOP_TEST_CAPTURED=1 $(python) -m pytest $(two) tests/device/test_captured.py
 
 census: setup ## every architecture of transformers as a graph (about half an hour), for docs/captured-models.md
 	OMP_NUM_THREADS=1 $(python) tests/census.py

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from typing import Any
 
 import pytest
@@ -30,6 +31,12 @@ WITHOUT_KERNEL = {
     "DeBERTa-v2": "functions of torch.jit that make tensors",
 }
 """What the test device cannot do, by model; GPUs can."""
+CHOSEN = {"BERT", "OPT", "GPT-2", "Llama", "Gemma 2", "GPT-NeoX", "T5", "Mamba", "ViT", "Swin", "ConvNeXt"}
+CHOSEN |= {"MobileNetV2", "Whisper encoder", "nn.Transformer"}
+"""One model of each kind; `make test-captured` runs all."""
+TESTED = [
+    name for name in MODELS if name not in WITHOUT_KERNEL and (name in CHOSEN or "CHOP_TEST_CAPTURED" in os.environ)
+]
 
 
 def outputs(model: Any, batch: dict[str, Any]) -> list[Tensor]:
@@ -39,7 +46,9 @@ def outputs(model: Any, batch: dict[str, Any]) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("captured", ["on the CPU", "there"])
-@pytest.mark.parametrize("name", [name for name in MODELS if name not in WITHOUT_KERNEL])
+@pytest.mark.parametrize(
+    "name", [name if name == "BERT" else pytest.param(name, marks=pytest.mark.slow) for name in TESTED]
+)
 def test_graphs_compute_on_another_device(name: str, captured: str) -> None:
     real = MODELS[name]()
     expected = outputs(real.model, copy.deepcopy(real.batch))

@@ -15,6 +15,7 @@ from chop.runs import open_run
 from chop.searching.strategies import STRATEGIES
 from device.other import COUNTS, NAME
 
+pytestmark = pytest.mark.slow
 TRAINED = ("toy", "toy_tiny", "--max-epochs", "1", "--report-to", "none", "--learning-rate", "0.01")
 QUANTIZE = """
 [passes.quantize]
