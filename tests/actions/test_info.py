@@ -51,5 +51,5 @@ def test_png_needs_the_name_of_a_format(
 def test_kinds_are_listed_if_none_is_given(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["info"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]
-    assert [line[0] for line in lines] == ["models", "datasets", "formats", "passes", "ops"]
+    assert [line[0] for line in lines] == ["models", "datasets", "formats", "presets", "passes", "ops"]
     assert lines[2][1:] == [str(len(FORMATS)), "ch", "info", "formats"]

@@ -111,9 +111,15 @@ def test_sweep(on_both: Any, trained: str) -> None:
     close(there.summary["rows"], on_cpu.summary["rows"])
 
 
+SETUP = {"learned": "\nsetup.steps = 40\nsetup.finetune_steps = 5"}
+"""Keys of strategies that take long with their defaults."""
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_search(on_both: Any, trained: str, tmp_path: Path, strategy: str) -> None:
-    (tmp_path / "a.toml").write_text(SEARCH.replace("STRATEGY", strategy))
+    (tmp_path / "a.toml").write_text(
+        SEARCH.replace("STRATEGY", strategy).replace("n_trials = 5", "n_trials = 5" + SETUP.get(strategy, ""))
+    )
     words = ("search", "toy", "toy_tiny", "--config", "a.toml", "--load", trained)
     on_cpu, there = on_both(*words)
     logs = [json.loads((run.folder.path / "search" / "log.json").read_text()) for run in (on_cpu, there)]

@@ -76,7 +76,7 @@ VARIANTS: list[tuple[str, str, dict[str, Any]]] = [
     *(("smooth", name, {"input_generator": ONLY_INPUTS}) for name in ("integer", "mxint")),
     *(("rotate", name, {}) for name in ("integer", "mxint")),
     *(("equalize", name, {}) for name in ("integer", "mxint")),
-    *(("recover_accuracy", name, {"input_generator": ONLY_INPUTS}) for name in ("integer", "mxint")),
+    ("recover_accuracy", "mxint", {"input_generator": ONLY_INPUTS}),
     *(
         ("prune", "integer", {"labelled_batches": BATCHES, "method": method, "scope": scope, "granularity": part})
         for method in ("l1", "l2", "random", "wanda", "movement")
