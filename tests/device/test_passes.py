@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from chop.ir import MaseGraph
-from chop.ir.graph.interpreter import evaluation_mode
+from chop.ir.graph.interpreter import evaluation_mode, run_model
 from chop.passes import PASSES
 from chop.passes.graph import quantize_transform_pass, save_mase_graph_interface_pass
 from chop.passes.graph import save_node_meta_param_interface_pass as save_metadata
@@ -125,3 +125,14 @@ def same_state(other: MaseGraph, graph: MaseGraph) -> None:
     x = IMAGES if isinstance(graph.modules.get("first"), nn.Conv2d) else X
     with evaluation_mode(graph.model), evaluation_mode(other.model):
         torch.testing.assert_close(other.model(x.to(NAME)).cpu(), graph.model(x))
+
+
+class Norms(nn.Module):
+    """A model without parameters."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.softmax(-1)
+
+
+def test_a_model_without_parameters_runs_where_its_inputs_are() -> None:
+    assert run_model(MaseGraph(Norms()), {"x": X.to(NAME)}).device.type == NAME

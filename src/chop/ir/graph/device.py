@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from itertools import chain
 from typing import Any
 
 import torch
@@ -14,9 +15,9 @@ from chop.ir.graph.mase_graph import MaseGraph
 CPU = torch.device("cpu")
 
 
-def device_of(model: nn.Module) -> torch.device:
-    """Return the device of the first parameter or buffer of a model; the CPU if it has none."""
-    return next((tensor.device for tensor in (*model.parameters(), *model.buffers())), CPU)
+def device_of(model: nn.Module, default: torch.device = CPU) -> torch.device:
+    """Return the device of the first parameter or buffer of a model; `default` if it has none."""
+    return next((tensor.device for tensor in chain(model.parameters(), model.buffers())), default)
 
 
 def on_cpu(graph: MaseGraph) -> MaseGraph:

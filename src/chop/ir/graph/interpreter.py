@@ -116,8 +116,11 @@ def bind_inputs(graph: MaseGraph, inputs: Mapping[str, Any]) -> list[Any]:
         raise ValueError(f"the model has no input '{name}'; {closest(name, names)}")
     values = [others if str(n.target).startswith("**") else _value(n, inputs) for n in inputs_of(graph)]
     check_sizes(input_sizes(graph.fx_graph), inputs)
-    device = device_of(graph.model)
-    copied: list[Any] = pytree.tree_map_only(Tensor, lambda tensor: tensor.detach().to(device, copy=True), values)
+
+    def on_device(tensor: Tensor) -> Tensor:
+        return tensor.detach().to(device_of(graph.model, default=tensor.device), copy=True)
+
+    copied: list[Any] = pytree.tree_map_only(Tensor, on_device, values)
     return copied
 
 

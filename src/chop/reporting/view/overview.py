@@ -169,7 +169,7 @@ def _row(
 
 
 def _name(record: RunRecord) -> Html:
-    """Return the name and what else is to be said about a run, in one line that is cut where there is no room.
+    """Return the name of a run and the notes on it, in one line that is cut where it does not fit.
 
     Errors have lines of their own.
     """
